@@ -136,22 +136,27 @@ fn may_write(task: &Task) -> Result<bool, ActionError> {
     })
 }
 
-/// The variable of the key that a benchmark sends. Over gRPC it sends none.
-pub(super) fn key_variable(bench: &Bench) -> Option<&str> {
+/// The variables of the keys that a benchmark sends, each with the manifest's key that names it. Over gRPC `api_key_env` is not sent.
+pub(super) fn key_variables(bench: &Bench) -> impl Iterator<Item = (&'static str, &str)> {
     let protocol = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
-    bench.api_key_env.as_deref().filter(|_| protocol != Protocol::Kserve)
+    let key = bench.api_key_env.as_deref().filter(|_| protocol != Protocol::Kserve);
+    let key = key.filter(|_| !bench.request.headers.has_authorization());
+    let of_headers = bench.request.headers.variables().map(|name| ("request.headers", name));
+    key.map(|name| ("api_key_env", name)).into_iter().chain(of_headers)
 }
+
+/// In the action of a benchmark that may need a key.
+const KEYS: [&str; 2] = ["\"api_key_env\":\"", "\"headers\":{"];
 
 /// Why a benchmark has no key to send, if it names one. On another machine the environment may be another.
 fn key_fault(task: &Task) -> Result<Option<String>, ActionError> {
     // To read every action of a large plan takes its time.
-    if task.host.is_some() || task.kind != ActionKind::Bench || !task.action.contains("\"api_key_env\":\"") {
+    if task.host.is_some() || task.kind != ActionKind::Bench || !KEYS.iter().any(|key| task.action.contains(key)) {
         return Ok(None);
     }
     let Action::Bench(bench) = task.typed_action()? else { return Ok(None) };
-    let Some(name) = key_variable(&bench) else { return Ok(None) };
-    let fault = api_key_in(name).err();
-    Ok(fault.map(|fault| format!("`api_key_env: {name}`: the environment variable {fault}")))
+    let mut faults = key_variables(&bench).filter_map(|(key, name)| Some((key, name, api_key_in(name).err()?)));
+    Ok(faults.next().map(|(key, name, fault)| format!("`{key}: {name}`: the environment variable {fault}")))
 }
 
 /// Why a step, with the servers that it uses, cannot have its GPUs. A server that no step uses is not started.

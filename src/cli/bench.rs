@@ -6,11 +6,11 @@ use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
 use super::argument_error::{ArgumentError, invalid_value};
-use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, ServedWord, StreamWord};
+use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, LengthFieldWord, ServedWord, StreamWord};
 use super::bench_notices::notices;
 use super::bench_target::{check_tls_target, protocol, target, tls};
 use super::gpu_selection::{GpuSelection, gpus};
-use crate::spec::{BenchSweep, Quantity, SweepLevels};
+use crate::spec::{BenchSweep, LengthField, Quantity, RequestHeaders, SweepLevels};
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,11 @@ pub struct BenchRequest {
     pub protocol: Option<&'static str>,
     pub endpoint: Option<String>,
     pub api_key_env: Option<String>,
+    /// Without keys: these are in `keys`.
+    pub headers: RequestHeaders,
+    /// Environment variables that headers name, with the values that the line has for them.
+    pub keys: Vec<(String, String)>,
+    pub ready_timeout: Option<String>,
     /// Each key of the manifest's `bench.tls` that was given.
     pub tls: Map<String, Value>,
     pub connections: Quantity<u32>,
@@ -46,6 +51,8 @@ pub struct BenchRequest {
     /// `None`: as the data are.
     pub input: Option<TokenLength>,
     pub output: Option<TokenLength>,
+    /// A value of the manifest's `request.length_field`.
+    pub length_field: Option<LengthField>,
     pub ignore_eos: bool,
     pub min_tokens: Option<Quantity<u32>>,
     pub temperature: Option<Quantity<f64>>,
@@ -146,6 +153,8 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
             "a trace is sent once, at its time stamps: `--repeat-data` needs another load, such as `--rate`",
         );
     }
+    let mut headers = headers(&args.header)?;
+    let keys = headers.take_secrets();
     let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
     check_limits(&args, &limits)?;
     Ok(BenchRequest {
@@ -156,6 +165,9 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         protocol,
         endpoint: args.endpoint.clone(),
         api_key_env: args.api_key_env.clone(),
+        headers,
+        keys,
+        ready_timeout: args.ready_timeout.clone(),
         tls,
         connections: args.connections,
         load,
@@ -170,6 +182,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         tokenizer: args.tokenizer.clone(),
         input,
         output,
+        length_field: args.length_field.map(LengthFieldWord::field),
         ignore_eos: args.ignore_eos,
         min_tokens: args.min_tokens,
         temperature: args.temperature,
@@ -197,6 +210,18 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         json: args.json,
         dry_run: args.dry_run,
     })
+}
+
+fn headers(given: &[String]) -> Result<RequestHeaders, ArgumentError> {
+    let mut headers = RequestHeaders::default();
+    for text in given {
+        if let Err(fault) = headers.add(text) {
+            // The value may be a key.
+            let name = text.split([':', '=']).next().unwrap_or_default();
+            return invalid_value(&format!("`--header {name}` {fault}"));
+        }
+    }
+    Ok(headers)
 }
 
 /// `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.

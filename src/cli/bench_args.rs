@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
 
 use super::common_args::host_and_port;
 use super::quantity_arg::{any, whole};
-use crate::spec::{Quantity, SweepLevels};
+use crate::spec::{LengthField, Quantity, SweepLevels};
 
 const WHERE: &str = "Target";
 const SERVED: &str = "A server for the measurement";
@@ -38,6 +38,13 @@ pub(crate) struct BenchArgs {
     /// The environment variable that holds the server's key; the key is sent and never shown.
     #[arg(help_heading = WHERE, long, value_name = "VARIABLE")]
     pub api_key_env: Option<String>,
+    /// A header of every request, `NAME:VALUE` or `NAME=VALUE`; over gRPC it is metadata. `${VARIABLE}` in it is read from the environment.
+    /// The value of one with a key, such as api-key, is never shown or written down. Repeatable.
+    #[arg(help_heading = WHERE, short = 'H', long, value_name = "NAME:VALUE")]
+    pub header: Vec<String>,
+    /// Wait this long for a server that is still loading: `10m` [default: it has to be ready].
+    #[arg(help_heading = WHERE, long, value_name = "TIME")]
+    pub ready_timeout: Option<String>,
     /// For `https://`: certificate authorities to trust, or the server's own certificate, in place of this machine's authorities.
     #[arg(help_heading = WHERE, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cacert: Option<PathBuf>,
@@ -140,6 +147,9 @@ pub(crate) struct BenchArgs {
     /// Their standard deviation.
     #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
     pub output_tokens_stddev: Quantity<f64>,
+    /// Over openai-chat: the field that has the length of an answer [default: max_tokens].
+    #[arg(help_heading = WHAT, long, value_name = "NAME")]
+    pub length_field: Option<LengthFieldWord>,
     /// Answers have exactly the requested length: the end token does not end them.
     #[arg(help_heading = WHAT, long, visible_alias = "output-tokens-mean-deterministic")]
     pub ignore_eos: bool,
@@ -255,6 +265,23 @@ pub(crate) enum StreamWord {
     #[value(alias = "per_request")]
     PerRequest,
     Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LengthFieldWord {
+    #[value(name = "max_tokens")]
+    Tokens,
+    #[value(name = "max_completion_tokens")]
+    CompletionTokens,
+}
+
+impl LengthFieldWord {
+    pub const fn field(self) -> LengthField {
+        match self {
+            Self::Tokens => LengthField::MaxTokens,
+            Self::CompletionTokens => LengthField::MaxCompletionTokens,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

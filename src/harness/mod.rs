@@ -38,7 +38,7 @@ pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    Simulation, changes_of_servers, identity_differences, query_identities, query_identity,
+    Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
 pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};
@@ -87,6 +87,8 @@ pub use sweep::{
     SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
-pub use transport::http::{api_key_in, read_http_answer};
+pub use transport::api_key::{api_key_in, give_key};
+pub use transport::http::read_http_answer;
 pub use transport::kserve::read_answer::read_grpc_answer;
-pub use verdict::{UnjudgedRun, preflight, result_of_repeats};
+pub use transport::sent_headers::SentHeaders;
+pub use verdict::{UnjudgedRun, preflight, refused_field, result_of_repeats};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address, api_key};
+use crate::interop::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address, header};
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -55,9 +55,10 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         [.., "v1", "models"] => {
             nothing(url, "a `bench` whose `model` is \"\" requests that list itself, and result.json names the model")
         }
-        ["health" | "health_generate"] | ["health", "ready" | "live"] => {
-            nothing(url, "a stage waits until its server is ready, for `ready.timeout`")
-        }
+        ["health" | "health_generate"] | ["health", "ready" | "live"] => nothing(
+            url,
+            "a server that a stage starts is waited for, for its `ready.timeout`; for others a benchmark waits as long as its `ready_timeout` says",
+        ),
         ["start_profile" | "stop_profile"] => {
             nothing(url, "a profile is taken on the server, with its own tools; a `shell` stage sends this request")
         }
@@ -103,10 +104,10 @@ fn with_body(
 }
 
 /// Headers that the request does not have here.
-fn headers(line: &ParsedLine, builder: &mut TranslationBuilder, known: &[&str]) {
+fn unsent_headers(line: &ParsedLine, builder: &mut TranslationBuilder) {
     for given in line.given.iter().filter(|given| given.name == "--header") {
         let name = given.value().split(':').next().unwrap_or_default().trim().to_lowercase();
-        if !["content-type", "accept"].contains(&name.as_str()) && !known.contains(&name.as_str()) {
+        if !["content-type", "accept"].contains(&name.as_str()) {
             builder.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
         }
     }
@@ -124,7 +125,7 @@ fn generate(
     if fields.get("stop") == Some(&Value::Bool(true)) {
         return Err("the line has no meaning here: it cancels the request of that id; Ctrl-C or `--deadline` of `regatta triton infer` cancels its own".into());
     }
-    headers(line, builder, &[]);
+    unsent_headers(line, builder);
     // Triton reads the fields of `parameters` as it does those beside it.
     if let Some(Value::Object(parameters)) = fields.get("parameters").cloned() {
         fields.shift_remove("parameters");
@@ -183,11 +184,9 @@ fn completions(
         // The server decides: the body has no limit.
         fields.insert("max_tokens".to_owned(), Value::Null);
     }
-    let bears = |value: &str| value.to_lowercase().starts_with("authorization:");
-    if line.given.iter().any(|given| given.name == "--header" && bears(given.value())) {
-        api_key("`Authorization: Bearer`", &mut load, builder);
+    for given in line.given.iter().filter(|given| given.name == "--header") {
+        header(given, &mut load, builder);
     }
-    headers(line, builder, &["authorization"]);
     load.add("--extra", Value::Object(fields).to_string());
     load.put("--concurrency", "1");
     load.put("--requests", "1");

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::{MOST_PARTS, MOST_USERS};
 use super::length::LONGEST_LENGTH;
-
 use super::random_seed::RandomSeed;
+use super::request_headers::RequestHeaders;
 use super::response_size_limits::ResponseSizeLimits;
 use super::time_span::TimeSpan;
 
@@ -90,6 +90,11 @@ pub struct Request {
     /// Over openai-chat: the field that has the length of the answer. Not a tensor. [default: `max_tokens`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_field: Option<LengthField>,
+    /// Headers of every request, those before the measurement included: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is read from the
+    /// environment when requests are sent, and never shown or written down. `authorization` replaces the key of `api_key_env`.
+    /// Over gRPC they are metadata.
+    #[serde(skip_serializing_if = "RequestHeaders::is_empty")]
+    pub headers: RequestHeaders,
     /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
@@ -213,6 +218,9 @@ impl Request {
         demand(self.deadline.as_ref().is_none_or(|deadline| !deadline.time().is_zero()), "deadline must be above 0");
         if let Some(key) = self.response_limits.and_then(|limits| limits.zero()) {
             demand(false, &format!("response_limits.{key} must be at least 1 byte"));
+        }
+        for (key, fault) in self.headers.faults() {
+            demand(false, &format!("{key} {fault}"));
         }
         let beams = self.beam_width.unwrap_or(1);
         demand(

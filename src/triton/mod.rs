@@ -19,7 +19,9 @@ pub use client::{
 pub use engine::{
     BuildConfig, EngineConfig, EngineError, LARGEST_CONFIG, Mapping, PluginConfig, PretrainedConfig, Quantization,
 };
-pub use http::{HttpAddress, HttpClient, ListeningService, SseEvent, SseEvents, SseParser, probe};
+pub use http::{
+    HttpAddress, HttpClient, ListeningService, MOST_REDIRECTS, Redirect, SseEvent, SseEvents, SseParser, probe,
+};
 pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
     Scraper, ServerMetric, ServerMetrics, ServerPoll, summarize, summarize_part,

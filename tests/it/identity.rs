@@ -11,6 +11,7 @@ use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
 use regatta::harness::{Api, Http, ServerIdentity, Transport, query_identity};
 use regatta::sim::SimOptions;
+use regatta::spec::RequestHeaders;
 use serde_json::{Value, json};
 
 use crate::openai::script::good;
@@ -83,7 +84,7 @@ impl Described {
     }
 
     async fn identity(&self, model: &str) -> ServerIdentity {
-        query_identity(&self.endpoint(), &openai(), model).await
+        query_identity(&self.endpoint(), &openai(), &RequestHeaders::default(), model).await
     }
 }
 
@@ -211,7 +212,7 @@ async fn trtllm_serve_and_others_are_what_they_say() {
     let other = server.identity("m").await;
     assert_eq!((other.kind, other.settings["owned_by"].as_str()), (None, "acme"));
     // Nothing is asked of a server that is not there, and nothing is made up for it.
-    let gone = query_identity(&"127.0.0.1:9".parse().unwrap(), &openai(), "m").await;
+    let gone = query_identity(&"127.0.0.1:9".parse().unwrap(), &openai(), &RequestHeaders::default(), "m").await;
     assert_eq!(
         gone,
         ServerIdentity { address: "127.0.0.1:9".to_owned(), model: Some("m".to_owned()), ..ServerIdentity::default() }
@@ -236,9 +237,9 @@ async fn the_simulator_says_what_it_is_over_every_protocol() {
     let http = server.http.unwrap();
     let grpc = Endpoint::list(&server.address.to_string()).unwrap().remove(0);
     let over_http = |api| (http.to_string().parse::<Endpoint>().unwrap(), Transport::Http(Http::new(api)));
-    let kserve = query_identity(&grpc, &Transport::Kserve, "tensorrt_llm").await;
+    let kserve = query_identity(&grpc, &Transport::Kserve, &RequestHeaders::default(), "tensorrt_llm").await;
     for (endpoint, protocol) in [over_http(Api::Generate), over_http(Api::OpenaiCompletions)] {
-        let one = query_identity(&endpoint, &protocol, "tensorrt_llm").await;
+        let one = query_identity(&endpoint, &protocol, &RequestHeaders::default(), "tensorrt_llm").await;
         assert_eq!(one.kind.as_deref(), Some("regatta-simulator"), "{one:?}");
         assert_eq!(one.version, kserve.version);
         assert_eq!(one.simulation, kserve.simulation);
@@ -249,7 +250,7 @@ async fn the_simulator_says_what_it_is_over_every_protocol() {
     assert_eq!(kserve.max_batch_size, Some(512));
     assert!(kserve.engine_path.as_deref().is_some_and(|path| path.starts_with('/')), "{kserve:?}");
     // The engine behind an ensemble is that of its step.
-    let ensemble = query_identity(&grpc, &Transport::Kserve, "ensemble").await;
+    let ensemble = query_identity(&grpc, &Transport::Kserve, &RequestHeaders::default(), "ensemble").await;
     assert_eq!(ensemble.backend.as_deref(), Some("ensemble"));
     assert_eq!(ensemble.engine_path, kserve.engine_path);
     assert_ne!(ensemble.metadata_digest, kserve.metadata_digest);

@@ -99,6 +99,7 @@ mod scripted_server;
 mod search;
 mod secrets;
 mod sending;
+mod server_needs;
 mod services;
 mod serving;
 mod shared_store;

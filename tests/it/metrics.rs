@@ -71,7 +71,8 @@ async fn polling_goes_on_when_a_server_does_not_answer() {
     let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
     let nothing = free_port();
     let servers = vec![address(&server), HttpAddress { host: "127.0.0.1".to_owned(), port: nothing }];
-    let scraper = Scraper::start(servers, Duration::from_millis(20)).unwrap();
+    let clients = servers.into_iter().map(HttpClient::new).collect();
+    let scraper = Scraper::start(clients, Duration::from_millis(20)).unwrap();
     let client = TritonClient::connect(&server.endpoint).await.unwrap();
     let zero = std::time::Instant::now();
     let mut stream = client.stream();

@@ -57,6 +57,10 @@ pub struct Scripted {
     pub prompts: Prompts,
     /// Calls of `ModelStreamInfer` so far.
     pub calls: Arc<AtomicU64>,
+    /// Metadata that every call must have, once it is set.
+    pub required: Arc<Mutex<Option<(&'static str, &'static str)>>>,
+    /// Calls without it.
+    pub unauthenticated: Arc<AtomicU64>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -68,14 +72,24 @@ impl Scripted {
         let prompts = Prompts::default();
         let calls = Arc::<AtomicU64>::default();
         let service = Service { decoupled, script, prompts: Arc::clone(&prompts), calls: Arc::clone(&calls) };
+        let required = Arc::<Mutex<Option<(&'static str, &'static str)>>>::default();
+        let unauthenticated = Arc::<AtomicU64>::default();
+        let (wanted, refused) = (Arc::clone(&required), Arc::clone(&unauthenticated));
+        let check = move |request: Request<()>| match *wanted.lock().unwrap() {
+            Some((name, value)) if request.metadata().get(name).is_none_or(|it| it != value) => {
+                refused.fetch_add(1, Ordering::SeqCst);
+                Err(Status::unauthenticated("no tenant"))
+            }
+            _ => Ok(request),
+        };
         runtime.spawn(
             tonic::transport::Server::builder()
                 .max_concurrent_streams(streams)
-                .add_service(GrpcInferenceServiceServer::new(service))
+                .add_service(GrpcInferenceServiceServer::with_interceptor(service, check))
                 // Small messages go out at once, and not when the client has acknowledged the one before.
                 .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true))),
         );
-        Self { address, prompts, calls, runtime: Some(runtime) }
+        Self { address, prompts, calls, required, unauthenticated, runtime: Some(runtime) }
     }
 }
 

@@ -109,6 +109,9 @@ fn measurement(request: &BenchRequest, target: &str) -> Result<Value, CommandErr
     if let Some(name) = &request.api_key_env {
         put("api_key_env", json!(name));
     }
+    if let Some(limit) = &request.ready_timeout {
+        put("ready_timeout", json!(limit));
+    }
     if !request.tls.is_empty() {
         put("tls", Value::Object(request.tls.clone()));
     }
@@ -243,6 +246,12 @@ fn limits(request: &BenchRequest) -> Map<String, Value> {
 /// Further fields of each request.
 fn request_fields(request: &BenchRequest, is_openai: bool) -> Map<String, Value> {
     let mut fields = Map::new();
+    if !request.headers.is_empty() {
+        fields.insert("headers".to_owned(), json!(request.headers));
+    }
+    if let Some(field) = request.length_field {
+        fields.insert("length_field".to_owned(), json!(field));
+    }
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
         fields.insert("streaming".to_owned(), json!(streaming));
     }

@@ -49,6 +49,11 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
     }
     let text = manifest::text(request)?;
     if request.dry_run {
+        for (variable, _) in &request.keys {
+            print_error(&format!(
+                "note: a key of --header is not written down: the manifest reads it from the environment variable {variable}\n"
+            ));
+        }
         check_manifest(global, request, &text)?;
         print(&text);
         return Ok(CliExit::Done);

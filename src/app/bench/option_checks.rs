@@ -10,7 +10,7 @@ use crate::app::error::CommandError;
 use crate::cli::{BenchLoad, BenchRequest};
 use crate::event::EndpointError;
 use crate::files::open_text;
-use crate::harness::api_key_in;
+use crate::harness::{api_key_in, give_key};
 use crate::manifest::targets;
 use crate::runner::store::is_there;
 use crate::units::has_secret_parameter;
@@ -56,10 +56,15 @@ fn is_path(name: &str) -> bool {
 }
 
 pub(super) fn check_key(request: &BenchRequest) -> Result<(), CommandError> {
-    let Some(name) = &request.api_key_env else { return Ok(()) };
-    api_key_in(name)
-        .map(drop)
-        .map_err(|fault| CommandError::Usage(format!("`--api-key-env {name}`: the environment variable {fault}")))
+    for (variable, value) in &request.keys {
+        give_key(variable.clone(), value.clone());
+    }
+    let keys = request.api_key_env.iter().map(|name| ("--api-key-env", name.as_str()));
+    for (option, name) in keys.chain(request.headers.variables().map(|name| ("--header", name))) {
+        api_key_in(name)
+            .map_err(|fault| CommandError::Usage(format!("`{option}`: the environment variable {name} {fault}")))?;
+    }
+    Ok(())
 }
 
 /// The file of data whose time stamps another load leaves unused.

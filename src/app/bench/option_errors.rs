@@ -8,13 +8,16 @@ use crate::diag::{Diagnostic, Diagnostics};
 const BENCH: &str = "stages.bench.bench.";
 
 /// Keys below it, and their options. A key stands for those below it, too.
-const OPTIONS: [(&str, &str); 28] = [
+const OPTIONS: [(&str, &str); 31] = [
     ("target", "TARGET"),
     ("protocol", "--protocol"),
     ("model", "--model"),
     ("endpoint", "--endpoint"),
     ("tls", "--cacert, --insecure, --cert"),
     ("api_key_env", "--api-key-env"),
+    ("ready_timeout", "--ready-timeout"),
+    ("request.headers", "--header"),
+    ("request.length_field", "--length-field"),
     ("extra", "--extra"),
     ("end_id", "--end-id"),
     ("rate", "--rate"),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::shell;
 use super::tools;
-use crate::app::known_failures::key_variable;
+use crate::app::known_failures::key_variables;
 use crate::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
@@ -249,7 +249,7 @@ impl Needs {
                 program: (!is_contained).then(|| (server.program.clone(), "vllm")),
             }),
             Action::Bench(bench) => {
-                if let Some(name) = key_variable(bench) {
+                for (_, name) in key_variables(bench) {
                     self.secrets.entry(name.to_owned()).or_default().push(id.clone());
                 }
                 self.benchmarks.push(id);

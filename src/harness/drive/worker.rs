@@ -19,6 +19,7 @@ use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::ConnectionPool;
 use crate::harness::transport::request_encoder::RequestEncoder;
+use crate::harness::transport::sent_headers::SentHeaders;
 use crate::harness::{HarnessError, LoadPattern};
 
 /// Connections of a worker that are opened before the start, at most.
@@ -40,6 +41,7 @@ impl WorkerShare {
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let cells: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let freed = Rc::<Notify>::default();
+        let headers = SentHeaders::of_run(&self.spec)?;
         let connections: Vec<_> = self
             .spec_connections()
             .map(|at| {
@@ -50,6 +52,7 @@ impl WorkerShare {
                 let mut connection =
                     Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, cell);
                 connection.freed = Rc::clone(&freed);
+                connection.headers.clone_from(&headers);
                 if let (Some(pool), Some(tls)) = (&mut connection.pool, &self.tls) {
                     pool.set_tls(tls.clone());
                 }

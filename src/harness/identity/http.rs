@@ -13,9 +13,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::bounded_text::bounded;
+use crate::diag::error_chain;
 use crate::event::host_port;
-use crate::harness::Http;
-use crate::harness::transport::http::{Connector, api_key, description_without_key, take_key_out};
+use crate::harness::Transport;
+use crate::harness::transport::http::Connector;
+use crate::harness::transport::sent_headers::SentHeaders;
+use crate::spec::RequestHeaders;
+use crate::triton::{MOST_REDIRECTS, Redirect};
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
 const MOST_BODY_BYTES: usize = 4 << 20;
@@ -27,7 +31,7 @@ pub(super) struct IdentityClient {
     /// A prefix of every path, as a proxy may require it.
     pub prefix: String,
     tls: Option<Connector>,
-    key: Option<String>,
+    sent: SentHeaders,
     limit: Duration,
 }
 
@@ -36,14 +40,32 @@ pub(super) struct IdentityReply {
     /// The `server:` header.
     pub server: Option<String>,
     pub body: Bytes,
-    /// The key that was sent; nothing that is read of the answer has it.
-    key: Option<String>,
+    /// The keys that were sent; nothing that is read of the answer has them.
+    sent: SentHeaders,
+}
+
+/// Why there is no successful answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoReply {
+    #[error("no connection: {0}")]
+    Connect(String),
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    #[error("HTTP status {0}")]
+    Status(u16),
+    #[error("{0}")]
+    Redirected(Redirect),
+    #[error("more than {MOST_REDIRECTS} redirects")]
+    Redirects,
+    /// It broke off, is no HTTP, or is too long.
+    #[error("an answer that is not read: {0}")]
+    Unreadable(String),
 }
 
 impl IdentityReply {
     pub fn json(&self) -> Option<Value> {
         let mut value = serde_json::from_slice(&self.body).ok()?;
-        take_key_out(&mut value, self.key.as_deref());
+        self.sent.hide_in_value(&mut value);
         Some(value)
     }
 }
@@ -52,54 +74,95 @@ impl IdentityClient {
     /// Without TLS and without a key, for `/metrics` on a port of its own.
     pub fn plain(host: &str, port: u16, limit: Duration) -> Self {
         let host = host.trim_matches(['[', ']']).to_owned();
-        Self { host, port, prefix: String::new(), tls: None, key: None, limit }
+        Self { host, port, prefix: String::new(), tls: None, sent: SentHeaders::default(), limit }
     }
 
     /// As the requests of the measurement are sent. `None`: it cannot be queried like this, which the measurement reports.
-    pub fn new(host: &str, port: u16, http: &Http, limit: Duration) -> Option<Self> {
+    pub fn new(
+        host: &str,
+        port: u16,
+        transport: &Transport,
+        headers: &RequestHeaders,
+        limit: Duration,
+    ) -> Option<Self> {
+        let sent = SentHeaders::new(transport, headers).ok()?;
+        let Transport::Http(http) = transport else { return None };
         let tls = match &http.tls {
             None => None,
             Some(tls) => Some(Connector::new(tls).ok()?),
         };
-        let key = api_key(http).ok()?;
         let prefix =
             http.path.as_deref().and_then(|path| path.find("/v1/").or_else(|| path.find("/v2/")).map(|at| &path[..at]));
-        Some(Self { prefix: prefix.unwrap_or_default().to_owned(), tls, key, ..Self::plain(host, port, limit) })
+        Some(Self { prefix: prefix.unwrap_or_default().to_owned(), tls, sent, ..Self::plain(host, port, limit) })
+    }
+
+    pub const fn is_secure(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// The body of a 200; None for every other answer, for one that is too large or too late, and without an answer.
     pub async fn get(&self, path: &str) -> Option<IdentityReply> {
-        timeout(self.limit, self.exchange(path)).await.ok()?
+        self.query(path).await.ok()
     }
 
-    async fn exchange(&self, path: &str) -> Option<IdentityReply> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.ok()?;
-        match &self.tls {
-            None => self.over(TokioIo::new(stream), path).await,
-            Some(tls) => self.over(TokioIo::new(tls.handshake(stream, &self.host).await.ok()?), path).await,
-        }
+    /// Like `get`, with the reason. Redirects on the server itself are followed.
+    pub async fn query(&self, path: &str) -> Result<IdentityReply, NoReply> {
+        let mut path = format!("{}{path}", self.prefix);
+        let follow = async {
+            for _ in 0..=MOST_REDIRECTS {
+                match self.exchange(&path).await {
+                    Err(NoReply::Redirected(redirect)) => {
+                        let Some(next) = redirect.path_on(&self.authority()) else {
+                            return Err(NoReply::Redirected(redirect));
+                        };
+                        path = next;
+                    }
+                    replied => return replied,
+                }
+            }
+            Err(NoReply::Redirects)
+        };
+        timeout(self.limit, follow).await.unwrap_or(Err(NoReply::Late(self.limit)))
     }
 
-    async fn over(&self, stream: impl Read + Write + Send + Unpin + 'static, path: &str) -> Option<IdentityReply> {
-        let (mut sender, connection) = handshake(stream).await.ok()?;
+    fn authority(&self) -> String {
+        host_port(&self.host, self.port)
+    }
+
+    async fn exchange(&self, path: &str) -> Result<IdentityReply, NoReply> {
+        let connected = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = connected.map_err(|error| NoReply::Connect(error.to_string()))?;
+        let Some(tls) = &self.tls else { return self.over(TokioIo::new(stream), path).await };
+        let secured = tls.handshake(stream, &self.host).await;
+        self.over(TokioIo::new(secured.map_err(|error| NoReply::Connect(error.to_string()))?), path).await
+    }
+
+    async fn over(
+        &self,
+        stream: impl Read + Write + Send + Unpin + 'static,
+        path: &str,
+    ) -> Result<IdentityReply, NoReply> {
+        let broken = |error: hyper::Error| NoReply::Unreadable(error_chain(&error));
+        let (mut sender, connection) = handshake(stream).await.map_err(broken)?;
         let question = async {
-            let authority = host_port(&self.host, self.port);
-            let mut request = Request::get(format!("{}{path}", self.prefix)).header("host", authority);
+            let mut request = Request::get(path).header("host", self.authority());
             request = request.header("connection", "close").header("accept", "*/*");
-            if let Some(key) = &self.key {
-                request = request.header("authorization", format!("Bearer {key}"));
+            let mut request = request
+                .body(Empty::<Bytes>::new())
+                .map_err(|error| NoReply::Unreadable(format!("`{path}` is no path: {error}")))?;
+            request.headers_mut().extend(self.sent.map());
+            let answer = sender.send_request(request).await.map_err(broken)?;
+            if let Some(redirect) = Redirect::of(answer.status(), answer.headers()) {
+                return Err(NoReply::Redirected(redirect));
             }
-            let answer = sender.send_request(request.body(Empty::<Bytes>::new()).ok()?).await.ok()?;
             if answer.status() != hyper::StatusCode::OK {
-                return None;
+                return Err(NoReply::Status(answer.status().as_u16()));
             }
-            let server = answer
-                .headers()
-                .get("server")
-                .and_then(|value| value.to_str().ok())
-                .and_then(|value| bounded(&description_without_key(value.to_owned(), self.key.as_deref())));
-            let body = Limited::new(answer.into_body(), MOST_BODY_BYTES).collect().await.ok()?.to_bytes();
-            Some(IdentityReply { server, body, key: self.key.clone() })
+            let server = answer.headers().get("server").and_then(|value| value.to_str().ok());
+            let server = server.and_then(|text| bounded(&self.sent.hide_in_description(text.to_owned())));
+            let body = Limited::new(answer.into_body(), MOST_BODY_BYTES).collect().await;
+            let body = body.map_err(|error| NoReply::Unreadable(error_chain(&*error)))?.to_bytes();
+            Ok(IdentityReply { server, body, sent: self.sent.clone() })
         };
         // Both on this task: nothing is left behind after the timeout.
         let mut connection = std::pin::pin!(connection);
@@ -125,8 +188,8 @@ mod tests {
     }
 
     fn read(body: &'static str, key: &str) -> String {
-        let reply =
-            IdentityReply { server: None, body: Bytes::from_static(body.as_bytes()), key: Some(key.to_owned()) };
+        let sent = SentHeaders::of_key(key);
+        let reply = IdentityReply { server: None, body: Bytes::from_static(body.as_bytes()), sent };
         reply.json().unwrap().to_string()
     }
 

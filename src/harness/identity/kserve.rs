@@ -9,6 +9,7 @@ use super::http::IdentityClient;
 use super::model_facts::ModelFacts;
 use super::{ServerIdentity, Simulation};
 use crate::event::Endpoint;
+use crate::harness::transport::sent_headers::SentHeaders;
 use crate::triton::TritonClient;
 
 /// What the simulator's version begins with.
@@ -25,11 +26,12 @@ const MOST_BEHIND: usize = 8;
 /// Over gRPC.
 pub(super) async fn by_grpc(
     endpoint: &Endpoint,
+    sent: &SentHeaders,
     model: &str,
     limit: Duration,
     identity: &mut ServerIdentity,
 ) -> Option<()> {
-    let client = tokio::time::timeout(limit, TritonClient::connect(endpoint)).await.ok()?.ok()?;
+    let client = tokio::time::timeout(limit, TritonClient::connect_with(endpoint, sent.map())).await.ok()?.ok()?;
     let client = client.deadline(limit).message_limit(MOST_MESSAGE_BYTES);
     if let Ok(server) = client.server_metadata().await {
         server_is(&server.name, &server.version, server.extensions.iter().map(String::as_str), identity);

@@ -13,6 +13,7 @@ mod kserve;
 mod model_facts;
 mod openai;
 mod query;
+mod readiness;
 mod run_identity;
 mod server_identity;
 
@@ -20,5 +21,6 @@ pub(super) use changes::changes as server_changes;
 pub use changes::changes_of_servers;
 pub use difference::{IdentityDifference, identity_differences};
 pub use query::{query_identities, query_identity};
+pub use readiness::readiness;
 pub use run_identity::{EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity};
 pub use server_identity::{ServerIdentity, Simulation};

@@ -8,7 +8,9 @@ use tokio::time::timeout;
 use super::http::IdentityClient;
 use super::{ServerIdentity, kserve, openai};
 use crate::event::Endpoint;
+use crate::harness::transport::sent_headers::SentHeaders;
 use crate::harness::{Api, Transport};
+use crate::spec::RequestHeaders;
 use crate::triton::Exposition;
 
 /// The limit for one answer.
@@ -18,21 +20,31 @@ const ALL: Duration = Duration::from_secs(10);
 
 /// Queries one server, over the measurement's protocol, for its identity. `model` may be empty where the server has only one.
 /// Never fails and takes at most 10 s: what is not answered is absent. Each query is sent once, and none changes the server.
-pub async fn query_identity(endpoint: &Endpoint, protocol: &Transport, model: &str) -> ServerIdentity {
+pub async fn query_identity(
+    endpoint: &Endpoint,
+    protocol: &Transport,
+    headers: &RequestHeaders,
+    model: &str,
+) -> ServerIdentity {
     let model_given = (!model.is_empty()).then(|| model.to_owned());
     let mut identity =
         ServerIdentity { address: endpoint.to_string(), model: model_given, ..ServerIdentity::default() };
     // Answers that arrive before the timeout are kept.
-    let _ = timeout(ALL, query_all(endpoint, protocol, model, &mut identity)).await;
+    let _ = timeout(ALL, query_all(endpoint, protocol, headers, model, &mut identity)).await;
     identity
 }
 
 /// All servers at once, in the order of the endpoints.
-pub async fn query_identities(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> Vec<ServerIdentity> {
+pub async fn query_identities(
+    endpoints: &[Endpoint],
+    protocol: &Transport,
+    headers: &RequestHeaders,
+    model: &str,
+) -> Vec<ServerIdentity> {
     let mut queries = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
-        let (protocol, model) = (protocol.clone(), model.to_owned());
-        queries.spawn(async move { (index, query_identity(&endpoint, &protocol, &model).await) });
+        let (protocol, headers, model) = (protocol.clone(), headers.clone(), model.to_owned());
+        queries.spawn(async move { (index, query_identity(&endpoint, &protocol, &headers, &model).await) });
     }
     let unknown = |endpoint: &Endpoint| ServerIdentity { address: endpoint.to_string(), ..ServerIdentity::default() };
     let mut all: Vec<ServerIdentity> = endpoints.iter().map(unknown).collect();
@@ -44,16 +56,25 @@ pub async fn query_identities(endpoints: &[Endpoint], protocol: &Transport, mode
     all
 }
 
-async fn query_all(endpoint: &Endpoint, protocol: &Transport, model: &str, identity: &mut ServerIdentity) {
+async fn query_all(
+    endpoint: &Endpoint,
+    protocol: &Transport,
+    headers: &RequestHeaders,
+    model: &str,
+    identity: &mut ServerIdentity,
+) {
+    let mut is_beside = false;
     let metrics = match protocol {
         Transport::Kserve => {
-            kserve::by_grpc(endpoint, model, ANSWER, identity).await;
+            // Without a value for a header the measurement reports it.
+            let Ok(sent) = SentHeaders::new(protocol, headers) else { return };
+            kserve::by_grpc(endpoint, &sent, model, ANSWER, identity).await;
             endpoint.metrics.map(|port| IdentityClient::plain(&endpoint.host, port, ANSWER))
         }
         Transport::Http(http) => {
             // A target over HTTP alone has its one port in the place of gRPC's.
             let port = endpoint.http.unwrap_or(endpoint.grpc);
-            let Some(asker) = IdentityClient::new(&endpoint.host, port, http, ANSWER) else { return };
+            let Some(asker) = IdentityClient::new(&endpoint.host, port, protocol, headers, ANSWER) else { return };
             match http.api {
                 Api::Generate => kserve::by_http(&asker, model, identity).await,
                 Api::OpenaiChat | Api::OpenaiCompletions => openai::by_openai(&asker, model, identity).await,
@@ -61,21 +82,37 @@ async fn query_all(endpoint: &Endpoint, protocol: &Transport, model: &str, ident
             match (http.api, endpoint.metrics) {
                 (_, Some(port)) => Some(IdentityClient::plain(&endpoint.host, port, ANSWER)),
                 (Api::Generate, None) => None,
-                (Api::OpenaiChat | Api::OpenaiCompletions, None) => Some(asker),
+                (Api::OpenaiChat | Api::OpenaiCompletions, None) => {
+                    is_beside = true;
+                    Some(asker)
+                }
             }
         }
     };
     // A server that answered nothing else is not queried for this.
     if let Some(metrics) = metrics.filter(|_| identity.is_known()) {
-        identity.start_time_seconds = start_time(&metrics).await;
+        let exposition = read_metrics(&metrics).await;
+        identity.start_time_seconds = exposition.as_ref().ok().and_then(start_time);
+        if is_beside {
+            identity.metrics_not_read = match exposition {
+                Err(why) => Some(why),
+                Ok(_) if metrics.is_secure() => Some("over TLS they are not polled".to_owned()),
+                Ok(exposition) if exposition.concerns_serving() => None,
+                Ok(_) => Some("it has no series of vLLM, SGLang or Triton".to_owned()),
+            };
+        }
     }
 }
 
+/// Its `/metrics`; an error says why there is none that can be read.
+async fn read_metrics(metrics: &IdentityClient) -> Result<Exposition, String> {
+    let reply = metrics.query("/metrics").await.map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(&reply.body).map_err(|_| "it is not text".to_owned())?;
+    Exposition::parse(text).map_err(|error| error.to_string())
+}
+
 /// When its process started, as the client libraries of Prometheus report it.
-async fn start_time(metrics: &IdentityClient) -> Option<f64> {
-    let reply = metrics.get("/metrics").await?;
-    let text = std::str::from_utf8(&reply.body).ok()?;
-    let exposition = Exposition::parse(text).ok()?;
+fn start_time(exposition: &Exposition) -> Option<f64> {
     let mut samples = exposition.samples().map(|(_, sample)| sample);
     let value = samples.find(|sample| sample.name == "process_start_time_seconds")?.value.0;
     (value.is_finite() && value > 0.0).then_some(value)

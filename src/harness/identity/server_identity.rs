@@ -57,6 +57,9 @@ pub struct ServerIdentity {
     /// `process_start_time_seconds` of its `/metrics`: seconds since 1970, UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time_seconds: Option<f64>,
+    /// Of a server with OpenAI's interfaces: why its `/metrics`, beside them, are not in the result. Absent where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_not_read: Option<String>,
 }
 
 /// The built-in simulator.
@@ -72,13 +75,18 @@ impl ServerIdentity {
         self.kind.is_some() || self.version.is_some() || self.metadata_digest.is_some()
     }
 
+    /// Whether servers of its kind have numbers of the engine in their `/metrics`.
+    pub fn has_usual_metrics(&self) -> bool {
+        matches!(self.kind.as_deref(), Some("vllm" | "sglang"))
+    }
+
     pub const fn is_simulated(&self) -> bool {
         self.simulation.is_some()
     }
 
-    /// BLAKE3 of all that it reports, for cache keys; without its address and the name of its machine.
+    /// BLAKE3 of all that it reports, for cache keys; without its address, the name of its machine, and whether its metrics were read.
     pub fn digest(&self) -> Digest {
-        let own = Self { address: String::new(), host: None, ..self.clone() };
+        let own = Self { address: String::new(), host: None, metrics_not_read: None, ..self.clone() };
         // A struct of texts and numbers always serializes.
         Digest::of(&serde_json::to_vec(&own).unwrap_or_default())
     }

@@ -25,6 +25,7 @@ use crate::harness::transport::kserve::call_error::CallError;
 use crate::harness::transport::kserve::rpc::{self, RpcSender};
 use crate::harness::transport::kserve::shared_stream::SharedStream;
 use crate::harness::transport::limits::CONNECT_TIMEOUT;
+use crate::harness::transport::sent_headers::SentHeaders;
 use crate::spec::StreamMode;
 
 /// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
@@ -67,6 +68,8 @@ pub(in crate::harness) struct Connection {
     pub pool: Option<ConnectionPool>,
     /// Heads of calls, by method: the same for every request.
     heads: RefCell<BTreeMap<&'static str, Request<()>>>,
+    /// Those of every request.
+    pub headers: SentHeaders,
 }
 
 impl Connection {
@@ -108,6 +111,7 @@ impl Connection {
             unmatched_messages,
             limits,
             heads: RefCell::default(),
+            headers: SentHeaders::default(),
         }
     }
 
@@ -116,7 +120,7 @@ impl Connection {
         if let Some(head) = self.heads.borrow().get(method) {
             return Ok(head.clone());
         }
-        let head = rpc::head(&self.authority(), method)?;
+        let head = rpc::head(&self.authority(), method, &self.headers)?;
         self.heads.borrow_mut().insert(method, head.clone());
         Ok(head)
     }

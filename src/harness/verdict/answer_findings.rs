@@ -1,5 +1,7 @@
 //! What in the answers speaks against the numbers of a run.
 
+use serde_json::Value;
+
 use crate::harness::measure::mixed_source::token_counters;
 use crate::harness::measure::result::{RunResult, TokenCounts, WHOLE_ANSWERS};
 use crate::harness::measure::retokenize::RETOKENIZED;
@@ -96,6 +98,11 @@ fn requests_usage(spec: &BenchSpec) -> bool {
     is_openai && http.extra.get("stream_options").is_none_or(|options| options["include_usage"] == true)
 }
 
+/// The server refuses options of the stream, or the requests are to be without them for another reason.
+fn leaves_out_stream_options(spec: &BenchSpec) -> bool {
+    matches!(&spec.protocol, Transport::Http(http) if http.extra.get("stream_options").is_some_and(Value::is_null))
+}
+
 /// Whose output tokens this source stands in for, as the subject of a sentence; none where it counted no answer.
 fn uncounted(result: &RunResult, source: &str) -> Option<String> {
     let ok = result.counts.ok;
@@ -164,6 +171,10 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             format!(
                 "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"
             )
+        } else if leaves_out_stream_options(spec) {
+            format!(
+                "{sends_none}, which requests without `stream_options` do not ask for, and chunks stand in; name a `tokenizer`"
+            )
         } else {
             format!(
                 "{sends_none}, and chunks stand in; set `extra: {{stream_options: {{include_usage: true}}}}`, or name a `tokenizer`"
@@ -182,10 +193,15 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         );
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
+        let advice = if leaves_out_stream_options(spec) {
+            ""
+        } else {
+            "; `extra: {stream_options: {include_usage: true, continuous_usage_stats: true}}` makes vLLM, SGLang and trtllm-serve report it \
+             for each chunk"
+        };
         let text = format!(
             "{} of {} answers have several tokens in a chunk, and the server reports only their total: metrics per \
-             token between chunks are left out where that matters; `extra: {{stream_options: {{include_usage: true, \
-             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve report it for each chunk{}",
+             token between chunks are left out where that matters{advice}{}",
             tokens.chunk_tokens_unknown,
             result.counts.ok,
             hidden_reasoning(tokens)

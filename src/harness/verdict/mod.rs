@@ -34,6 +34,7 @@ mod evidence;
 mod identity_findings;
 mod loadgen_findings;
 pub mod preflight;
+mod refused_field;
 mod repeats_result;
 mod server_findings;
 mod unjudged_run;
@@ -45,6 +46,7 @@ mod metric_vector_tests;
 #[cfg(test)]
 mod verdict_table_tests;
 
+pub use refused_field::refused_field;
 pub use repeats_result::result_of_repeats;
 pub use unjudged_run::UnjudgedRun;
 
@@ -114,6 +116,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             .filter_map(|class| Some(format!("{} {}", counts.failed_by_class.get(class)?, class.as_str())))
             .collect();
         let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
+        let cure = refused_field(first).map_or_else(String::new, |cure| format!("; {cure}"));
         let share = counts.failed as f64 / counts.issued.max(1) as f64;
         let budget = spec.limits.failure_budget();
         let is_within = budget.is_some_and(|budget| share <= budget);
@@ -125,7 +128,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             VerdictCheck::Failures,
             if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer },
             format!(
-                "{} of {} failed{of_budget}: {}; first: {first}",
+                "{} of {} failed{of_budget}: {}; first: {first}{cure}",
                 counts.failed,
                 counted(counts.issued, "request"),
                 classes.join(", ")

@@ -9,7 +9,7 @@ use crate::interop::command_line::conversations::{ConversationOptions, length_pa
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput,
-    header, length, needs_tokenizer, overlapping_address, tokenizer, whole,
+    header, length, needs_tokenizer, overlapping_address, ready_timeout, tokenizer, whole,
 };
 use crate::interop::command_line::options::{GivenOption, ParsedLine, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -163,6 +163,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         "--streaming" => load.flag("--streaming"),
         "--api-key" => api_key("--api-key", load, builder),
         "--header" => header(given, load, builder),
+        "--wait-for-model-timeout" => ready_timeout(given, load, builder),
         "--extra-inputs" => given.values.iter().for_each(|word| extra(load, builder, word, true)),
         "--goodput" => goodput(load, builder, given),
         "--random-seed" => load.put("--seed", value),

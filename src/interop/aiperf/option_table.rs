@@ -65,7 +65,7 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--apply-chat-template"], "prompts are sent as they are; over `openai-chat` the server applies its template"),
     (&["--model-selection-strategy"], "with one model there is nothing to select"),
     (&["--url-strategy"], "requests go to the servers in turn"),
-    (&["--wait-for-model-"], "a stage waits until its server is ready, for `ready.timeout`"),
+    (&["--wait-for-model-"], "a server is ready when it answers its queries of health and models"),
     (&["--reset-kv-cache", "--reset-kv-cache-"], "a server that a stage starts has an empty cache"),
     (&["--server-profiler", "--server-profiler-"], "a profile is taken on the server, with its own tools"),
     (&["--use-server-token-count", "--per-chunk-usage"], "server counts are used wherever the server reports them"),

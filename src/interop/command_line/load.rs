@@ -9,15 +9,19 @@ use super::options::GivenOption;
 use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{TranslationBuilder, TranslationKind};
 
-use crate::spec::{Formula, NumberKind, Quantity};
+use crate::spec::{
+    AUTHORIZATION, Formula, HeaderFault, NumberKind, Quantity, RequestHeaders, is_secret_header, secret_variable,
+};
 use crate::units::unquoted;
 
 /// In the order in which they are written.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 31] = [
     "--model",
     "--protocol",
     "--endpoint",
     "--api-key-env",
+    "--header",
+    "--ready-timeout",
     "--connections",
     "--stream",
     "--concurrency",
@@ -510,15 +514,64 @@ fn joined_once(prefix: &str, path: &str) -> String {
     format!("{prefix}/{path}")
 }
 
-/// A key belongs into the environment, and nowhere else.
+/// `NAME:VALUE` or `NAME=VALUE`, of each header. A key belongs into the environment, and nowhere else.
 pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     for word in &given.values {
-        let name = word.split([':', ' ', '=']).next().unwrap_or_default();
-        if name.eq_ignore_ascii_case("authorization") {
-            api_key("`Authorization: Bearer`", load, builder);
-        } else {
-            builder.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
+        header_field(&given.written, word, load, builder);
+    }
+}
+
+/// A header of every request. What the harness sends by itself is left out.
+pub(in crate::interop) fn header_field(
+    origin: &str,
+    word: &str,
+    load: &mut TranslatedLoad,
+    builder: &mut TranslationBuilder,
+) {
+    let name = word.split([':', '=']).next().unwrap_or_default().trim();
+    let value = word.get(name.len()..).unwrap_or_default().trim_start_matches([' ', ':', '=']);
+    let is_bearer = value.to_ascii_lowercase().starts_with("bearer ");
+    if name.eq_ignore_ascii_case(AUTHORIZATION) && is_bearer {
+        return api_key("`Authorization: Bearer`", load, builder);
+    }
+    if ["content-type", "accept"].iter().any(|usual| name.eq_ignore_ascii_case(usual)) {
+        return;
+    }
+    if let Err(fault) = RequestHeaders::default().add(word) {
+        let shown = format!("{origin} {name}:…");
+        return match fault {
+            HeaderFault::Reserved => builder.push_untranslated(shown, "the harness sets that header itself"),
+            fault => builder.push_error(format!("`{shown}` {fault}")),
+        };
+    }
+    if is_secret_header(name) && !value.is_empty() {
+        let variable = secret_variable(name);
+        load.add("--header", format!("{name}:${{{variable}}}"));
+        builder.note(format!(
+            "the value of the header {name} is read from the environment variable {variable}; it is not written down"
+        ));
+    } else if value.contains("{{") {
+        // A value that the text does not have is one of the manifest's.
+        load.keys.entry("request").or_insert_with(|| json!({}))["headers"][name] = json!(value);
+    } else {
+        load.add("--header", format!("{name}:{value}"));
+    }
+}
+
+/// How long a server that is still loading is waited for, in seconds. 0: it has to be ready.
+pub(in crate::interop) fn ready_timeout(
+    given: &GivenOption,
+    load: &mut TranslatedLoad,
+    builder: &mut TranslationBuilder,
+) {
+    let value = given.value();
+    match value.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds.is_finite() => load.put("--ready-timeout", format!("{value}s")),
+        Ok(0.0) => builder.push_untranslated(given.as_written(), "without `ready_timeout` a server has to be ready"),
+        _ if value.starts_with("{{") => {
+            load.keys.insert("ready_timeout".to_owned(), json!(format!("{value}s")));
         }
+        _ => builder.push_error(format!("`{}`: a number of seconds", given.as_written())),
     }
 }
 

@@ -8,11 +8,12 @@ use crate::diag::nearest;
 use crate::interop::command_line::conversations::rate_of_conversations;
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra,
+    CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra, header_field,
 };
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
 use crate::spec::Quantity;
+use crate::units::unquoted;
 
 const TOOL: &str = "guidellm";
 /// Requests in flight at most, where nothing else is set.
@@ -29,6 +30,8 @@ pub(super) struct GuideLlmRun {
     /// `chat_completions`, `/v1/completions`, …
     pub request_format: Option<String>,
     pub has_api_key: bool,
+    /// `NAME:VALUE` of each header.
+    pub headers: Vec<String>,
     /// By default GuideLLM 0.8.1 does not: `verify` in guidellm/schemas/backends/openai_http.py.
     pub verifies_certificate: bool,
     pub without_streaming: bool,
@@ -106,6 +109,12 @@ impl GuideLlmRun {
         )
     }
 
+    /// Takes an object of headers.
+    pub fn add_headers(&mut self, all: &Value) {
+        let all = all.as_object().into_iter().flatten();
+        self.headers.extend(all.map(|(name, value)| format!("{name}:{}", unquoted(value))));
+    }
+
     /// The sentence on an interface that is not measured.
     fn server(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
         let format = self.request_format.as_deref().unwrap_or("chat_completions");
@@ -132,6 +141,9 @@ impl GuideLlmRun {
         }
         if self.has_api_key {
             api_key("the backend", load, builder);
+        }
+        for header in &self.headers {
+            header_field("the backend's header", header, load, builder);
         }
         if let Some(name) = &self.tokenizer {
             load.put("--tokenizer", name);

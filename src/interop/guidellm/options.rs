@@ -101,7 +101,8 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationB
 }
 
 /// Why parts of `extras` have no place.
-const OTHER_EXTRAS: &str = "of `extras` only the fields of its `body` are sent: a message has a role and a text";
+const OTHER_EXTRAS: &str =
+    "of `extras` only the fields of its `body` and the `headers` are sent: a message has a role and a text";
 
 /// Fields of the backend, which may have a key among them.
 pub(super) fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
@@ -118,19 +119,21 @@ pub(super) fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut Translati
             name if name.starts_with("extras.body.") => {
                 run.fields.push(format!("{}:{plain}", name.trim_start_matches("extras.body.")));
             }
-            "extras" if value.pointer("/body").is_some_and(Value::is_object) => {
+            "headers" | "extras.headers" if value.is_object() => run.add_headers(&value),
+            name if let Some(header) = name.strip_prefix("extras.").unwrap_or(name).strip_prefix("headers.") => {
+                run.headers.push(format!("{header}:{plain}"));
+            }
+            "extras" if ["/body", "/headers"].iter().any(|part| value.pointer(part).is_some_and(Value::is_object)) => {
                 run.fields.extend(value.pointer("/body").map(Value::to_string));
                 let all = value.as_object().into_iter().flatten();
-                for (name, _) in all.filter(|(name, _)| *name != "body") {
+                run.add_headers(&value["headers"]);
+                for (name, _) in all.filter(|(name, _)| !["body", "headers"].contains(&name.as_str())) {
                     builder.push_untranslated(format!("extras.{name}=…"), OTHER_EXTRAS);
                 }
             }
             // They may have a key.
             name if name.starts_with("extras") => {
                 builder.push_untranslated(format!("{name}=…"), OTHER_EXTRAS);
-            }
-            name if name.contains("header") => {
-                builder.push_untranslated(format!("{name}=…"), "further headers are not sent");
             }
             "verify" => run.verifies_certificate = plain.eq_ignore_ascii_case("true"),
             "timeout" | "timeout_connect" => {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, address, extra, header, host_and_port, needs_tokenizer,
-    rate_and_limit, tokenizer,
+    rate_and_limit, ready_timeout, tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
@@ -37,7 +37,6 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--plot-throughput"], "the report of a run has its plots"),
     (&["--disable-tqdm"], "`regatta -q` prints less"),
     (&["--profile", "--profile-activities", "--profile-start-step", "--profile-steps", "--profile-num-steps", "--profile-by-stage", "--profile-stages", "--profile-output-dir", "--profile-prefix", "--profile-prefill-url", "--profile-decode-url"], "a profile is taken on the server, with its own tools"),
-    (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, for `ready.timeout`"),
     (&["--flush-cache"], "a server that a stage starts has an empty cache"),
     (&["--lora-name", "--lora-request-distribution", "--lora-zipf-alpha"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
     (&["--apply-chat-template"], "prompts are sent as they are; over `openai-chat` the server applies its template"),
@@ -231,6 +230,7 @@ fn option(given: &GivenOption, set: &str, load: &mut TranslatedLoad, builder: &m
     match given.name {
         "--extra-request-body" => extra(load, builder, given.value(), true),
         "--header" => header(given, load, builder),
+        "--ready-check-timeout-sec" => ready_timeout(given, load, builder),
         "--tokenizer" => tokenizer(given, load, builder),
         "--tokenize-prompt" if load.get("--protocol") == Some(COMPLETIONS.0) => {
             load.put_request_key("interface", json!("token_ids"));

@@ -10,7 +10,7 @@ const PROGRAMS: &[(&[&str], &str, &str)] = &[
     (&["rm", "rmdir", "mv"], "files", "outputs are replaced when what they are made of changes; `regatta gc` removes old ones"),
     (&["cp", "ln", "rsync", "scp", "tar", "unzip"], "files", "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a `shell` stage"),
     (&["pkill", "kill", "killall"], "the end of servers", "servers end with the stages that need them, also when a run is stopped"),
-    (&["sleep", "wait", "until", "while", "for", "if", "case"], "waiting", "a stage waits until its server is ready, and stages wait for each other"),
+    (&["sleep", "wait", "until", "while", "for", "if", "case"], "waiting", "stages wait for each other, and for servers that a stage starts until they are ready; for others a benchmark waits as long as its `ready_timeout` says"),
     (&["pip", "pip3", "uv", "conda", "apt", "apt-get", "yum", "dnf", "python", "python3"], "an installation", "no client is needed: `regatta` speaks to the servers itself; `regatta doctor MANIFEST` shows what the machine lacks"),
     (&["git-lfs"], "large files", "`lfs: true` of a `git` stage, or a `weights` stage, fetches them"),
     (&["wget"], "a download", "the files of a checkpoint come by a `weights` stage, which checks every one: `weights: { hf: ORGANIZATION/MODEL }`"),

@@ -6,6 +6,7 @@ use super::dataset::{self, RangeRatio};
 use super::ramp::ramp;
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, header, host_and_port, rate_and_limit,
+    ready_timeout,
     tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
@@ -101,7 +102,6 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--percentile-metrics", "--metric-percentiles"], "all percentiles are in the result"),
     (&["--disable-tqdm"], "`regatta -q` prints less"),
     (&["--profile", "--profile-num-steps"], "a profile is taken on the server, with its own tools"),
-    (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, for `ready.timeout`"),
     (&["--probe-request-rate"], "one load is measured at a time"),
     (&["--lora-modules", "--lora-assignment"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
     (&["--random-ids"], "made-up prompts are not cut from a text, with or without it"),
@@ -232,6 +232,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
             extra(load, builder, &format!("{field}:{value}"), true);
         }
         "--header" => header(given, load, builder),
+        "--ready-check-timeout-sec" => ready_timeout(given, load, builder),
         "--insecure" => load.flag("--insecure"),
         "--seed" => load.put("--seed", value),
         "--ignore-eos" => load.flag("--ignore-eos"),

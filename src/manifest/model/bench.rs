@@ -36,6 +36,9 @@ pub struct Bench {
     /// Over HTTP: TLS settings. A target of `https://` needs them only where the defaults do not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// Wait this long for servers that are still loading, or not there yet: until each is reachable and reports that it is ready. [default: a server has to be ready, or the stage that starts it waits]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_timeout: Option<TimeSpan>,
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

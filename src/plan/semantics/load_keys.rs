@@ -11,6 +11,10 @@ impl StageChecker<'_> {
         if bench.stall_timeout.time().is_zero() {
             self.push_error(&["bench", "stall_timeout"], "must be above 0", "every request would fail", None);
         }
+        if bench.ready_timeout.as_ref().is_some_and(|limit| limit.time().is_zero()) {
+            let hint = Some("remove it: a server has to be ready then".to_owned());
+            self.push_error(&["bench", "ready_timeout"], "must be above 0", "nothing is waited for", hint);
+        }
         let is_loadgens = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if bench.loadgen.is_some() || is_loadgens {
             return;

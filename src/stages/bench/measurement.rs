@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::live_numbers::{LiveNumbers, live_line};
+use super::unused_proxy::unused_proxy;
 use super::{identity, server_metrics, telemetry};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
-use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult};
+use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult, SentHeaders, refused_field};
 use crate::manifest::model;
 use crate::stages::serve::health::{self, HealthProbe, SilenceLimits};
 use crate::stages::task_context::TaskContext;
@@ -46,8 +47,8 @@ pub async fn measure(
     let stop = context.lease.stop.child();
     let before = identity::of_servers(spec).await;
     let telemetry = Box::pin(telemetry::start(context, spec, &before, watched)).await;
-    let polled = server_metrics::polled(spec, &before);
-    let scraper = server_metrics::start(&polled)?;
+    let polled = server_metrics::polled(context, spec, &before);
+    let scraper = server_metrics::start(spec, &polled)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
     let gpus = telemetry.as_ref().and_then(telemetry::TelemetrySampler::gpus_of_servers);
@@ -105,13 +106,14 @@ pub async fn measure(
 /// The servers are probed beside the requests; `answered` grows with what has come of them. Over HTTP there are no probes: a silent
 /// server ends at `stall_timeout`.
 pub async fn wait_for_unresponsive_server(spec: &BenchSpec, answered: &Arc<AtomicU64>) -> health::UnresponsiveServer {
-    match spec.protocol {
-        harness::Transport::Kserve => {
-            let question = HealthProbe::Kserve(vec![spec.model.clone()]);
+    // Without a value for a header nothing is measured.
+    match (&spec.protocol, SentHeaders::of_run(spec)) {
+        (harness::Transport::Kserve, Ok(sent)) => {
+            let question = HealthProbe::Kserve(vec![spec.model.clone()], sent.map());
             let limits = SilenceLimits::USUAL.later(AFTER_ITS_STAGE);
             health::any_silent(spec.endpoints.clone(), question, limits, Arc::clone(answered)).await
         }
-        harness::Transport::Http(_) => std::future::pending().await,
+        _ => std::future::pending().await,
     }
 }
 
@@ -145,5 +147,16 @@ pub fn failure(error: &HarnessError) -> Failure {
         HarnessError::Stopped => FailureKind::Interrupted,
         HarnessError::Worker { .. } | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
     };
-    Failure::new(kind, error.to_string())
+    let hint = match error {
+        HarnessError::Connect { endpoint, .. } => {
+            unused_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host))
+        }
+        HarnessError::Warmup { why, .. } => refused_field(why),
+        _ => None,
+    };
+    let failure = Failure::new(kind, error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }

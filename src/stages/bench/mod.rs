@@ -1,5 +1,6 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
+mod await_servers;
 pub mod identity;
 mod live_numbers;
 mod load;
@@ -16,18 +17,20 @@ mod sidecar;
 mod spec;
 mod sweep;
 mod telemetry;
+mod unused_proxy;
 
 use std::path::Path;
 
 use super::serve::attach_check;
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::harness::{self, BenchSpec};
+use crate::harness::{self, BenchSpec, SentHeaders};
 use crate::manifest::model::{Bench, RepeatRole};
 use crate::plan::REPEATED_RUNS;
 use measurement::{measure, task_outcome};
 use spec::{fill_in_known_ports, spec};
 pub use telemetry::is_here;
+use unused_proxy::unused_proxy;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
@@ -40,6 +43,9 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
     fill_in_known_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
     for lowered in &context.lease.assignment.lowered {
         context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
+    }
+    if let Some(limit) = &bench.ready_timeout {
+        await_servers::await_servers(context, &spec, limit.time()).await?;
     }
     match spec.protocol {
         harness::Transport::Kserve => check_servers(context, bench, &spec).await?,
@@ -80,9 +86,15 @@ fn require_http_port(context: &TaskContext, spec: &BenchSpec) -> Result<(), Fail
 
 /// Queries the servers whether they are what the benchmark needs, before anything is sent.
 async fn check_servers(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
-    let expected = attach_check::ExpectedServer::of_bench(bench);
+    let headers = SentHeaders::of_run(spec).map_err(|error| measurement::failure(&error))?.map();
+    let expected = attach_check::ExpectedServer { headers, ..attach_check::ExpectedServer::of_bench(bench) };
     let notices = tokio::select! {
-        checked = attach_check::check(&spec.endpoints, &expected) => checked?,
+        checked = attach_check::check(&spec.endpoints, &expected) => checked.map_err(|failure| {
+            match spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host)) {
+                Some(hint) if failure.hint.is_none() => failure.hint(hint),
+                _ => failure,
+            }
+        })?,
         () = context.lease.stop.requested() => {
             return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were queried"));
         }

@@ -3,35 +3,48 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::measurement::failure;
 use crate::event::{Endpoint, Failure, FailureKind};
-use crate::harness::{BenchSpec, ServerIdentity, Transport, UnjudgedRun, host_of};
-use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarize, summarize_part};
+use crate::harness::{Api, BenchSpec, SentHeaders, ServerIdentity, Transport, UnjudgedRun, host_of};
+use crate::stages::task_context::TaskContext;
+use crate::triton::{HttpAddress, HttpClient, Scraper, ServerMetrics, summarize, summarize_part};
 
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The servers of a measurement with their ports for metrics: where none is known, a vLLM has them beside its interface, and they
-/// were read there for its start time. Of an encrypted server they are not read. `described`: what each server reported of itself.
-pub fn polled(spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
-    let is_plain_http = matches!(&spec.protocol, Transport::Http(http) if http.tls.is_none());
+/// The servers of a measurement with their ports for metrics: where none is known, those with OpenAI's interfaces have them beside these,
+/// if they could be read there. `described`: what each server reported of itself.
+pub fn polled(context: &TaskContext, spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
+    let is_openai = matches!(&spec.protocol, Transport::Http(http) if http.api != Api::Generate);
     let with_metrics = |(endpoint, server): (&Endpoint, &ServerIdentity)| {
-        let has_metrics = server.kind.as_deref() == Some("vllm") && server.start_time_seconds.is_some();
-        let beside = (is_plain_http && has_metrics).then(|| endpoint.http.unwrap_or(endpoint.grpc));
-        Endpoint { metrics: endpoint.metrics.or(beside), ..endpoint.clone() }
+        if let Some(why) = server.metrics_not_read.as_ref().filter(|_| server.has_usual_metrics()) {
+            context.lease.notice(format!("the numbers of {endpoint}'s /metrics are not in the result: {why}"));
+        }
+        let has_metrics = is_openai && server.is_known() && server.metrics_not_read.is_none();
+        Endpoint { metrics: endpoint.metrics.or(has_metrics.then(|| http_port(endpoint))), ..endpoint.clone() }
     };
     spec.endpoints.iter().zip(described).map(with_metrics).collect()
 }
 
+fn http_port(endpoint: &Endpoint) -> u16 {
+    endpoint.http.unwrap_or(endpoint.grpc)
+}
+
 /// Starts polling where there is something to poll.
-pub fn start(endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
-    let servers: Vec<HttpAddress> = endpoints
-        .iter()
-        .filter_map(|endpoint| Some(HttpAddress { host: endpoint.host.clone(), port: endpoint.metrics? }))
-        .collect();
-    if servers.is_empty() {
+pub fn start(spec: &BenchSpec, endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
+    let headers = SentHeaders::of_run(spec).map_err(|error| failure(&error))?.map();
+    let client = |endpoint: &Endpoint| {
+        let port = endpoint.metrics?;
+        let client = HttpClient::new(HttpAddress { host: endpoint.host.clone(), port });
+        // A key is for the port of the requests alone.
+        let is_beside = matches!(spec.protocol, Transport::Http(_)) && port == http_port(endpoint);
+        Some(if is_beside { client.headers(headers.clone()) } else { client })
+    };
+    let clients: Vec<HttpClient> = endpoints.iter().filter_map(client).collect();
+    if clients.is_empty() {
         return Ok(None);
     }
-    Scraper::start(servers, EVERY)
+    Scraper::start(clients, EVERY)
         .map(Some)
         .map_err(|error| Failure::new(FailureKind::System, format!("no thread for the servers' metrics: {error}")))
 }

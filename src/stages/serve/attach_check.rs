@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::task::JoinSet;
 
 use crate::event::{Endpoint, Failure, FailureKind};
@@ -30,6 +31,8 @@ pub struct ExpectedServer {
     pub outputs: Vec<(String, String)>,
     /// The server's version, as ServerMetadata reports it: whole, or its beginning (`2.51`).
     pub version: Option<String>,
+    /// Metadata of every call.
+    pub headers: HeaderMap,
 }
 
 impl ExpectedServer {
@@ -54,6 +57,7 @@ impl ExpectedServer {
             inputs: int32(inputs),
             outputs: int32(outputs),
             version: None,
+            headers: HeaderMap::new(),
         }
     }
 }
@@ -131,7 +135,7 @@ async fn run_checks(
     expected: &ExpectedServer,
     server_report: &mut ServerReport,
 ) -> Result<(), Problem> {
-    let client = match TritonClient::connect(endpoint).await {
+    let client = match TritonClient::connect_with(endpoint, expected.headers.clone()).await {
         Ok(client) => client.deadline(QUERY_TIMEOUT),
         Err(error) => return Err(unreachable(endpoint, &error).await),
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -32,7 +33,7 @@ pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) ->
         let _ = sender.send(endpoints.clone());
     }
     // Its processor time is not ours to see.
-    let question = HealthProbe::Kserve(attach_server.models.clone());
+    let question = HealthProbe::Kserve(attach_server.models.clone(), HeaderMap::new());
     tokio::select! {
         biased;
         () = context.lease.stop.requested() => Ok(Done::default()),

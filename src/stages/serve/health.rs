@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -46,8 +47,8 @@ impl SilenceLimits {
 /// How a server is probed.
 #[derive(Clone, Debug)]
 pub enum HealthProbe {
-    /// ServerLive, and ModelReady for each of these models.
-    Kserve(Vec<String>),
+    /// ServerLive, and ModelReady for each of these models. The headers are the metadata of the calls.
+    Kserve(Vec<String>, HeaderMap),
     /// A TCP connection.
     Port,
     /// `GET /health`.
@@ -171,8 +172,8 @@ async fn probe_once(
     question: &HealthProbe,
     client: &mut Option<TritonClient>,
 ) -> Result<(), NotHealthy> {
-    let models = match question {
-        HealthProbe::Kserve(models) => models,
+    let (models, headers) = match question {
+        HealthProbe::Kserve(models, headers) => (models, headers),
         HealthProbe::Port => {
             let connected = TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await;
             return connected.map(drop).map_err(NotHealthy::Port);
@@ -181,7 +182,7 @@ async fn probe_once(
     };
     if client.is_none() {
         // The caller decides how long it waits.
-        *client = Some(TritonClient::connect(endpoint).await?.deadline(BUSY_SILENCE));
+        *client = Some(TritonClient::connect_with(endpoint, headers.clone()).await?.deadline(BUSY_SILENCE));
     }
     let Some(client) = client else { return Ok(()) };
     match client.is_live().await {

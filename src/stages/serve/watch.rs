@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
@@ -76,7 +77,7 @@ pub async fn wait_for_fault(
         // The watch is not needed any more.
         let Some(up) = up else { return std::future::pending().await };
         let question = match server.probe {
-            ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new()),
+            ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new(), HeaderMap::new()),
             ReadinessProbe::Port => HealthProbe::Port,
             ReadinessProbe::Health | ReadinessProbe::OpenAi => HealthProbe::Health,
         };

@@ -4,6 +4,7 @@
 //! every error names the call and the server, and keeps the server's own message and status.
 
 mod error;
+mod metadata;
 mod ready;
 mod stream;
 mod tensor;
@@ -13,6 +14,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tonic::transport::{Channel, Endpoint as Address};
 use tonic::{Response, Status};
 
@@ -33,6 +35,8 @@ use super::proto::inference::{
     ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, TraceSettingRequest,
 };
 use crate::event::{Endpoint, host_port};
+
+use metadata::{ChannelWithMetadata, with_metadata};
 
 pub use error::{ClientError, ClientErrorKind, ConnectCause};
 pub use ready::{AwaitError, await_ready};
@@ -64,11 +68,13 @@ pub struct LoadOptions {
     pub files: Vec<(String, Bytes)>,
 }
 
+type InferenceService = GrpcInferenceServiceClient<ChannelWithMetadata>;
+
 /// One connection to one server.
 #[derive(Clone, Debug)]
 pub struct TritonClient {
-    service: GrpcInferenceServiceClient<Channel>,
-    health: HealthClient<Channel>,
+    service: InferenceService,
+    health: HealthClient<ChannelWithMetadata>,
     address: String,
     deadline: Duration,
 }
@@ -76,17 +82,23 @@ pub struct TritonClient {
 impl TritonClient {
     /// Connects now.
     pub async fn connect(endpoint: &Endpoint) -> Result<Self, ClientError> {
+        Self::connect_with(endpoint, HeaderMap::new()).await
+    }
+
+    /// Connects now. `headers` are the metadata of every call.
+    pub async fn connect_with(endpoint: &Endpoint, headers: HeaderMap) -> Result<Self, ClientError> {
         let address = address(endpoint)?.connect_timeout(DEADLINE);
         let name = endpoint.to_string();
         let fail = |why| ClientError::new("connecting", &name, why);
         match tokio::time::timeout(DEADLINE, address.connect()).await {
-            Ok(Ok(channel)) => Ok(Self::over(channel, name)),
+            Ok(Ok(channel)) => Ok(Self::over(channel, name, headers)),
             Ok(Err(error)) => Err(fail(ClientErrorKind::connect(&error))),
             Err(_) => Err(fail(ClientErrorKind::Timeout(DEADLINE))),
         }
     }
 
-    fn over(channel: Channel, address: String) -> Self {
+    fn over(channel: Channel, address: String, headers: HeaderMap) -> Self {
+        let channel = with_metadata(channel, headers);
         let service = GrpcInferenceServiceClient::new(channel.clone())
             .max_decoding_message_size(LONGEST_REPORT)
             .max_encoding_message_size(MESSAGE_LIMIT);
@@ -166,7 +178,7 @@ impl TritonClient {
     }
 
     /// Tensors of an answer may be as long as Triton allows.
-    fn inference(&self) -> GrpcInferenceServiceClient<Channel> {
+    fn inference(&self) -> InferenceService {
         self.service.clone().max_decoding_message_size(MESSAGE_LIMIT)
     }
 

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tonic::transport::Endpoint as Address;
@@ -94,7 +95,7 @@ pub async fn await_ready(
 async fn probe_ready(address: &Address, endpoint: &Endpoint) -> Result<(), NotReady> {
     let channel = timeout(QUERY_TIMEOUT, address.connect()).await;
     let channel = channel.map_err(|_| NotReady::Late(QUERY_TIMEOUT))?.map_err(NotReady::Connect)?;
-    let client = TritonClient::over(channel, endpoint.to_string()).deadline(QUERY_TIMEOUT);
+    let client = TritonClient::over(channel, endpoint.to_string(), HeaderMap::new()).deadline(QUERY_TIMEOUT);
     match client.is_ready().await {
         Ok(true) => Ok(()),
         Ok(false) => Err(NotReady::Starting),

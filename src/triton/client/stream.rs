@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
 use super::error::of_status;
-use super::{ClientError, ClientErrorKind};
-use crate::triton::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use super::{ClientError, ClientErrorKind, InferenceService};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 
@@ -45,7 +43,7 @@ pub struct StreamResponse {
 }
 
 impl InferStream {
-    pub(super) fn open(mut service: GrpcInferenceServiceClient<Channel>, address: String, deadline: Duration) -> Self {
+    pub(super) fn open(mut service: InferenceService, address: String, deadline: Duration) -> Self {
         let (requests, queued) = unbounded_channel();
         let opening = async move { service.model_stream_infer(UnboundedReceiverStream::new(queued)).await };
         Self { requests: Some(requests), state: State::Opening(Box::pin(opening)), address, deadline }

@@ -3,6 +3,7 @@
 //! One connection that is kept and opened again when it broke; a deadline for every call. Not for load.
 
 mod probe;
+mod redirect;
 mod sse;
 mod sse_parser;
 
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -23,6 +24,7 @@ use super::client::{ClientError, ClientErrorKind};
 use crate::event::host_port;
 
 pub use probe::{ListeningService, probe};
+pub use redirect::{MOST_REDIRECTS, Redirect};
 pub use sse::SseEvents;
 pub use sse_parser::{SseEvent, SseParser};
 
@@ -50,19 +52,28 @@ impl fmt::Display for HttpAddress {
 pub struct HttpClient {
     address: HttpAddress,
     deadline: Duration,
+    /// Of every request.
+    headers: HeaderMap,
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl HttpClient {
     /// Connects at the first call.
     pub fn new(address: HttpAddress) -> Self {
-        Self { address, deadline: DEADLINE, open: None }
+        Self { address, deadline: DEADLINE, headers: HeaderMap::new(), open: None }
     }
 
     /// Another deadline for each later call than 10 s.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Further headers of every request.
+    #[must_use]
+    pub fn headers(mut self, headers: HeaderMap) -> Self {
+        self.headers = headers;
         self
     }
 
@@ -131,6 +142,27 @@ impl HttpClient {
         let status = response.status();
         let text = self.body(&request, response, LONGEST_REPORT).await?;
         if status.is_success() { Ok(text) } else { Err(self.refusal_error(request, status, &text)) }
+    }
+
+    /// The body of a GET that may be redirected on the server itself, as `/metrics` is to `/metrics/`.
+    pub async fn page(&mut self, path: &str) -> Result<String, ClientError> {
+        let request = format!("GET {path}");
+        let mut path = path.to_owned();
+        for _ in 0..=MOST_REDIRECTS {
+            let response = self.send(Method::GET, &path, Bytes::new()).await?;
+            let (status, redirect) = (response.status(), Redirect::of(response.status(), response.headers()));
+            let text = self.body(&request, response, LONGEST_REPORT).await?;
+            match redirect {
+                None if status.is_success() => return Ok(text),
+                None => return Err(self.refusal_error(request, status, &text)),
+                Some(redirect) => match redirect.path_on(&self.address.to_string()) {
+                    Some(next) => path = next,
+                    None => return Err(self.refusal_error(request, status, &redirect.to_string())),
+                },
+            }
+        }
+        Err(self
+            .error(&request, ClientErrorKind::Malformed(format!("it is redirected more than {MOST_REDIRECTS} times"))))
     }
 
     /// A query that is answered by the status alone.
@@ -213,13 +245,14 @@ impl HttpClient {
             self.open.insert(sender)
         };
         sender.ready().await.map_err(|error| ClientErrorKind::connect(&error))?;
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", self.address.to_string())
             .header("content-type", "application/json")
             .body(Full::new(body))
             .map_err(|error| ClientErrorKind::Address(error.to_string()))?;
+        request.headers_mut().extend(self.headers.clone());
         sender.send_request(request).await.map_err(|error| {
             if error.is_parse() {
                 ClientErrorKind::Protocol("something answers there that does not speak HTTP/1.1".to_owned())

@@ -1,9 +1,12 @@
-//! Prometheus' text format: `name{label="value"} 1.5 1700000000000`, with `# HELP` and `# TYPE` before.
+//! Prometheus' text format: `name{label="value"} 1.5 1700000000000`, with `# HELP` and `# TYPE` before. And OpenMetrics 1.0, which ends
+//! with `# EOF`: the counter `name` has the sample `name_total`, times are seconds, and a sample may have an exemplar behind ` # `.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
+
+use super::summarized_series::is_summarized;
 
 /// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +19,9 @@ pub struct MetricsError {
 
 /// Lines of one answer that are read: samples, and the descriptions of their families. The largest servers have some ten thousand.
 const MOST_LINES: usize = 200_000;
+
+/// The end of a sample's name that is the time when its series was made.
+pub(super) const CREATED: &str = "_created";
 
 /// What is wrong in the text of one sample; with the part that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +118,9 @@ pub struct MetricFamily {
     pub samples: Vec<MetricSample>,
 }
 
+/// Of a counter, in OpenMetrics.
+const TOTAL: &str = "_total";
+
 /// Everything in one answer of `/metrics`, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Exposition {
@@ -122,6 +131,7 @@ impl Exposition {
     pub fn parse(text: &str) -> Result<Self, MetricsError> {
         let mut families: Vec<MetricFamily> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let times_per_ms = if text.trim_end().ends_with("\n# EOF") { 1e3 } else { 1.0 };
         for (index, line) in text.lines().enumerate() {
             if index == MOST_LINES {
                 return Err(MetricsError { line: index + 1, why: SampleError::TooMany });
@@ -148,13 +158,18 @@ impl Exposition {
                     _ => {}
                 }
             } else if !line.is_empty() {
-                let sample = sample(line).map_err(|why| MetricsError { line: index + 1, why })?;
+                let sample = sample(line, times_per_ms).map_err(|why| MetricsError { line: index + 1, why })?;
                 let at = family_of(&places, &families, &sample.name)
                     .unwrap_or_else(|| place(&mut places, &mut families, &sample.name));
                 families[at].samples.push(sample);
             }
         }
         Ok(Self { families })
+    }
+
+    /// Whether it has a series of an inference server that is known here.
+    pub fn concerns_serving(&self) -> bool {
+        self.samples().any(|(_, sample)| is_summarized(&sample.name, &sample.labels))
     }
 
     pub fn samples(&self) -> impl Iterator<Item = (&MetricFamily, &MetricSample)> {
@@ -170,23 +185,26 @@ fn place(places: &mut BTreeMap<String, usize>, families: &mut Vec<MetricFamily>,
     })
 }
 
-/// Where the family is that a sample belongs to: a histogram's holds `_bucket`, `_sum` and `_count`; a summary's all but the first.
+/// Where the family is that a sample belongs to: a histogram's holds `_bucket`, `_sum` and `_count`; a summary's all but the first; a
+/// counter's `_total`; each of them `_created`.
 /// Looked up, not searched for: a server may list any number of families.
 fn family_of(places: &BTreeMap<String, usize>, families: &[MetricFamily], name: &str) -> Option<usize> {
     let whole = |part: &str| {
         let at = *places.get(name.strip_suffix(part)?)?;
         let holds = match families[at].kind {
-            MetricKind::Histogram => true,
-            MetricKind::Summary => part != "_bucket",
-            _ => false,
+            MetricKind::Histogram => part != TOTAL,
+            MetricKind::Summary => part != TOTAL && part != "_bucket",
+            MetricKind::Counter => part == TOTAL || part == CREATED,
+            MetricKind::Gauge | MetricKind::Untyped => false,
         };
         holds.then_some(at)
     };
-    let parts = ["_bucket", "_sum", "_count"].into_iter().filter_map(whole);
+    let parts = ["_bucket", "_sum", "_count", TOTAL, CREATED].into_iter().filter_map(whole);
     parts.chain(places.get(name).copied()).max()
 }
 
-fn sample(line: &str) -> Result<MetricSample, SampleError> {
+/// `times_per_ms`: milliseconds of the unit in which times are written.
+fn sample(line: &str, times_per_ms: f64) -> Result<MetricSample, SampleError> {
     let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or(SampleError::NoValue)?;
     let (name, mut rest) = line.split_at(end);
     if !is_name(name, "_:") {
@@ -196,9 +214,13 @@ fn sample(line: &str) -> Result<MetricSample, SampleError> {
     if let Some(inside) = rest.strip_prefix('{') {
         rest = self::labels(inside, &mut labels)?;
     }
-    let mut words = rest.split_whitespace();
+    // Behind it is an exemplar.
+    let mut words = rest.split_whitespace().take_while(|word| *word != "#");
     let value = number(words.next().ok_or(SampleError::NoValue)?)?;
-    let time = |word: &str| word.parse().map_err(|_| SampleError::Time(word.to_owned()));
+    let time = |word: &str| match word.parse::<f64>() {
+        Ok(time) if time.is_finite() => Ok((time * times_per_ms).round() as i64),
+        _ => Err(SampleError::Time(word.to_owned())),
+    };
     let timestamp = words.next().map(time).transpose()?;
     match words.next() {
         Some(more) => Err(SampleError::TooMuch(more.to_owned())),
@@ -303,6 +325,30 @@ mod tests {
         assert!(exposition.families[1].samples[0].value.0.is_nan());
         let shown = serde_json::to_string(&exposition.families[1].samples.iter().map(|s| s.value).collect::<Vec<_>>());
         assert_eq!(shown.unwrap(), r#"["NaN","-Inf",0.0]"#);
+    }
+
+    #[test]
+    fn openmetrics_is_read_with_its_totals_times_and_exemplars() {
+        let text = "# TYPE vllm:prompt_tokens counter\n# UNIT vllm:prompt_tokens tokens\n# HELP vllm:prompt_tokens Tokens.\n\
+            vllm:prompt_tokens_total{engine=\"0\"} 5 1700000000.25 # {trace_id=\"a # b\"} 1 1700000000.1\n\
+            vllm:prompt_tokens_created{engine=\"0\"} 1.7e+09\n\
+            # TYPE h histogram\nh_bucket{le=\"1.0\"} 2 # {id=\"x\"} 0.5\nh_bucket{le=\"+Inf\"} 3\nh_count 3\nh_sum 4.5\nh_created 1\n\
+            # TYPE build info\nbuild_info{version=\"1\"} 1\n# TYPE g gauge\ng 2\n# EOF\n";
+        let exposition = Exposition::parse(text).unwrap();
+        let sizes: Vec<_> =
+            exposition.families.iter().map(|it| (it.name.as_str(), it.kind, it.samples.len())).collect();
+        let kinds = [MetricKind::Counter, MetricKind::Histogram, MetricKind::Untyped, MetricKind::Gauge];
+        let expected = [("vllm:prompt_tokens", 2), ("h", 5), ("build", 0), ("g", 1)];
+        for ((name, kind, samples), ((expected, of_family), expected_kind)) in
+            sizes.iter().filter(|it| it.0 != "build_info").zip(expected.into_iter().zip(kinds))
+        {
+            assert_eq!((*name, *samples, *kind), (expected, of_family, expected_kind));
+        }
+        let tokens = &exposition.families[0].samples[0];
+        assert_eq!(
+            (tokens.name.as_str(), tokens.value, tokens.timestamp),
+            ("vllm:prompt_tokens_total", MetricValue(5.0), Some(1_700_000_000_250))
+        );
     }
 
     #[test]

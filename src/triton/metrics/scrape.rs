@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::parse::{Exposition, MetricKind, MetricValue, MetricsError};
+use super::parse::{CREATED, Exposition, MetricKind, MetricValue, MetricsError};
 use super::summarized_series::{MOST_POINT_BYTES, POINTS, is_summarized};
 use crate::triton::client::ClientErrorKind;
 use crate::triton::http::{HttpAddress, HttpClient};
@@ -89,7 +89,7 @@ pub struct ServerPoll {
 
 impl Scraper {
     /// Polls at once, and then every `interval`.
-    pub fn start(servers: Vec<HttpAddress>, interval: Duration) -> std::io::Result<Self> {
+    pub fn start(servers: Vec<HttpClient>, interval: Duration) -> std::io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let (sender, scrape) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -108,9 +108,10 @@ impl Scraper {
     }
 }
 
-async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: oneshot::Receiver<()>) -> Scrape {
+async fn poll(clients: Vec<HttpClient>, interval: Duration, mut receiver: oneshot::Receiver<()>) -> Scrape {
+    let servers = clients.iter().map(|client| client.address().clone()).collect();
     let mut clients: Vec<Option<HttpClient>> =
-        servers.iter().map(|address| Some(HttpClient::new(address.clone()).deadline(QUERY_TIMEOUT))).collect();
+        clients.into_iter().map(|client| Some(client.deadline(QUERY_TIMEOUT))).collect();
     let mut scrape = Scrape { servers, interval, ..Scrape::default() };
     let mut known = KnownSeries::default();
     let mut clock = tokio::time::interval(interval);
@@ -132,7 +133,7 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
             let Some(mut client) = client.take() else { continue };
             queries.spawn(async move {
                 let at = Instant::now();
-                let text = client.text("/metrics").await;
+                let text = client.page("/metrics").await;
                 (server, client, at, at.elapsed(), text)
             });
         }
@@ -234,6 +235,8 @@ impl Scrape {
                         labels: sample.labels.clone(),
                         // The parts of a histogram or a summary only grow; its quantiles do not.
                         kind: match family.kind {
+                            // When it was made, as OpenMetrics has it in the family.
+                            _ if sample.name != family.name && sample.name.ends_with(CREATED) => MetricKind::Gauge,
                             MetricKind::Histogram | MetricKind::Summary if sample.name != family.name => {
                                 MetricKind::Counter
                             }

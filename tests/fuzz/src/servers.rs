@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use regatta::event::Endpoint;
 use regatta::harness::{Api, Http, ServerIdentity, Transport, changes_of_servers, gpu, query_identity};
+use regatta::spec::RequestHeaders;
 use regatta::triton::{Exposition, HttpAddress, HttpClient, Scraper, summarize};
 use serde_json::json;
 
@@ -111,7 +112,7 @@ async fn identify(api: Api, address: &HttpAddress) {
     let port = address.port;
     let endpoint =
         Endpoint { host: address.host.clone(), grpc: port, http: Some(port), metrics: Some(port), name: None };
-    let found = query_identity(&endpoint, &Transport::Http(Http::new(api)), "m").await;
+    let found = query_identity(&endpoint, &Transport::Http(Http::new(api)), &RequestHeaders::default(), "m").await;
     let text = serde_json::to_string(&found).expect("JSON");
     assert_eq!(serde_json::from_str::<ServerIdentity>(&text).expect("its own JSON"), found);
     let before = [found.clone(), ServerIdentity::default()];
@@ -156,7 +157,8 @@ pub fn server_metrics(data: &[u8]) {
 fn poll(answers: Vec<Vec<u8>>) {
     let (scrape, begun) = with_answers(answers, |address| {
         let begun = Instant::now();
-        let scraper = Scraper::start(vec![address.clone(), address], Duration::from_mins(1)).expect("a thread");
+        let scraper = Scraper::start([address.clone(), address].map(HttpClient::new).into(), Duration::from_mins(1))
+            .expect("a thread");
         (block_on(scraper.finish()), begun)
     });
     for zero in [begun, Instant::now()] {

@@ -146,6 +146,7 @@ impl RequestAttempt<'_> {
             fault = self.wait_for_stall(&state.last_token) => Err(Some(fault)),
             fault = deadline_fault(self.clock, self.t_issue, self.deadline) => Err(Some(fault)),
         };
+        let outcome = outcome.map_err(|fault| fault.map(|(class, why)| (class, self.connection.headers.hide(why))));
         let t_end = self.clock.now();
         let t_cancel = state.t_cancel.get();
         let is_http = matches!(self.encoder, RequestEncoder::Http(_));

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
 use super::pool::ConnectionPool;
-use super::request_template::{HttpRequestTemplate, without_key};
+use super::request_template::HttpRequestTemplate;
 use super::request_writer::RequestWriter;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use super::socket::HttpSocket;
@@ -85,7 +85,7 @@ impl HttpAttempt<'_> {
         let expected = ExpectedAnswer {
             api: self.template.api,
             model: &self.template.model,
-            key: self.template.key.as_deref(),
+            secrets: &self.template.secrets,
             tokens: self.requested_tokens,
             beams: self.template.beams,
             has_choices: self.template.choices > 1,
@@ -95,7 +95,6 @@ impl HttpAttempt<'_> {
         let mut decoder = Decoder::new(self.limits.header_bytes());
         let mut writer = RequestWriter::new(Bytes::from(self.template.head(&self.pool.authority())), request);
         let answered = self.exchange(&mut socket, &mut writer, &mut decoder, &mut response_reader).await;
-        let answered = answered.map_err(|(class, why)| (class, without_key(why, self.template.key.as_deref())));
         match answered {
             Ok(true) if writer.is_whole() => {
                 self.pool.put(socket);

@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::api_key::api_key;
 use super::attempt::get;
 use super::pool::ConnectionPool;
-use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers, take_key_out};
+use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
 use crate::harness::spec::transport::{Api, Http, USUAL_MODELS_PATH};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
+use crate::harness::transport::sent_headers::SentHeaders;
 use crate::harness::{BenchSpec, HarnessError, TransportFailure};
+use crate::spec::is_secret_header;
 
 /// How long its HTTP port may stay closed.
 const PORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,13 +36,8 @@ pub(crate) async fn handshake(
         }
         HarnessError::Model { endpoint, model: spec.model.clone(), source: TransportFailure::new(error) }
     };
-    let key = api_key(http)?;
-    let asker = HandshakeClient {
-        pool,
-        headers: headers(key.as_deref(), false),
-        key: key.as_deref(),
-        patience: spec.stall_timeout,
-    };
+    let sent = SentHeaders::of_run(spec)?;
+    let asker = HandshakeClient { pool, headers: headers(&sent, false), sent: &sent, patience: spec.stall_timeout };
     await_port(pool).await.map_err(|error| absent(error.into()))?;
     let offered = match http.api {
         Api::Generate => {
@@ -54,7 +50,7 @@ pub(crate) async fn handshake(
         }
         Api::OpenaiChat | Api::OpenaiCompletions => openai(&asker, spec, http).await.map_err(model)?,
     };
-    HttpRequestTemplate::new(spec, http, &offered, key.as_deref()).map_err(|source| HarnessError::Request {
+    HttpRequestTemplate::new(spec, http, &offered, &sent).map_err(|source| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: offered.model,
         source,
@@ -75,7 +71,7 @@ async fn await_port(pool: &ConnectionPool) -> Result<(), ConnectError> {
 struct HandshakeClient<'a> {
     pool: &'a ConnectionPool,
     headers: String,
-    key: Option<&'a str>,
+    sent: &'a SentHeaders,
     patience: Duration,
 }
 
@@ -87,7 +83,7 @@ impl HandshakeClient<'_> {
             .map_err(|_| HandshakeError::Late { what: path.to_owned(), patience: self.patience })?
             .map_err(|error| HandshakeError::Query { path: path.to_owned(), error })?;
         let mut value = serde_json::from_str(&String::from_utf8_lossy(&body)).unwrap_or(Value::Null);
-        take_key_out(&mut value, self.key);
+        self.sent.hide_in_value(&mut value);
         Ok((status, value))
     }
 }
@@ -101,7 +97,11 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
         (status, list) = asker.get(&path).await?;
     }
     if matches!(status, 401 | 403) {
+        let secret = spec.request.headers.0.keys().find(|name| is_secret_header(name));
         return Err(match http.api_key_env.clone() {
+            _ if secret.is_some() => {
+                HandshakeError::WrongHeader { path, status, name: secret.cloned().unwrap_or_default() }
+            }
             None => HandshakeError::NoKey { path, status },
             Some(variable) => HandshakeError::WrongKey { path, status, variable },
         });

@@ -11,7 +11,6 @@
 mod answer_fields;
 mod answer_ids;
 mod answer_text;
-mod api_key;
 mod attempt;
 mod handshake;
 mod http1_decoder;
@@ -26,12 +25,10 @@ mod tls;
 
 pub(in crate::harness) use answer_ids::AnswerIds;
 pub(in crate::harness) use answer_text::{answer_text_from_events, prompt_from_events};
-pub(in crate::harness) use api_key::api_key;
-pub use api_key::api_key_in;
 pub(in crate::harness) use attempt::{HttpAttempt, QueryError};
 pub(in crate::harness) use handshake::handshake;
 pub(in crate::harness) use pool::ConnectionPool;
 pub use read_answer::read_http_answer;
-pub(in crate::harness) use request_template::{HttpRequestTemplate, addressed, description_without_key, take_key_out};
+pub(in crate::harness) use request_template::{HttpRequestTemplate, addressed};
 pub(in crate::harness) use response_reader::HttpOutcome;
 pub(in crate::harness) use tls::{Connector, TlsError};

@@ -13,7 +13,7 @@ use crate::harness::spec::transport::Api;
 pub fn read_http_answer<'a>(api: Api, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<u32, HttpFault> {
     let limits = ResponseBounds::default();
     let mut outcome = HttpOutcome::default();
-    let expected = ExpectedAnswer { api, model: "", key: None, tokens: 1, beams: 1, has_choices: false, limits };
+    let expected = ExpectedAnswer { api, model: "", secrets: &[], tokens: 1, beams: 1, has_choices: false, limits };
     let mut reader = HttpResponseReader::new(expected, &mut outcome);
     let mut decoder = Decoder::new(limits.header_bytes());
     for (time, mut input) in (0..).zip(pieces) {

@@ -7,6 +7,7 @@ use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::call::TokenCounting;
+use crate::harness::transport::sent_headers::SentHeaders;
 use crate::harness::{BenchSpec, PlannedRequest, UnsupportedRequest};
 use crate::spec::{CancelPolicy, LengthField, RandomSeed, Request, WordList, sets_length};
 use rand::RngExt;
@@ -22,8 +23,8 @@ pub(crate) struct HttpRequestTemplate {
     path: String,
     /// Headers after the host: key, content type and the like.
     headers: String,
-    /// The key in them. A server may repeat it, and then no text of the server shows it.
-    pub key: Option<String>,
+    /// The keys in them. A server may repeat one, and then no text of the server shows it.
+    pub secrets: Vec<String>,
     /// The fields that are the same in every body.
     constants: Map<String, Value>,
     /// The model takes and gives token ids.
@@ -54,7 +55,7 @@ impl HttpRequestTemplate {
         spec: &BenchSpec,
         http: &Http,
         offered: &ServerModelInfo,
-        key: Option<&str>,
+        sent: &SentHeaders,
     ) -> Result<Self, UnsupportedRequest> {
         let request = &spec.request;
         let mut fields = RequestFieldsBuilder {
@@ -137,8 +138,8 @@ impl HttpRequestTemplate {
             streams,
             cancel: request.cancel,
             path: path(http, &offered.model, streams),
-            headers: headers(key, streams),
-            key: key.map(str::to_owned),
+            headers: headers(sent, streams),
+            secrets: sent.secrets().to_vec(),
             constants: fields.constants,
             prompt_ids,
             beams,
@@ -238,57 +239,13 @@ fn path(http: &Http, model: &str, streams: bool) -> String {
     }
 }
 
-/// A text of the server without the key that it was sent. One that was cut ends with `…`.
-pub(in crate::harness) fn without_key(mut text: String, key: Option<&str>) -> String {
-    let Some(key) = key.filter(|key| !key.is_empty()) else { return text };
-    // A terminal drops them, and would put the key's letters together.
-    if text.contains(|c: char| c.is_control() && c != '\n') {
-        text = text.replace(|c: char| c.is_control() && c != '\n', "·");
-    }
-    if text.contains(key) {
-        text = text.replace(key, "***");
-    }
-    let whole = text.trim_end_matches('…').len();
-    if whole == text.len() {
-        return text;
-    }
-    // The cut may be in the middle of the key.
-    let cut =
-        (LEAST_PART..key.len()).rev().find(|part| key.get(..*part).is_some_and(|start| text[..whole].ends_with(start)));
-    if let Some(part) = cut {
-        text.replace_range(whole - part..whole, "***");
-    }
-    text
-}
-
-/// Bytes of the beginning of a key that are taken out at the end of a text; fewer are there by chance.
-const LEAST_PART: usize = 4;
-
-/// Bytes of the shortest key that is taken out of what a server reports about itself: shorter ones are parts of versions and names by chance.
-const LEAST_KEY: usize = 6;
-
-/// A text that a server has about itself, without the key that it was sent.
-pub(in crate::harness) fn description_without_key(text: String, key: Option<&str>) -> String {
-    without_key(text, key.filter(|key| key.len() >= LEAST_KEY))
-}
-
-/// Like `description_without_key`, for all texts in a value. After their escapes were read: a server may write a key in many ways.
-pub(in crate::harness) fn take_key_out(value: &mut Value, key: Option<&str>) {
-    match value {
-        Value::String(text) => *text = description_without_key(std::mem::take(text), key),
-        Value::Array(values) => values.iter_mut().for_each(|value| take_key_out(value, key)),
-        Value::Object(members) => members.values_mut().for_each(|value| take_key_out(value, key)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-pub(super) fn headers(key: Option<&str>, streams: bool) -> String {
+/// The headers of a request besides its host and length. Those that are given replace Regatta's own.
+pub(super) fn headers(sent: &SentHeaders, streams: bool) -> String {
     let accept = if streams { "text/event-stream, application/json" } else { "application/json" };
-    let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
-    format!(
-        "User-Agent: regatta/{}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{key}",
-        env!("CARGO_PKG_VERSION")
-    )
+    let user_agent = concat!("regatta/", env!("CARGO_PKG_VERSION"));
+    let usual = [("User-Agent", user_agent), ("Content-Type", "application/json"), ("Accept", accept)];
+    let usual = usual.iter().filter(|(name, _)| !sent.has(name)).map(|(name, value)| format!("{name}: {value}\r\n"));
+    usual.collect::<String>() + &sent.lines()
 }
 
 /// Fields so far, and those that do not fit.

@@ -83,6 +83,14 @@ pub(in crate::harness) enum CallError {
 }
 
 impl CallError {
+    /// With the server's own message as `shown` returns it.
+    pub fn shown(mut self, shown: impl FnOnce(String) -> String) -> Self {
+        if let Self::Status(GrpcStatus { message, .. }) = &mut self {
+            *message = message.take().map(shown);
+        }
+        self
+    }
+
     pub fn is_unimplemented(&self) -> bool {
         matches!(self, Self::Status(GrpcStatus { code: code::UNIMPLEMENTED, .. }))
     }

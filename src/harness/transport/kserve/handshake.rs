@@ -110,6 +110,6 @@ async fn answer<A: Message + Default>(
     let bytes: Bytes = tokio::time::timeout(patience, unary_call(link, method, grpc_messages::frame(question)))
         .await
         .map_err(|_| HandshakeError::Late { what: method.to_owned(), patience })?
-        .map_err(|error| HandshakeError::Call { method, error })?;
+        .map_err(|error| HandshakeError::Call { method, error: error.shown(|text| link.headers.hide(text)) })?;
     A::decode(bytes).map_err(|source| HandshakeError::Undecodable { method, source })
 }

@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, Request, Version};
 
 use super::call_error::{CallError, GrpcStatus, code};
 use crate::harness::transport::error_text::shortened;
+use crate::harness::transport::sent_headers::SentHeaders;
 
 /// Sends requests over one HTTP/2 connection.
 pub(in crate::harness) type RpcSender = SendRequest<Bytes>;
@@ -92,15 +93,17 @@ pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Res
 }
 
 /// The head of a call of Triton's inference service.
-pub(in crate::harness) fn head(authority: &str, method: &str) -> http::Result<Request<()>> {
-    Request::builder()
+pub(in crate::harness) fn head(authority: &str, method: &str, sent: &SentHeaders) -> http::Result<Request<()>> {
+    let mut head = Request::builder()
         .method(Method::POST)
         .version(Version::HTTP_2)
         .uri(format!("http://{authority}/inference.GRPCInferenceService/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")))
-        .body(())
+        .body(())?;
+    head.headers_mut().extend(sent.map());
+    Ok(head)
 }
 
 /// The status in headers or trailers, where they have one.

@@ -11,12 +11,13 @@ use crate::manifest::model::{Action, Bench};
 use crate::manifest::targets;
 use crate::plan::{ActionError, PlanReference, Task, read_action};
 use crate::runner::OpenFact;
+use crate::spec::RequestHeaders;
 use crate::stages::bench::spec;
 use crate::stages::bench::telemetry::is_here;
 
 /// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
-/// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached. Sends what
-/// `api_key_env` names, so no plan may call it.
+/// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached. Sends the
+/// keys that the benchmark names, so no plan may call it.
 pub fn facts(task: &Task) -> BTreeMap<String, String> {
     let fault = |error: ActionError| BTreeMap::from([("servers".to_owned(), error.to_string())]);
     let endpoints = match queried_servers(task) {
@@ -26,15 +27,15 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     if endpoints.is_empty() {
         return BTreeMap::new();
     }
-    let (protocol, model) = match protocol_and_model(task, &endpoints) {
-        Ok(found) => found.unwrap_or((Transport::Kserve, String::new())),
+    let (protocol, headers, model) = match queried_as(task, &endpoints) {
+        Ok(found) => found.unwrap_or_default(),
         Err(error) => return fault(error),
     };
     // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
     let identity = std::thread::scope(|scope| {
         let query = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-            Some(runtime.block_on(identity_facts(&endpoints, &protocol, &model)))
+            Some(runtime.block_on(identity_facts(&endpoints, &protocol, &headers, &model)))
         };
         scope.spawn(query).join().ok().flatten()
     });
@@ -53,8 +54,11 @@ fn queried_servers(task: &Task) -> Result<Vec<Endpoint>, ActionError> {
     if task.cache { task.typed_external() } else { Ok(Vec::new()) }
 }
 
-/// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.
-fn protocol_and_model(task: &Task, endpoints: &[Endpoint]) -> Result<Option<(Transport, String)>, ActionError> {
+/// The protocol, headers and model of a benchmark.
+type QueryForm = (Transport, RequestHeaders, String);
+
+/// Of a benchmark. Other stages are commands; their servers are queried over KServe.
+fn queried_as(task: &Task, endpoints: &[Endpoint]) -> Result<Option<QueryForm>, ActionError> {
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");
     let action = PlanReference::replace_in(&task.action, |reference| match reference {
@@ -67,14 +71,19 @@ fn protocol_and_model(task: &Task, endpoints: &[Endpoint]) -> Result<Option<(Tra
     Ok(over(&bench))
 }
 
-fn over(bench: &Bench) -> Option<(Transport, String)> {
+fn over(bench: &Bench) -> Option<QueryForm> {
     let targets = targets(&bench.target).ok()?;
     let protocol = spec::protocol(bench, &targets, std::path::Path::new("")).ok()?;
-    Some((protocol, targets.model.unwrap_or_else(|| bench.model.clone())))
+    Some((protocol, bench.request.headers.clone(), targets.model.unwrap_or_else(|| bench.model.clone())))
 }
 
-async fn identity_facts(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> BTreeMap<String, String> {
-    let servers = harness::query_identities(endpoints, protocol, model).await;
+async fn identity_facts(
+    endpoints: &[Endpoint],
+    protocol: &Transport,
+    headers: &RequestHeaders,
+    model: &str,
+) -> BTreeMap<String, String> {
+    let servers = harness::query_identities(endpoints, protocol, headers, model).await;
     let mut facts = BTreeMap::new();
     for (server, endpoint) in servers.iter().zip(endpoints) {
         put(server, &mut facts);
@@ -90,7 +99,9 @@ async fn identity_facts(endpoints: &[Endpoint], protocol: &Transport, model: &st
 /// Texts as they are, other values as JSON.
 fn put(server: &ServerIdentity, facts: &mut BTreeMap<String, String>) {
     let Ok(Value::Object(fields)) = serde_json::to_value(server) else { return };
-    for (name, value) in fields.into_iter().filter(|(name, _)| name != "address" && name != "host") {
+    for (name, value) in
+        fields.into_iter().filter(|(name, _)| !["address", "host", "metrics_not_read"].contains(&name.as_str()))
+    {
         let text = match value {
             Value::String(text) => text,
             other => other.to_string(),

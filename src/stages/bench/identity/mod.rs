@@ -20,7 +20,8 @@ pub use key::{facts, open_facts};
 
 /// The servers as they describe themselves now.
 pub async fn of_servers(spec: &BenchSpec) -> Vec<ServerIdentity> {
-    let mut servers = harness::query_identities(&spec.endpoints, &spec.protocol, &spec.model).await;
+    let mut servers =
+        harness::query_identities(&spec.endpoints, &spec.protocol, &spec.request.headers, &spec.model).await;
     for (server, endpoint) in servers.iter_mut().zip(&spec.endpoints) {
         server.host = Some(host_name(endpoint).await);
     }

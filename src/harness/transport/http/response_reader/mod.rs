@@ -2,13 +2,13 @@
 
 use super::answer_fields::{self, ScannedEvent};
 use super::answer_ids::AnswerIds;
-use super::request_template::without_key;
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::spec::transport::Api;
 use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
 use crate::harness::transport::held_bytes::HeldBytes;
 use crate::harness::transport::limits::LONGEST_NAME;
+use crate::harness::transport::sent_headers::without_secrets;
 use crate::triton::{SseEvent, SseParser};
 use crate::units::counted;
 
@@ -33,8 +33,8 @@ pub(super) struct ExpectedAnswer<'a> {
     pub api: Api,
     /// The model of the request; empty where it names none.
     pub model: &'a str,
-    /// The key that was sent; no text of the server shows it.
-    pub key: Option<&'a str>,
+    /// The keys that were sent; no text of the server shows them.
+    pub secrets: &'a [String],
     /// Tokens that were requested, for answers that carry no count.
     pub tokens: u32,
     /// Token ids of an answer are those of so many beams, each as long as the longest.
@@ -320,8 +320,8 @@ impl<'h> HttpResponseReader<'h> {
     /// Every event of an answer has the same id, and names the model of the request, or a version of it; its counts are counts.
     fn check(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
         // The key is taken out of each piece, and not of the whole text: the end of a piece may have a part of it.
-        let ExpectedAnswer { model, key, .. } = self.expected;
-        let shown = |raw: &[u8], length: usize| without_key(beginning(raw, length, LONGEST_NAME), key);
+        let ExpectedAnswer { model, secrets, .. } = self.expected;
+        let shown = |raw: &[u8], length: usize| without_secrets(beginning(raw, length, LONGEST_NAME), secrets);
         if let Some(raw) =
             seen.model.filter(|raw| !raw.is_empty() && !model.is_empty() && !raw.starts_with(model.as_bytes()))
         {

@@ -12,7 +12,7 @@ fn expected(api: Api) -> ExpectedAnswer<'static> {
     ExpectedAnswer {
         api,
         model: "",
-        key: None,
+        secrets: &[],
         tokens: 10,
         beams: 1,
         has_choices: false,
@@ -228,6 +228,7 @@ fn a_refusal_includes_the_server_message() {
 #[test]
 fn a_key_in_an_id_or_a_name_that_is_cut_is_not_shown_in_part() {
     const KEY: &str = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM";
+    let secrets = [KEY.to_owned()];
     let long = format!("{}{KEY}", "x".repeat(50));
     // The same, with escapes, of which the cut leaves a part.
     let escaped = format!("{}\\u0073\\u006b{}", "x".repeat(50), &KEY[2..]);
@@ -242,7 +243,7 @@ fn a_key_in_an_id_or_a_name_that_is_cut_is_not_shown_in_part() {
             [[event("1", "m"), event(id, "m")], [event(id, "m"), event("1", "m")], [event("1", "m"), event("1", id)]]
         {
             let mut http_outcome = HttpOutcome::default();
-            let expected = ExpectedAnswer { model: "m", key: Some(KEY), ..expected(Api::OpenaiChat) };
+            let expected = ExpectedAnswer { model: "m", secrets: &secrets, ..expected(Api::OpenaiChat) };
             let mut response_reader = HttpResponseReader::new(expected, &mut http_outcome);
             response_reader.head(200, true);
             response_reader.data(events.concat().as_bytes(), 1).unwrap();
@@ -255,14 +256,14 @@ fn a_key_in_an_id_or_a_name_that_is_cut_is_not_shown_in_part() {
 
 #[test]
 fn of_a_key_only_what_a_cut_may_have_left_is_taken_for_a_part() {
-    let key = Some("token-abc123");
+    let key = ["token-abc123".to_owned()];
     for (from, to) in [
         ("Invalid token", "Invalid token"),
         ("Invalid token-abc123", "Invalid ***"),
         ("Invalid token-ab…", "Invalid ***…"),
         ("Invalid tok…", "Invalid tok…"),
     ] {
-        assert_eq!(without_key(from.to_owned(), key), to);
+        assert_eq!(without_secrets(from.to_owned(), &key), to);
     }
     let mut http_outcome = HttpOutcome::default();
     let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);

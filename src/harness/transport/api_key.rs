@@ -1,25 +1,36 @@
-//! The key that requests over HTTP are sent with.
+//! Keys that requests are sent with: their values are in the environment, or were given on the command line of this process.
 
+use std::collections::BTreeMap;
 use std::env::VarError;
 
-use crate::harness::{ApiKeyFault, HarnessError, Http};
+use parking_lot::RwLock;
+
+use crate::harness::{ApiKeyFault, HarnessError};
+
+/// Values from the command line, in place of variables. A manifest of the line has the variable only.
+static GIVEN: RwLock<BTreeMap<String, String>> = RwLock::new(BTreeMap::new());
+
+/// From now on this value is that of the variable, in this process.
+pub fn give_key(variable: String, value: String) {
+    GIVEN.write().insert(variable, value);
+}
 
 /// The key in an environment variable, without the white space around it: the file that it comes from often ends with a newline.
 ///
 /// # Errors
 /// There is none that can be sent.
 pub fn api_key_in(variable: &str) -> Result<String, ApiKeyFault> {
-    match std::env::var(variable) {
+    let given = GIVEN.read().get(variable).cloned();
+    match given.map_or_else(|| std::env::var(variable), Ok) {
         Ok(value) => key_of(&value),
         Err(VarError::NotPresent) => Err(ApiKeyFault::NotSet),
         Err(VarError::NotUnicode(_)) => Err(ApiKeyFault::NotText),
     }
 }
 
-/// That of the variable that `api_key_env` names. `None`: none is named.
-pub(in crate::harness) fn api_key(http: &Http) -> Result<Option<String>, HarnessError> {
-    let Some(variable) = &http.api_key_env else { return Ok(None) };
-    api_key_in(variable).map(Some).map_err(|fault| HarnessError::ApiKey { variable: variable.clone(), fault })
+/// The key of a run.
+pub(super) fn api_key(variable: &str) -> Result<String, HarnessError> {
+    api_key_in(variable).map_err(|fault| HarnessError::ApiKey { variable: variable.to_owned(), fault })
 }
 
 fn key_of(value: &str) -> Result<String, ApiKeyFault> {
@@ -33,7 +44,6 @@ fn key_of(value: &str) -> Result<String, ApiKeyFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::spec::transport::Api;
 
     #[test]
     fn a_key_has_no_newline_in_it() {
@@ -42,8 +52,7 @@ mod tests {
         for other in ["sk-1\r\nX-Other: 1", "a\u{7f}"] {
             assert_eq!(key_of(other), Err(ApiKeyFault::ControlCharacter));
         }
-        let http = Http { api_key_env: Some("REGATTA_NO_SUCH_VARIABLE".to_owned()), ..Http::new(Api::OpenaiChat) };
-        let error = api_key(&http).unwrap_err().to_string();
+        let error = api_key("REGATTA_NO_SUCH_VARIABLE").unwrap_err().to_string();
         assert!(error.ends_with("the environment variable REGATTA_NO_SUCH_VARIABLE, which is not set"), "{error}");
     }
 }

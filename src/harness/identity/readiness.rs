@@ -1,0 +1,58 @@
+//! Whether a server is ready for requests: queried once, as the requests of the measurement are sent.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::http::{IdentityClient, NoReply};
+use crate::event::Endpoint;
+use crate::harness::transport::sent_headers::SentHeaders;
+use crate::harness::{Api, BenchSpec, Transport};
+use crate::triton::TritonClient;
+
+/// The limit for one answer: a server that accepts and does not answer is not ready.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Why a server is not ready. What else is wrong, and what a server does not have, is for the measurement to report.
+pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), String> {
+    let Ok(sent) = SentHeaders::of_run(spec) else { return Ok(()) };
+    let Transport::Http(http) = &spec.protocol else { return over_grpc(endpoint, &sent, &spec.model).await };
+    let port = endpoint.http.unwrap_or(endpoint.grpc);
+    let client = IdentityClient::new(&endpoint.host, port, &spec.protocol, &spec.request.headers, ANSWER);
+    let Some(client) = client else { return Ok(()) };
+    let models = http.models_path();
+    let paths = match http.api {
+        Api::Generate => ["/v2/health/ready".to_owned(), format!("/v2/models/{}/ready", spec.model)],
+        Api::OpenaiChat | Api::OpenaiCompletions => {
+            ["/health".to_owned(), models.strip_prefix(&client.prefix).unwrap_or(&models).to_owned()]
+        }
+    };
+    for path in paths {
+        match client.query(&path).await {
+            // What servers and gateways answer while an engine loads, and Triton's negative answer.
+            Err(NoReply::Status(status @ (400 | 500 | 502..=504))) if status != 400 || http.api == Api::Generate => {
+                return Err(format!("{path}: HTTP status {status}"));
+            }
+            Err(error @ (NoReply::Connect(_) | NoReply::Late(_) | NoReply::Unreadable(_))) => {
+                return Err(error.to_string());
+            }
+            Ok(_) | Err(NoReply::Status(_) | NoReply::Redirected(_) | NoReply::Redirects) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn over_grpc(endpoint: &Endpoint, sent: &SentHeaders, model: &str) -> Result<(), String> {
+    let connected = timeout(ANSWER, TritonClient::connect_with(endpoint, sent.map())).await;
+    let late = |_| format!("no connection within {} s", ANSWER.as_secs());
+    let client = connected.map_err(late)?.map_err(|error| error.why.to_string())?.deadline(ANSWER);
+    for answer in [client.is_ready().await, client.is_model_ready(model, "").await] {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => return Err("it is not ready".to_owned()),
+            Err(error) if error.code() == Some(tonic::Code::Unimplemented) => {}
+            Err(error) => return Err(sent.hide(error.call_and_why())),
+        }
+    }
+    Ok(())
+}
