@@ -78,8 +78,8 @@ pub async fn run_test(
     let orders = ChildOrders::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
     let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
-    let polled = server_metrics::polled(&spec, &before);
-    let scraper = server_metrics::start(&polled)?;
+    let polled = server_metrics::polled(context, &spec, &before);
+    let scraper = server_metrics::start(&spec, &polled)?;
     let ChildRunOutcome { ran, server_failure: lost, zero } =
         Box::pin(run_child(context, program, &orders, &spec, expected)).await;
     let path = out.join(harness::RESULT);
