@@ -76,7 +76,7 @@ impl Scripted {
         let unauthenticated = Arc::<AtomicU64>::default();
         let (wanted, refused) = (Arc::clone(&required), Arc::clone(&unauthenticated));
         let check = move |request: Request<()>| match *wanted.lock().unwrap() {
-            Some((name, value)) if request.metadata().get(name).is_none_or(|it| it != value) => {
+            Some((name, value)) if request.metadata().get(name).and_then(|it| it.to_str().ok()) != Some(value) => {
                 refused.fetch_add(1, Ordering::SeqCst);
                 Err(Status::unauthenticated("no tenant"))
             }

@@ -107,7 +107,7 @@ fn headers_are_sent_with_every_request_and_keys_are_in_no_file() {
         );
     }
     let kept = world.read("out/manifest.yaml");
-    assert!(kept.contains("api-key: ${API_KEY}") && kept.contains("x-team: perf"), "{kept}");
+    assert!(kept.contains("${API_KEY}") && kept.contains("x-team: perf"), "{kept}");
     let found = std::process::Command::new("grep").args(["-rlai", "S3CRET-"]).arg(world.path(".")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "a key is in a file");
     assert!(!ended.stdout.contains("S3CRET") && !ended.stderr.contains("S3CRET"));
@@ -167,7 +167,7 @@ fn headers_that_cannot_be_sent_are_errors_of_the_line_and_of_the_manifest() {
 #[test]
 fn headers_are_metadata_of_every_call_over_grpc() {
     let gap = Duration::ZERO;
-    let script = Arc::new(move |_| Act::Answer { gap, per_chunk: 1, last: Last::FlagOnToken });
+    let script = Arc::new(move |_: u64| Act::Answer { gap, per_chunk: 1, last: Last::FlagOnToken });
     let server = Scripted::start(true, None, script);
     *server.required.lock().unwrap() = Some(("x-tenant", "perf"));
     let (world, target) = (World::new(), format!("grpc://{}", server.address));
@@ -311,7 +311,7 @@ fn lines_of_other_tools_keep_their_headers_and_their_patience() {
     let line = "vllm bench serve --base-url http://h:1 --model m --dataset-name random --num-prompts 3";
     let vllm = imported(&format!("{line} --header api-key=sek x-team=perf --ready-check-timeout-sec 600"));
     for text in [
-        "api-key: ${API_KEY}",
+        "${API_KEY}",
         "x-team: perf",
         "ready_timeout: 600s",
         "from the environment variable API_KEY; it is not written down",

@@ -233,6 +233,8 @@ fn a_key_is_never_printed() {
             line if line.starts_with("OPENAI_") => "api_key_env: OPENAI_API_KEY",
             line if line.starts_with("vllm serve") => "- VLLM_API_KEY",
             line if line.contains("launch_server") => "--api-key …",
+            // There the value has no `Bearer` in front of it.
+            line if line.contains("Authorization=") => "${AUTHORIZATION}",
             _ => "api_key_env: API_KEY",
         });
     }

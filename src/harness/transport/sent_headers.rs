@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::api_key::api_key;
 use crate::harness::{BenchSpec, HarnessError, Transport};
-use crate::spec::{AUTHORIZATION, HeaderPart, RequestHeaders, header_parts};
+use crate::spec::{HeaderPart, RequestHeaders, header_parts};
 
 /// Name and value of each, and the values that must not be shown.
 #[derive(Clone, Default, PartialEq)]
@@ -44,7 +44,7 @@ impl SentHeaders {
             && !given.has_authorization()
         {
             let value = format!("Bearer {}", sent.secret(variable)?);
-            sent.headers.push((AUTHORIZATION.to_owned(), value));
+            sent.headers.push(("Authorization".to_owned(), value));
         }
         Ok(sent)
     }
@@ -178,7 +178,7 @@ mod tests {
         let key = Some("REGATTA_TEST_BEARER".to_owned());
         let http = Transport::Http(Http { api_key_env: key, ..Http::new(Api::OpenaiChat) });
         let lines = |given: &[(&str, &str)]| SentHeaders::new(&http, &headers(given)).unwrap().lines();
-        assert_eq!(lines(&[]), "authorization: Bearer sek-2\r\n");
+        assert_eq!(lines(&[]), "Authorization: Bearer sek-2\r\n");
         assert_eq!(lines(&[("Authorization", "Basic x")]), "Authorization: Basic x\r\n");
     }
 }
