@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address, header};
+use crate::interop::command_line::headers::header;
+use crate::interop::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address};
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;

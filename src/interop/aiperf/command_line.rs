@@ -6,10 +6,11 @@ use super::input_file::{FirstLine, InputFile};
 use super::option_table::{TABLE, left};
 use super::warm_up;
 use crate::interop::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
+use crate::interop::command_line::headers::header;
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput,
-    header, length, needs_tokenizer, overlapping_address, ready_timeout, tokenizer, whole,
+    length, needs_tokenizer, overlapping_address, ready_timeout, tokenizer, whole,
 };
 use crate::interop::command_line::options::{GivenOption, ParsedLine, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -279,7 +280,7 @@ fn around(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
             (share(beside("-", |one, ratio| one - ratio)), share(beside("+", |one, ratio| one + ratio)))
         };
         let [low, high] = [low, high].map(|length| length.whole().map(|length| length.max(1)));
-        load.length_between(key, low, high);
+        load.length_between(key, &low, &high);
     }
 }
 

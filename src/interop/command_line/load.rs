@@ -9,9 +9,7 @@ use super::options::GivenOption;
 use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{TranslationBuilder, TranslationKind};
 
-use crate::spec::{
-    AUTHORIZATION, Formula, HeaderFault, NumberKind, Quantity, RequestHeaders, is_secret_header, secret_variable,
-};
+use crate::spec::{Formula, NumberKind, Quantity};
 use crate::units::unquoted;
 
 /// In the order in which they are written.
@@ -149,9 +147,9 @@ impl TranslatedLoad {
     }
 
     /// A length from `min` to `max`, both included. The line, which has no option for that, is given the mean.
-    pub fn length_between(&mut self, key: &'static str, min: Quantity<u32>, max: Quantity<u32>) {
+    pub fn length_between(&mut self, key: &'static str, min: &Quantity<u32>, max: &Quantity<u32>) {
         let option = if key == "input_tokens" { "--input-tokens" } else { "--output-tokens" };
-        let mean = match (&min, &max) {
+        let mean = match (min, max) {
             (Quantity::Known(min), Quantity::Known(max)) => Quantity::Known(min.midpoint(*max) + (min ^ max) % 2),
             _ if min == max => max.clone(),
             _ => min.clone().combine("+", max.clone(), |min, _| min).combine("//", 2_u32, |sum, _| sum),
@@ -512,50 +510,6 @@ fn joined_once(prefix: &str, path: &str) -> String {
     }
     let path = if prefix.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
     format!("{prefix}/{path}")
-}
-
-/// `NAME:VALUE` or `NAME=VALUE`, of each header. A key belongs into the environment, and nowhere else.
-pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    for word in &given.values {
-        header_field(&given.written, word, load, builder);
-    }
-}
-
-/// A header of every request. What the harness sends by itself is left out.
-pub(in crate::interop) fn header_field(
-    origin: &str,
-    word: &str,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) {
-    let name = word.split([':', '=']).next().unwrap_or_default().trim();
-    let value = word.get(name.len()..).unwrap_or_default().trim_start_matches([' ', ':', '=']);
-    let is_bearer = value.to_ascii_lowercase().starts_with("bearer ");
-    if name.eq_ignore_ascii_case(AUTHORIZATION) && is_bearer {
-        return api_key("`Authorization: Bearer`", load, builder);
-    }
-    if ["content-type", "accept"].iter().any(|usual| name.eq_ignore_ascii_case(usual)) {
-        return;
-    }
-    if let Err(fault) = RequestHeaders::default().add(word) {
-        let shown = format!("{origin} {name}:…");
-        return match fault {
-            HeaderFault::Reserved => builder.push_untranslated(shown, "the harness sets that header itself"),
-            fault => builder.push_error(format!("`{shown}` {fault}")),
-        };
-    }
-    if is_secret_header(name) && !value.is_empty() {
-        let variable = secret_variable(name);
-        load.add("--header", format!("{name}:${{{variable}}}"));
-        builder.note(format!(
-            "the value of the header {name} is read from the environment variable {variable}; it is not written down"
-        ));
-    } else if value.contains("{{") {
-        // A value that the text does not have is one of the manifest's.
-        load.keys.entry("request").or_insert_with(|| json!({}))["headers"][name] = json!(value);
-    } else {
-        load.add("--header", format!("{name}:{value}"));
-    }
 }
 
 /// How long a server that is still loading is waited for, in seconds. 0: it has to be ready.

@@ -6,6 +6,7 @@
 
 pub(super) mod connections;
 pub(super) mod conversations;
+pub(super) mod headers;
 pub(super) mod host_paths;
 pub(super) mod json_number;
 pub(super) mod load;

@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use crate::interop::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
+use crate::interop::command_line::headers::header;
 use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, TranslatedLoad, extra, goodput, header, length, overlapping_address, range, whole,
+    CHAT, COMPLETIONS, TranslatedLoad, extra, goodput, length, overlapping_address, range, whole,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};

@@ -195,7 +195,7 @@ fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut Tr
             let [least, most] = [least, most].map(|bound| {
                 bound.unwrap_or_else(|| mean.clone()).map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX))
             });
-            load.length_between(key, least, most);
+            load.length_between(key, &least, &most);
         }
     }
 }

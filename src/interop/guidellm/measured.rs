@@ -6,9 +6,10 @@ use super::data::GuideLlmData;
 use super::warm_up::WarmUp;
 use crate::diag::nearest;
 use crate::interop::command_line::conversations::rate_of_conversations;
+use crate::interop::command_line::headers::header_field;
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra, header_field,
+    CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra,
 };
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;

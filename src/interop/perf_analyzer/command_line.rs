@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::interop::command_line::load::{TranslatedLoad, extra, header, range};
+use crate::interop::command_line::headers::header;
+use crate::interop::command_line::load::{TranslatedLoad, extra, range};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;

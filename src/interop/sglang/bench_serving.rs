@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
+use crate::interop::command_line::headers::header;
 use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, address, extra, header, host_and_port, needs_tokenizer,
-    rate_and_limit, ready_timeout, tokenizer,
+    CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, address, extra, host_and_port, needs_tokenizer, rate_and_limit,
+    ready_timeout, tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
@@ -171,8 +172,8 @@ fn dataset(
             // From this share of the length up to it.
             let share = ratio("--random-range-ratio", 0.0);
             let (input, output) = (number("--random-input-len", 1024), number("--random-output-len", 1024));
-            load.length_between("input_tokens", up_to(&input, &share), positive(input));
-            load.length_between("output_tokens", up_to(&output, &share), positive(output));
+            load.length_between("input_tokens", &up_to(&input, &share), &positive(input));
+            load.length_between("output_tokens", &up_to(&output, &share), &positive(output));
             if set == "random" {
                 builder.note("its prompts are cut from ShareGPT's texts; here they are made up");
             }
@@ -183,8 +184,8 @@ fn dataset(
             let share = ratio("--gsp-range-ratio", 1.0);
             let (input, output) = (number("--gsp-question-len", 128), number("--gsp-output-len", 256));
             load.put("--requests", groups.clone().map(u64::from).times(each.map(u64::from)).to_string());
-            load.length_between("input_tokens", up_to(&input, &share), positive(input));
-            load.length_between("output_tokens", up_to(&output, &share), positive(output));
+            load.length_between("input_tokens", &up_to(&input, &share), &positive(input));
+            load.length_between("output_tokens", &up_to(&output, &share), &positive(output));
             let tokens = number("--gsp-system-prompt-len", 2048);
             load.keys.insert("prefixes".to_owned(), json!({"count": positive(groups), "tokens": positive(tokens)}));
             Ok("generated-shared-prefix")

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::dataset::{self, RangeRatio};
 use super::ramp::ramp;
+use crate::interop::command_line::headers::header;
 use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, header, host_and_port, rate_and_limit,
-    ready_timeout,
-    tokenizer,
+    CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, host_and_port, rate_and_limit,
+    ready_timeout, tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;

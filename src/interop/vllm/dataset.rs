@@ -104,18 +104,18 @@ pub(super) fn put(
                 None => (length.clone(), length.clone()),
             };
             for (key, (low, high)) in [("input_tokens", lengths(&input)), ("output_tokens", lengths(&output))] {
-                load.length_between(key, positive(low), positive(high));
+                load.length_between(key, &positive(low), &positive(high));
             }
             if let (RangeRatio::Unknown, Some(given), Some(ratio)) = (range_ratio, given, &ratio) {
                 builder.note(other_lengths(&given.as_written(), &input, &output, ratio));
             }
-            prefix(load, 1_u32, number(&["--random-prefix-len", "--prefix-len"], 0));
+            prefix(load, 1_u32, &number(&["--random-prefix-len", "--prefix-len"], 0));
         }
         "prefix_repetition" => {
             load.put("--input-tokens", number(&["--prefix-repetition-suffix-len"], 256).to_string());
             load.put("--output-tokens", number(&["--output-len", "--prefix-repetition-output-len"], 128).to_string());
             let count = number(&["--prefix-repetition-num-prefixes"], 10);
-            prefix(load, count, number(&["--prefix-repetition-prefix-len"], 256));
+            prefix(load, count, &number(&["--prefix-repetition-prefix-len"], 256));
         }
         "sonnet" => {
             let shared = number(&["--sonnet-prefix-len", "--prefix-len"], 200);
@@ -123,7 +123,7 @@ pub(super) fn put(
             let own = positive(whole.combine("-", shared.clone(), u32::saturating_sub));
             load.put("--input-tokens", own.to_string());
             load.put("--output-tokens", number(&["--output-len", "--sonnet-output-len"], 150).to_string());
-            prefix(load, 1_u32, shared);
+            prefix(load, 1_u32, &shared);
             builder.push_untranslated(
                 format!("--dataset-path {}", file.unwrap_or("sonnet.txt")),
                 "its verses are not read: prompts are made up, with the same lengths and the same shared beginning",
@@ -229,9 +229,9 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     }
 }
 
-fn prefix(load: &mut TranslatedLoad, count: impl Into<Quantity<u32>>, tokens: Quantity<u32>) {
+fn prefix(load: &mut TranslatedLoad, count: impl Into<Quantity<u32>>, tokens: &Quantity<u32>) {
     let count = count.into();
-    if tokens != Quantity::Known(0) {
+    if *tokens != Quantity::Known(0) {
         load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
     }
 }
