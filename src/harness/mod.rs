@@ -38,7 +38,7 @@ pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
+    ServerNotReady, Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
 pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};

@@ -21,6 +21,6 @@ pub(super) use changes::changes as server_changes;
 pub use changes::changes_of_servers;
 pub use difference::{IdentityDifference, identity_differences};
 pub use query::{query_identities, query_identity};
-pub use readiness::readiness;
+pub use readiness::{ServerNotReady, readiness};
 pub use run_identity::{EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity};
 pub use server_identity::{ServerIdentity, Simulation};

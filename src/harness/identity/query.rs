@@ -1,17 +1,18 @@
 //! Queries servers for their identity.
 
+use std::str::Utf8Error;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::http::IdentityClient;
+use super::http::{IdentityClient, NoReply};
 use super::{ServerIdentity, kserve, openai};
 use crate::event::Endpoint;
 use crate::harness::transport::sent_headers::SentHeaders;
 use crate::harness::{Api, Transport};
 use crate::spec::RequestHeaders;
-use crate::triton::Exposition;
+use crate::triton::{Exposition, MetricsError};
 
 /// The limit for one answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -96,19 +97,33 @@ async fn query_all(
         if is_beside {
             identity.metrics_not_read = match exposition {
                 Err(why) => Some(why),
-                Ok(_) if metrics.is_secure() => Some("over TLS they are not polled".to_owned()),
+                Ok(_) if metrics.is_secure() => Some(UnreadMetrics::Secure),
                 Ok(exposition) if exposition.concerns_serving() => None,
-                Ok(_) => Some("it has no series of vLLM, SGLang or Triton".to_owned()),
-            };
+                Ok(_) => Some(UnreadMetrics::OtherSeries),
+            }
+            .map(|why| why.to_string());
         }
     }
 }
 
-/// Its `/metrics`; an error says why there is none that can be read.
-async fn read_metrics(metrics: &IdentityClient) -> Result<Exposition, String> {
-    let reply = metrics.query("/metrics").await.map_err(|error| error.to_string())?;
-    let text = std::str::from_utf8(&reply.body).map_err(|_| "it is not text".to_owned())?;
-    Exposition::parse(text).map_err(|error| error.to_string())
+/// Why a server's metrics are not in a result.
+#[derive(Debug, thiserror::Error)]
+enum UnreadMetrics {
+    #[error(transparent)]
+    NoReply(#[from] NoReply),
+    #[error("it is not text")]
+    NoText(#[from] Utf8Error),
+    #[error(transparent)]
+    Malformed(#[from] MetricsError),
+    #[error("over TLS they are not polled")]
+    Secure,
+    #[error("it has no series of vLLM, SGLang or Triton")]
+    OtherSeries,
+}
+
+async fn read_metrics(metrics: &IdentityClient) -> Result<Exposition, UnreadMetrics> {
+    let reply = metrics.query("/metrics").await?;
+    Ok(Exposition::parse(std::str::from_utf8(&reply.body)?)?)
 }
 
 /// When its process started, as the client libraries of Prometheus report it.

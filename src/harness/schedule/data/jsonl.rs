@@ -20,7 +20,7 @@ use super::messages::{MessageError, answered_turns, count, message_parts, messag
 use super::prompt::{PromptPart, RandomStream};
 use super::record_keys::{RecordRules, UnsentKeys};
 use super::record_reader::for_each_record;
-use super::row::{Given, Row};
+use super::row::{Given, PromptRecord};
 use super::tokenizer::PromptTokenizer;
 use crate::harness::{DataKind, HarnessError, PromptFile};
 use crate::spec::{DelayPlace, LONGEST_LENGTH};
@@ -74,7 +74,9 @@ pub(super) fn read(
             Ok((at_ns, mut turns)) => {
                 room.take(turns.iter().map(size_in_memory).sum())?;
                 if let Some(at) = known {
-                    turns.iter_mut().for_each(|turn| turn.at_ns = at_ns);
+                    for turn in &mut turns {
+                        turn.at_ns = at_ns;
+                    }
                     entries[at].turns.append(&mut turns);
                 } else {
                     if let Some(session) = session {
@@ -143,12 +145,12 @@ enum RowError {
     Blocks { hashes: usize, block: u32, length: u32 },
 }
 
-fn row(text: &[u8], kind: DataKind) -> Result<Row, RowError> {
+fn row(text: &[u8], kind: DataKind) -> Result<PromptRecord, RowError> {
     if kind == DataKind::InputIds && text.starts_with(b"[") {
         let ids = serde_json::from_slice(text).map_err(RowError::Json)?;
-        return Ok(Row { input_ids: Some(ids), ..Row::default() });
+        return Ok(PromptRecord { input_ids: Some(ids), ..PromptRecord::default() });
     }
-    Row::read(text).map_err(RowError::Json)
+    PromptRecord::read(text).map_err(RowError::Json)
 }
 
 /// Without serde's own line number, which is always 1.
@@ -173,13 +175,22 @@ fn at_ns(stamp: Option<&Value>, is_trace: bool) -> Result<Option<u64>, RowError>
 /// The turn of a record, or those of its conversation: none of one without an answered question. Fields of messages that are not sent
 /// are added to `unsent`.
 fn turns(
-    row: Row,
+    row: PromptRecord,
     data: &PromptFile,
     tokenizer: Option<&PromptTokenizer>,
     unsent: &mut Vec<(String, Value)>,
 ) -> Result<Vec<CorpusTurn>, RowError> {
-    let Row {
-        prompt, input_ids, messages: given, conversation, input_length, hash_ids, timestamp, delay, session, ..
+    let PromptRecord {
+        prompt,
+        input_ids,
+        messages: given,
+        conversation,
+        input_length,
+        hash_ids,
+        timestamp,
+        delay,
+        session,
+        ..
     } = row;
     let words = words_of_task(row.input, row.instruction, input_ids.is_some())?;
     let is_answered = input_ids.is_some() || words.is_some();

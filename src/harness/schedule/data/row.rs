@@ -9,7 +9,7 @@ use super::record_keys::{RecordKey, record_key};
 
 /// A record as it is written.
 #[derive(Debug, Default)]
-pub(super) struct Row {
+pub(super) struct PromptRecord {
     pub prompt: Option<Given>,
     pub input_ids: Option<Vec<i32>>,
     pub input: Option<Value>,
@@ -35,7 +35,7 @@ pub(super) enum Given {
     Ids(Vec<i32>),
 }
 
-impl Row {
+impl PromptRecord {
     /// Reads a JSON object.
     pub fn read(text: &[u8]) -> Result<Self, serde_json::Error> {
         let mut row = Self::default();
@@ -57,7 +57,7 @@ impl Row {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Row {
+impl<'de> DeserializeSeed<'de> for &mut PromptRecord {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -65,7 +65,7 @@ impl<'de> DeserializeSeed<'de> for &mut Row {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Row {
+impl<'de> Visitor<'de> for &mut PromptRecord {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

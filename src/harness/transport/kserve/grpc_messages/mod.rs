@@ -324,7 +324,8 @@ pub(in crate::harness) fn scan_response<'m>(
 
 /// The lowest and the highest number of a tensor whose data type has negative ones.
 fn range_in(raw: &[u8], datatype: &[u8]) -> Option<(i64, i64)> {
-    let range = |numbers: &mut dyn Iterator<Item = i64>| numbers.fold(None, widened);
+    let range =
+        |numbers: &mut dyn Iterator<Item = i64>| numbers.fold(None, |range, number| Some(widened(range, number)));
     match datatype {
         b"INT64" => range(&mut raw.as_chunks::<8>().0.iter().map(|id| i64::from_le_bytes(*id))),
         b"INT32" => range(&mut raw.as_chunks::<4>().0.iter().map(|id| i64::from(i32::from_le_bytes(*id)))),
@@ -335,8 +336,8 @@ fn range_in(raw: &[u8], datatype: &[u8]) -> Option<(i64, i64)> {
 }
 
 /// A range of numbers that has this one, too.
-fn widened(range: Option<(i64, i64)>, number: i64) -> Option<(i64, i64)> {
-    Some(range.map_or((number, number), |(least, most)| (least.min(number), most.max(number))))
+fn widened(range: Option<(i64, i64)>, number: i64) -> (i64, i64) {
+    range.map_or((number, number), |(least, most)| (least.min(number), most.max(number)))
 }
 
 /// Elements of a `BYTES` tensor: each has its length in front. What does not fit is one more.
@@ -421,7 +422,7 @@ fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
 /// From an `InferTensorContents`: how many whole numbers or texts it has, and the lowest and the highest of the numbers with a sign.
 fn elements_of(contents: &[u8]) -> Result<(u64, Option<(i64, i64)>), WireError> {
     let (mut count, mut range) = (0, None);
-    let mut signed = |number: u64| range = widened(range, number as i64);
+    let mut signed = |number: u64| range = Some(widened(range, number as i64));
     each_field(contents, |field, value| {
         match (field, &value) {
             (2 | 3, Value::Bytes(packed)) => {
