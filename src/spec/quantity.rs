@@ -166,7 +166,7 @@ impl Quantity<f64> {
     pub fn ceiling(self) -> Quantity<u32> {
         match self {
             Self::Known(number) => Quantity::Known(number.ceil() as u32),
-            unknown => unknown.combine("+", 0.999_999, |number, _| number).whole(),
+            unknown @ Self::Unknown(_) => unknown.combine("+", 0.999_999, |number, _| number).whole(),
         }
     }
 

@@ -206,7 +206,7 @@ impl RateSearcher {
                 let aside = probe_spacing(low, high);
                 let rate = line.root.exp() * if line.near.is_multiple_of(2) { aside.exp() } else { (-aside).exp() };
                 let rate = rate.max(line.bracket.0 / 1.2).min(line.bracket.1 * 1.2);
-                // Within clear ends, and a little inside: there is nothing to be learnt at them.
+                // Within clear ends, and a little inside: there is nothing to learn from a probe at them.
                 let (low, high) = line.clear;
                 let inside = if low > 0.0 && high.is_finite() { (high / low).powf(0.1) } else { 1.0 };
                 Some(rate.max(low * inside).min(high / inside))

@@ -17,6 +17,7 @@ use searches::{SearchTally, searched_systems};
 const SEARCHES: usize = 25;
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the table is for people")]
 fn intervals_hold_the_true_rate_and_are_narrow() {
     println!("{}", SearchTally::HEAD);
     let (mut covered, mut estimated, mut bracketed) = (0, 0, 0);

@@ -277,7 +277,10 @@ fn prompts_are_read_as_without_a_byte_order_mark_and_with_any_line_end() {
 #[test]
 fn texts_of_commands_are_read_as_without_a_byte_order_mark() {
     let world = World::new();
-    world.file("manifests/m.yaml", &marked("include: [part.yaml]\nabout: Marked\nstages: { a: { shell: 'true' } }\n"));
+    world.file(
+        "manifests/m.yaml",
+        &marked("include: [part.yaml]\nregatta: 1\nabout: Marked\nstages: { a: { shell: 'true' } }\n"),
+    );
     world.file("manifests/part.yaml", &marked("params: { x: { default: a, text: {} } }\n"));
     world.good(&["check", "m"]);
     world.good(&["list"]).shows("Marked");

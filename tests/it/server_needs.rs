@@ -6,10 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use regatta::event::Stop;
+use regatta::harness::{LoadPattern, run};
+use regatta::spec::{RequestHeaders, StreamMode};
 use serde_json::Value;
 
+use crate::arrivals::{measured, spec};
 use crate::openai::script::{DONE, END, HEAD, chunk, good, next, role, token};
-use crate::scripted_server::{Act, Last, Scripted};
+use crate::scripted_server::{Act, Last, Scripted, wait_for};
 use crate::world::{Ended, World};
 
 /// An HTTP server that answers by a function of the whole request, and keeps all requests.
@@ -45,8 +49,10 @@ impl Gateway {
         Self { address, requests }
     }
 
-    /// A benchmark of it, into the folder `out`.
+    /// A benchmark of it, into the folder `out`, which is emptied.
     fn bench(&self, world: &World, options: &[&str]) -> Ended {
+        // There is none the first time.
+        std::fs::remove_dir_all(world.path("out")).ok();
         let target = format!("openai://{}", self.address);
         let words = ["bench", &target, "-n", "4", "--output-tokens", "4", "--out", "out"];
         world.regatta(&[&words[..], options].concat())
@@ -170,15 +176,16 @@ fn headers_are_metadata_of_every_call_over_grpc() {
     let script = Arc::new(move |_: u64| Act::Answer { gap, per_chunk: 1, last: Last::FlagOnToken });
     let server = Scripted::start(true, None, script);
     *server.required.lock().unwrap() = Some(("x-tenant", "perf"));
-    let (world, target) = (World::new(), format!("grpc://{}", server.address));
-    let words = ["bench", &target, "-n", "4", "--output-tokens", "4", "--ready-timeout", "1m"];
-    for stream in ["per-request", "shared"] {
-        is_measured(&world.regatta(&[&words[..], &["--stream", stream, "--header", "x-tenant: perf"]].concat()));
+    let mut spec = spec(server.address, LoadPattern::Offline, 8);
+    spec.request.headers.add("x-tenant: perf").unwrap();
+    for stream in [StreamMode::PerRequest, StreamMode::Shared] {
+        spec.pace.stream = stream;
+        measured(&spec);
         assert_eq!(server.unauthenticated.load(Ordering::SeqCst), 0);
     }
-    let refused = world.regatta(&words[..words.len() - 2]);
-    assert_ne!(refused.code, 0);
-    refused.shows("no tenant");
+    spec.request.headers = RequestHeaders::default();
+    let refused = wait_for(run(&spec, &Stop::new(), |_| {})).map(|measured| measured.result.counts.failed);
+    assert!(!matches!(refused, Ok(0)), "{refused:?}");
 }
 
 #[test]
@@ -268,13 +275,11 @@ fn strict(fields: &'static [&'static str], refusal: &'static str) -> Gateway {
         if request.starts_with("GET ") {
             return described(request, "x");
         }
-        match fields.iter().find(|field| request.contains(&format!("\"{field}\""))) {
-            Some(field) => Some(status(400, &refusal.replace("FIELD", field))),
-            None => {
-                let events = [role(), token("a"), token("b"), token("c"), token("d"), DONE.to_owned()];
-                Some([HEAD.to_owned(), events.iter().map(|event| chunk(event)).collect(), END.to_owned()].concat())
-            }
+        if let Some(field) = fields.iter().find(|field| request.contains(&format!("\"{field}\""))) {
+            return Some(status(400, &refusal.replace("FIELD", field)));
         }
+        let events = [role(), token("a"), token("b"), token("c"), token("d"), DONE.to_owned()];
+        Some([HEAD.to_owned(), events.iter().map(|event| chunk(event)).collect(), END.to_owned()].concat())
     })
 }
 
@@ -287,7 +292,7 @@ fn a_field_that_the_server_refuses_is_left_out_by_the_setting_that_the_failure_n
     );
     let refused = openai.bench(&world, &[]);
     refused
-        .shows("help: `request: { length_field: max_completion_tokens }`")
+        .shows("try      `request: { length_field: max_completion_tokens }`")
         .shows("--length-field max_completion_tokens");
     openai.bench(&world, &["--warmup", "0"]).shows("--length-field max_completion_tokens");
     is_measured(&openai.bench(&world, &["--length-field", "max_completion_tokens"]));

@@ -158,7 +158,7 @@ fn the_steps_of_the_engine_are_kept() {
     let ended = world.good(&["run", "m"]);
     ended.shows("server 0: 24 steps of its engine are in ");
     let printed = format!("{}{}", ended.stdout, ended.stderr);
-    let path = printed.lines().find_map(|line| line.split_once(" are in ")).expect("a file").1;
+    let path = printed.lines().find_map(|line| line.split_once("steps of its engine are in ")).expect("a file").1;
     let steps = fs::read_to_string(path.trim()).expect("the steps");
     let first: Value = serde_json::from_str(steps.lines().next().expect("a step")).expect("JSON");
     assert_eq!((&first["prefill_tokens"], &first["wait_ms"]), (&16.into(), &12.34.into()));

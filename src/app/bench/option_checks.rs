@@ -59,10 +59,13 @@ pub(super) fn check_key(request: &BenchRequest) -> Result<(), CommandError> {
     for (variable, value) in &request.keys {
         give_key(variable.clone(), value.clone());
     }
-    let keys = request.api_key_env.iter().map(|name| ("--api-key-env", name.as_str()));
-    for (option, name) in keys.chain(request.headers.variables().map(|name| ("--header", name))) {
-        api_key_in(name)
-            .map_err(|fault| CommandError::Usage(format!("`{option}`: the environment variable {name} {fault}")))?;
+    if let Some(name) = &request.api_key_env {
+        let usage = |fault| CommandError::Usage(format!("`--api-key-env {name}`: the environment variable {fault}"));
+        api_key_in(name).map_err(usage)?;
+    }
+    for name in request.headers.variables() {
+        let usage = |fault| CommandError::Usage(format!("`--header`: the environment variable {name} {fault}"));
+        api_key_in(name).map_err(usage)?;
     }
     Ok(())
 }

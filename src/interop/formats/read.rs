@@ -5,6 +5,7 @@
 //! to compute its run with another tool's definitions.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
@@ -252,9 +253,13 @@ fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
         }
         Ok(values) => Ok(values.iter().flat_map(detect_formats).collect()),
         Err(source) if is_json => Err(ImportError::Json { file: file(), source }),
-        Err(_) if !source.name.ends_with(".yaml") && !source.name.ends_with(".yml") => Ok(Vec::new()),
+        Err(_) if !is_yaml(&source.name) => Ok(Vec::new()),
         Err(_) => Ok(serde_yaml::from_str::<Value>(&text).map(|value| detect_formats(&value)).unwrap_or_default()),
     }
+}
+
+fn is_yaml(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 /// Python's `json` writes `Infinity` and `NaN`, which are no JSON. SGLang's file has the first as its rate, where vLLM's has `"inf"`.

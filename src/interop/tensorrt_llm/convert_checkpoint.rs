@@ -26,7 +26,7 @@ pub(in crate::interop) fn translate(
     };
     // Quantization runs the model; a conversion only reads and writes it.
     let gpus = if is_quantize { line.product(&["--tp_size", "--pp_size"]) } else { 0.into() };
-    let stage = line.stage(name, gpus, env, path, &mut builder);
+    let stage = line.stage(name, &gpus, env, path, &mut builder);
     if !script.starts_with(['/', '{']) {
         builder.note(format!(
             "`{script}` is where the stage runs only with its whole path, or with its image as `container`"

@@ -44,7 +44,7 @@ impl ProgramLine<'_> {
     fn stage(
         &self,
         name: &str,
-        gpus: Quantity<u64>,
+        gpus: &Quantity<u64>,
         env: &Env,
         path: &dyn Fn(&str) -> String,
         builder: &mut TranslationBuilder,
@@ -82,7 +82,7 @@ impl ProgramLine<'_> {
             None => words.extend([self.writes.to_owned(), ".".to_owned()]),
         }
         let mut stage = Map::new();
-        if gpus != Quantity::Known(0) {
+        if *gpus != Quantity::Known(0) {
             stage.insert("gpus".to_owned(), json!(gpus));
         }
         if !inputs.is_empty() {

@@ -28,7 +28,7 @@ pub(in crate::interop) fn translate(
     };
     // Each worker builds one rank after the other on a GPU of its own.
     let gpus = line.product(&["--workers"]);
-    let stage = line.stage(STAGE, gpus, env, path, &mut builder);
+    let stage = line.stage(STAGE, &gpus, env, path, &mut builder);
     builder.note(
         "an `engine` stage makes checkpoint and engine in one, and knows their flags: `regatta explain stages.engine`",
     );

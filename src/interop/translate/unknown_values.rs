@@ -37,7 +37,9 @@ pub(super) fn with_every_value(
 pub(super) fn with_variables_named(problems: Vec<TranslationProblem>, unknown: &[UnknownValue]) -> TranslationError {
     let named = |mut problem: TranslationProblem| {
         if let ProblemKind::NoKnownCommand { programs } = &mut problem.kind {
-            programs.iter_mut().for_each(|program| *program = as_written(program, unknown));
+            for program in programs {
+                *program = as_written(program, unknown);
+            }
         }
         if let ProblemKind::Arguments(sentence) = &mut problem.kind {
             let variables = unknown.iter().filter(|value| sentence.contains(&value.marker()));

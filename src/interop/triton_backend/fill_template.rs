@@ -36,6 +36,10 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     };
     if let Some(stage) = repository(std::slice::from_ref(&filled), &mut builder) {
         builder.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
+        if filled.tree.contains("{{") {
+            builder
+                .note(format!("the files in `{}` are not changed: the stage writes a folder of its own", filled.tree));
+        }
         let stages = Map::from_iter([("generate_triton_config".to_owned(), json!({"repository": stage}))]);
         return builder.finish(TOOL, manifest("repository", TOOL, stages));
     }

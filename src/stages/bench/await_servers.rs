@@ -24,7 +24,7 @@ pub(super) async fn await_servers(context: &TaskContext, spec: &BenchSpec, limit
             while let Err(why) = harness::readiness(endpoint, spec).await {
                 let text = format!("waiting for {endpoint}, {} s: {why}", begun.elapsed().as_secs());
                 context.lease.report_progress(text, ready as u64, Some(spec.endpoints.len() as u64));
-                last = why;
+                last = why.to_string();
                 sleep(PAUSE).await;
             }
         };

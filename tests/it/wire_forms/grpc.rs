@@ -104,7 +104,7 @@ pub fn forms() -> Vec<Form> {
                 response.raw_output_contents.clear();
             })
         }),
-        alone("grpc: padded to 4 ids", SIX, |request| changed(request, |response| padded(response))),
+        alone("grpc: padded to 4 ids", SIX, |request| changed(request, padded)),
         alone("grpc: sequence_length of -5", SIX, |request| changed(request, |response| length(response, -5))),
         alone("grpc: sequence_length of 2^31 - 1", SIX, |request| {
             changed(request, |response| length(response, i32::MAX))

@@ -110,15 +110,12 @@ fn with_formulas(text: &str, mut replace: impl FnMut(&str) -> Option<String>) ->
         // A manifest's own expressions have a blank there.
         let end = inner.find("}}").filter(|_| !inner.starts_with(' '));
         out.push_str(&rest[..at]);
-        rest = match end.and_then(|end| Some((replace(&inner[..end])?, &inner[end + 2..]))) {
-            Some((replaced, behind)) => {
-                out.push_str(&replaced);
-                behind
-            }
-            None => {
-                out.push_str("{{");
-                inner
-            }
+        rest = if let Some((replaced, after)) = end.and_then(|end| Some((replace(&inner[..end])?, &inner[end + 2..]))) {
+            out.push_str(&replaced);
+            after
+        } else {
+            out.push_str("{{");
+            inner
         };
     }
     out + rest

@@ -170,7 +170,7 @@ impl Variables {
             let value = value.unwrap_or_else(|| self.marker(UnknownValue::of_list(name)));
             return Substituted::List(value);
         }
-        let is_unknown_list = value.as_deref().is_none_or(|values| is_one_marker(values));
+        let is_unknown_list = value.as_deref().is_none_or(is_one_marker);
         let value = match (expansion.index, value) {
             (Some(_), _) if is_unknown_list => None,
             (Some(index), Some(values)) => self.element(&values, index),
@@ -179,7 +179,6 @@ impl Variables {
         };
         let plain = expansion.index.is_none() && !expansion.is_list;
         let value = match expansion.operation {
-            Operation::Value => value,
             Operation::Default(text) | Operation::Assign(text) if value.as_deref().is_none_or(str::is_empty) => {
                 let default = self.expand(text);
                 let default = shlex::split(&default).map_or(default, |words| words.join(" "));
@@ -188,7 +187,7 @@ impl Variables {
                 }
                 Some(default)
             }
-            Operation::Default(_) | Operation::Assign(_) => value,
+            Operation::Value | Operation::Default(_) | Operation::Assign(_) => value,
             Operation::Alternative(text) => {
                 let is_set = value.is_some_and(|value| !value.is_empty());
                 Some(if is_set { self.expand_text(text) } else { String::new() })
@@ -201,11 +200,9 @@ impl Variables {
                 );
             }
             Operation::Count => {
-                let count =
-                    value.as_deref().filter(|value| !value.contains("{{")).map(|value| match expansion.is_list {
-                        true => value.split_whitespace().count(),
-                        false => value.chars().count(),
-                    });
+                let count = value.as_deref().filter(|value| !value.contains("{{")).map(|value| {
+                    if expansion.is_list { value.split_whitespace().count() } else { value.chars().count() }
+                });
                 return Substituted::Value(
                     count.map_or_else(|| self.marker(UnknownValue::of_expression(&written)), |count| count.to_string()),
                 );
