@@ -132,10 +132,6 @@ impl SearchedSystem {
         Self { name: format!("{name} {true_rate}"), true_rate, allowed, visits: Box::new(visits) }
     }
 
-    pub fn truth(&self) -> f64 {
-        p99(&mut (self.visits)(self.true_rate, 4_000_000, 99).iter().map(Visit::wait).collect::<Vec<_>>())
-    }
-
     /// A probe as the load test makes it: from an empty system, with its own arrivals.
     fn probe(&self, rate: f64, requests: usize, seed: u64) -> ProbeOutcome {
         let visits = (self.visits)(rate, requests, seed);
