@@ -358,7 +358,10 @@ fn the_command_around_an_allocation_is_killed_and_said_again() {
     let world = cluster.world(&GATED.replace("    host: { slurm: { time: 10m, poll: 1s } }\n", ""));
     let on = ["run", "m", "--on", "slurm", "--slurm", "time=5m", "--slurm", "poll=1s"];
     kill_submitter(&world, &on);
+    let queries = cluster.calls("squeue");
     let again = world.start(&on);
+    // The job must not end before it was seen running: the second query begins when the first is answered.
+    patiently("the job to be found", || cluster.calls("squeue") > queries + 1);
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
