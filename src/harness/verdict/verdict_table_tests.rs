@@ -12,8 +12,13 @@ use crate::harness::measure::stability::Stability;
 use crate::harness::measure::steady::Steady;
 use crate::harness::transport::call::CallKind;
 use crate::harness::*;
-use crate::stats::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 use crate::triton::{Scrape, ServerMetric, ServerMetrics};
+
+#[path = "../../stats/queue.rs"]
+#[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
+mod queue;
+
+use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 
 /// A queue with its mean service time in ms.
 #[derive(Clone, Copy)]

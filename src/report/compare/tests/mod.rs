@@ -1,7 +1,11 @@
 //! Differences: judged by runs, reproducible, and checked against conditions.
 
 mod plans;
+#[path = "../../../stats/queue.rs"]
+#[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
+mod queue;
 
+use queue::{ServiceTime, SimulatedQueue};
 use serde_json::{Value, json};
 
 use super::*;
@@ -9,7 +13,6 @@ use crate::event::Verdict;
 use crate::harness::{SweepLevel, SweepPoint, SweepReport};
 use crate::interop::{MeasuredRun, MetricMeaning};
 use crate::report::test_runs;
-use crate::stats::{ServiceTime, SimulatedQueue};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
 fn measured_run(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
