@@ -1,4 +1,10 @@
 //! The only room that knows all others: request → the module that handles it → the exit code.
+//!
+//! ```text
+//!  arguments ─cli→ Invocation ─perform→ the module of the command ─→ other rooms ─→ text to print, CliExit
+//! ```
+//!
+//! No other room uses it.
 
 mod bench;
 mod bulk;

@@ -3,6 +3,10 @@
 //! `plan` does no I/O and starts nothing. Output folders and endpoints are not known yet when a plan is made, so
 //! a reference such as `{{ stages.engine.out }}` becomes a [`PlanReference`] in the text of the action; the runner
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
+//!
+//! ```text
+//!  Manifest ─expand→ Plan: each Task with its action, PlanReference in its text ─→ what it needs, in which order
+//! ```
 
 mod expand;
 mod expression_names;

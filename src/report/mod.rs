@@ -4,6 +4,11 @@
 //! `plan` shows what a plan would do, `endpoints` where servers are, `tables` what exists, `bulk` a list of runs, `doctor` what a machine has;
 //! [`compare`] compares results with each other, [`explain`] explains what a number means. This module reads and writes no file and decides nothing about a run:
 //! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
+//!
+//! ```text
+//!  Event, Event, … ─fold→ RunState ─→ LiveDisplay, summary, JSON, JUnit, HTML
+//!  results of runs ─compare→ differences and their certainty ─→ terminal, JSON, HTML
+//! ```
 
 mod bulk;
 mod calibration;

@@ -3,6 +3,11 @@
 //! One discrete-event core, two clocks: virtual ([`simulate`]) and real ([`serve()`]). Step times come from data sheets and
 //! from coefficients that [`calibrate()`] fits to the step logs of real servers; a result of either is a model, never a
 //! measurement. Never prints, never starts a process.
+//!
+//! ```text
+//!  data sheets, step logs ─→ step times ─→ core: batches of SimulatedRequest ─→ VirtualRun, in virtual time
+//!                                                  └ serve: the protocols of real servers, in real time
+//! ```
 
 mod calibrate;
 mod core;

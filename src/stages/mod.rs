@@ -2,6 +2,11 @@
 //!
 //! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
+//!
+//! ```text
+//!  Task ─read_action→ Action ─→ the module of its kind ─→ the output folder of its Lease ─→ Done or Failure
+//!                           └ remote: the same in a Slurm job, or on hosts over ssh
+//! ```
 
 mod bench;
 mod compare;

@@ -1,4 +1,8 @@
 //! A model's `tokenizer.json`: text to token ids and back. Never uses the network.
+//!
+//! ```text
+//!  tokenizer.json ─→ Tokenizer ─→ token ids of a text, text of token ids
+//! ```
 
 mod error;
 #[cfg(feature = "tokenizers")]

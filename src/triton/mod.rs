@@ -1,5 +1,10 @@
 //! Clients for a Triton server, and its files: KServe v2 over gRPC and HTTP, metrics, config.pbtxt, model
 //! repository, engine `config.json`. Never starts a process, never measures, never prints.
+//!
+//! ```text
+//!  InferRequest ─TritonClient→ a server ─→ StreamResponse, …; its metrics ─→ Exposition
+//!  EngineConfig, RepositorySpec ─repository→ a model repository, and what speaks against one; ─launch→ the command of a server
+//! ```
 
 mod client;
 mod engine;
