@@ -29,25 +29,24 @@
 //! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | units |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, files, event, units |
-//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, files, event, units |
+//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, rules, spec, diag, files, event, units |
 //! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` | plan, diag, files, event, units |
 //! | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` | spec, files, event, units |
 //! | `tokenizer` | a model's `tokenizer.json`: text to token ids and back | diag |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, files, event, units |
 //! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, tokenizer, stats, spec, diag, files, event, units |
-//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, tokenizer, spec, diag, files, event, units |
+//! | `rules` | MLPerf's rules: rounds, benchmarks, LoadGen's settings and logs, fields of a system; pure | spec, diag, files, units |
+//! | `mlperf` | what MLPerf's runs are worth: accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, rules, tokenizer, spec, diag, files, event, units |
 //! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, files, event, units |
 //! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet | triton, tokenizer, spec, files |
-//! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, files, event, units |
-//! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, sim, stats, spec, files, event, units |
+//! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, rules, sim, report, stats, spec, diag, files, event, units |
+//! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, rules, sim, stats, spec, files, event, units |
 //! | `cli` | arguments → an `Invocation`; exit codes; what a shell completes | spec, event |
 //! | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others | all |
 //!
-//! `plan` depends on `mlperf` for the rules, so `mlperf` cannot hold MLPerf's stage and its report, which depend on `plan`.
-//!
 //! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `manifest::model`,
-//! `mlperf::accuracy`, `mlperf::audit`, `mlperf::conf`, `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`,
-//! `report::compare`, `report::explain`, `report::history`, `report::html`, `report::mlperf`, `report::server`, `runner::shared_store`,
+//! `mlperf::accuracy`, `mlperf::audit`, `mlperf::dataset`, `mlperf::loadgen`, `plan::loadgen`,
+//! `report::compare`, `report::explain`, `report::history`, `report::html`, `report::mlperf`, `report::server`, `rules::conf`, `rules::log`, `rules::system`, `runner::shared_store`,
 //! `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used
 //! with the room's name in front.
 //!
@@ -89,6 +88,7 @@ pub mod manifest;
 pub mod mlperf;
 pub mod plan;
 pub mod report;
+pub mod rules;
 pub mod runner;
 pub mod sim;
 pub mod spec;

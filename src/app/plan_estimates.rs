@@ -8,10 +8,10 @@ use super::served_twin::ServedTwin;
 use crate::app::error::CommandError;
 use crate::cli::{KeyValueArg, PlanRequest};
 use crate::manifest::model::{Action, Bench, Engine, RepeatRole};
-use crate::mlperf::MlperfScenario;
 use crate::mlperf::dataset::{LengthDistribution, assumed_lengths};
 use crate::plan::{ActionKind, Plan, Task, loadgen};
 use crate::report::{BenchEstimate, EstimateBasis, EstimatedLoad, estimates_note};
+use crate::rules::MlperfScenario;
 use crate::sim::{self, EngineLimits, VirtualResult, VirtualWorkload};
 use crate::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::estimate::time;
-use super::log::Detail;
+use crate::rules::log::Detail;
+use crate::rules::time;
 use crate::units::grouped;
 
 /// What a run was worth, and why.
@@ -243,7 +243,7 @@ mod tests {
     use std::path::Path;
 
     use super::{explain, rounded_down};
-    use crate::mlperf::log::Detail;
+    use crate::rules::log::Detail;
 
     fn explain_golden_log(name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);

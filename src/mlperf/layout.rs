@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::MlperfScenario;
+use crate::rules::MlperfScenario;
 use crate::spec::TestMode;
 
 /// The folder beside a submission's divisions with what Regatta reports of it: it is not submitted.

@@ -35,7 +35,7 @@ pub struct PackageProvenance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockedResult {
     pub benchmark: String,
-    pub scenario: super::MlperfScenario,
+    pub scenario: crate::rules::MlperfScenario,
     pub runs: IndexMap<TestMode, LockedRun>,
 }
 
@@ -120,11 +120,11 @@ impl PackageProvenance {
     }
 
     /// What is known of one run.
-    pub fn run(&self, benchmark: &str, scenario: super::MlperfScenario, mode: TestMode) -> Option<&LockedRun> {
+    pub fn run(&self, benchmark: &str, scenario: crate::rules::MlperfScenario, mode: TestMode) -> Option<&LockedRun> {
         self.result(benchmark, scenario)?.runs.get(&mode)
     }
 
-    pub fn result(&self, benchmark: &str, scenario: super::MlperfScenario) -> Option<&LockedResult> {
+    pub fn result(&self, benchmark: &str, scenario: crate::rules::MlperfScenario) -> Option<&LockedResult> {
         self.results.iter().find(|result| result.benchmark == benchmark && result.scenario == scenario)
     }
 }

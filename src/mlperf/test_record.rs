@@ -5,54 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Seeds;
 use crate::files::read_bytes;
 use crate::harness;
-use crate::spec::{Division, Scenario, TestMode};
+use crate::rules::{MlperfScenario, Seeds};
+use crate::spec::{Division, TestMode};
 
 /// The file beside LoadGen's logs that holds a [`TestRecord`].
 pub const TEST_FILE: &str = "test.json";
-
-/// Scenarios of the rules. Interactive is LoadGen's Server with tighter limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MlperfScenario {
-    Offline,
-    Server,
-    Interactive,
-    SingleStream,
-}
-
-impl MlperfScenario {
-    /// LoadGen has no others.
-    pub const fn of(scenario: Scenario) -> Option<Self> {
-        match scenario {
-            Scenario::Offline => Some(Self::Offline),
-            Scenario::Server => Some(Self::Server),
-            Scenario::Interactive => Some(Self::Interactive),
-            Scenario::SingleStream => Some(Self::SingleStream),
-            Scenario::Trace | Scenario::Concurrency => None,
-        }
-    }
-
-    /// As the result directory and the rules write it.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Offline => "Offline",
-            Self::Server => "Server",
-            Self::Interactive => "Interactive",
-            Self::SingleStream => "SingleStream",
-        }
-    }
-
-    /// LoadGen's name of it.
-    pub const fn loadgen(self) -> &'static str {
-        match self {
-            Self::Interactive => "Server",
-            other => other.title(),
-        }
-    }
-}
 
 /// Why the record beside LoadGen's logs cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -10,8 +10,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use regatta::harness::{BenchSpec, CallSource, LoadPattern, Slo, read_result};
+use regatta::mlperf::DatasetRecord;
 use regatta::mlperf::loadgen::{ChildOrders, LoadgenTest};
-use regatta::mlperf::{self, DatasetRecord, Round, TestRequest, conf};
+use regatta::rules::{Round, TestRequest, conf};
 use regatta::sim::{GroundTruthServer, ResponsePattern};
 use regatta::spec::{Arrivals, Division, Length, Limits, StopAfter, TestMode};
 
@@ -76,7 +77,7 @@ fn measure(
     let request = TestRequest {
         round: "v5.1",
         benchmark: "llama2-70b-99.9",
-        scenario: mlperf::MlperfScenario::Server,
+        scenario: regatta::rules::MlperfScenario::Server,
         mode: TestMode::Performance,
         division: Division::Open,
         rehearsal: true,
@@ -99,7 +100,7 @@ fn measure(
         spec: spec(server)?,
         round: round.name.clone(),
         benchmark: "llama2-70b-99.9".to_owned(),
-        scenario: mlperf::MlperfScenario::Server,
+        scenario: regatta::rules::MlperfScenario::Server,
         mode: TestMode::Performance,
         division: Division::Open,
         rehearsal: Some(SAMPLES),

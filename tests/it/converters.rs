@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::Round;
 use regatta::mlperf::dataset::{DatasetError, DatasetFormat, DatasetRequest, read};
+use regatta::rules::Round;
 use serde_json::{Value, json};
 
 use crate::python_packages::program;

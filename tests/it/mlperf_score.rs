@@ -10,12 +10,13 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use pretty_assertions::assert_eq;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use regatta::mlperf::DatasetRecord;
 use regatta::mlperf::accuracy::{
     AccuracyReport, AccuracyVerdict, Rouge, ScoreError, Scored, Scoring, SentenceModel, WordInterner,
     one_sentence_per_line, score, stem,
 };
 use regatta::mlperf::dataset::{DatasetError, DatasetFile, DatasetFormat, DatasetRequest, make, read};
-use regatta::mlperf::{Accuracy, DatasetRecord, Round};
+use regatta::rules::{Accuracy, Round};
 use regatta::spec::TestMode;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

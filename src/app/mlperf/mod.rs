@@ -12,8 +12,9 @@ use crate::app::console::print;
 use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, MlperfRequest};
 use crate::files::metadata_if_there;
-use crate::mlperf::{self, Round, SubmissionReport};
+use crate::mlperf::{self, SubmissionReport};
 use crate::report::{self, Styler};
+use crate::rules::Round;
 use crate::runner::store::write_named;
 
 pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit, CommandError> {

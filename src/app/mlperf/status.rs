@@ -74,7 +74,7 @@ struct StatusContext<'a> {
 struct Test<'a> {
     task: &'a Task,
     benchmark: String,
-    scenario: mlperf::MlperfScenario,
+    scenario: crate::rules::MlperfScenario,
     mode: TestMode,
 }
 
@@ -141,14 +141,14 @@ impl StatusContext<'_> {
             audit: entry.audits.values().chain(entry.verified.values()).filter_map(of).collect(),
             package: self.plan.tasks.iter().filter(|other| other.id == task.id).collect(),
         };
-        Some(self.row(&package.system, &entry.benchmark, mlperf::MlperfScenario::of(entry.scenario)?, &sources))
+        Some(self.row(&package.system, &entry.benchmark, crate::rules::MlperfScenario::of(entry.scenario)?, &sources))
     }
 
     fn row(
         &self,
         system: &str,
         benchmark: &str,
-        scenario: mlperf::MlperfScenario,
+        scenario: crate::rules::MlperfScenario,
         sources: &Sources,
     ) -> ResultProgress {
         ResultProgress {
@@ -203,11 +203,11 @@ fn is_judged_by(action: &Action, out: &str) -> bool {
 fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
     let Action::Bench(bench) = action else { return None };
     let loadgen = bench.loadgen.as_ref()?;
-    let scenario = mlperf::MlperfScenario::of(bench.scenario)?;
+    let scenario = crate::rules::MlperfScenario::of(bench.scenario)?;
     Some(Test { task, benchmark: loadgen.benchmark.clone(), scenario, mode: loadgen.mode })
 }
 
-fn performance(folder: &Path, benchmark: &str, scenario: mlperf::MlperfScenario) -> Option<String> {
+fn performance(folder: &Path, benchmark: &str, scenario: crate::rules::MlperfScenario) -> Option<String> {
     let judged = mlperf::run_value(folder, benchmark, scenario)?;
     let (value, validity) = (report::mlperf::value(&judged), report::mlperf::validity(&judged));
     // Regatta's own record of the same requests is beside LoadGen's logs. One that cannot be read leaves open what was measured.

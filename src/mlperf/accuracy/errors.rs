@@ -2,7 +2,7 @@
 
 use super::score::ScoreError;
 use super::scoring_method::UnknownTask;
-use crate::mlperf::log::TokenBytesError;
+use crate::rules::log::TokenBytesError;
 use crate::tokenizer::TokenizerError;
 
 /// How many errors are reported one by one.

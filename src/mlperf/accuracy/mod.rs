@@ -24,7 +24,6 @@ mod score_sum;
 mod scoring_method;
 mod sentences;
 mod token_decoder;
-mod written_metrics;
 
 pub use porter::stem;
 pub use punkt::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
@@ -38,4 +37,3 @@ pub use score::{ScoreError, Scored, Scoring, score};
 pub use scoring_method::{AnswerScore, ScoringMethod, UnknownTask};
 pub use sentences::one_sentence_per_line;
 pub use token_decoder::{TokenDecoder, TokenDecoderError};
-pub use written_metrics::{needs_sentences, written_metric, written_name};

@@ -2,8 +2,7 @@
 //! for a computer algebra system.
 
 use super::report::{AccuracyReport, AccuracyVerdict, MetricScore};
-use super::written_metrics::written_metric;
-use crate::mlperf::Benchmark;
+use crate::rules::{Benchmark, written_metric};
 
 impl AccuracyReport {
     /// Takes what is not scored here from the evaluator's output, `'exact_match': 83.1`.

@@ -14,8 +14,9 @@ use super::score_sum::{ScoreSum, ScoredAnswer};
 use super::scoring_method::ScoringMethod;
 use super::sentences::one_sentence_per_line;
 use super::token_decoder::{TokenDecoder, TokenDecoderError};
-use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
-use crate::mlperf::{DatasetRecord, Round};
+use crate::mlperf::DatasetRecord;
+use crate::rules::Round;
+use crate::rules::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::spec::TestMode;
 use crate::units::counted;
 

@@ -10,8 +10,8 @@ use super::request::{AssembleError, ForeignResult};
 use super::tree::{FileSource, SubmissionTree};
 use crate::files::{read_bytes, read_text, sha256_of_file};
 use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
-use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
+use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 use crate::spec::TestMode;
 
 /// Adds the files of one result, where the layout of the round wants them.

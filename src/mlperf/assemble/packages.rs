@@ -9,8 +9,8 @@ use super::request::{AssembleError, AssembleRequest};
 use super::tree::{FileSource, SubmissionTree};
 use crate::files::sha256_of_file;
 use crate::mlperf::layout::scenario_titled;
-use crate::mlperf::log::{DETAIL_FILE, SUMMARY_FILE};
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout};
+use crate::rules::log::{DETAIL_FILE, SUMMARY_FILE};
 use crate::spec::TestMode;
 
 const LOGS: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::request::AssembleError;
 use crate::files::{read_bytes, sha256_of_file};
-use crate::mlperf::{PackageProvenance, Round, SubmissionLayout, truncate_accuracy_log};
+use crate::mlperf::{PackageProvenance, SubmissionLayout, truncate_accuracy_log};
+use crate::rules::Round;
 
 /// Where the bytes of a file are from.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::super::MlperfScenario;
-use super::super::log::{AnswerLog, LogError, LoggedAnswer};
+use crate::rules::MlperfScenario;
+use crate::rules::log::{AnswerLog, LogError, LoggedAnswer};
 
 /// How many offending samples are named.
 const NAMED: usize = 5;

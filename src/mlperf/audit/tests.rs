@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::log::{ACCURACY_FILE, DETAIL_FILE};
-use super::super::{DatasetRecord, MlperfScenario, ResolvedTest, TEST_FILE, TestRecord, TestRequest};
+use super::super::{DatasetRecord, TEST_FILE, TestRecord};
 use super::{AuditVerification, Test07Score, VerifyError, verify};
+use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE};
+use crate::rules::{MlperfScenario, ResolvedTest, TestRequest};
 use crate::spec::{Division, TestMode};
 
 fn found(benchmark: &str) -> ResolvedTest {
@@ -228,10 +229,10 @@ fn test09_holds_the_mean_length_against_its_bounds() {
 
 #[test]
 fn lengths_within_their_bounds_pass() {
-    use super::super::Accuracy;
     use super::lengths::AnswerLengths;
+    use crate::rules::Accuracy;
     let answer = |bytes: usize| {
-        Ok(super::super::log::LoggedAnswer { data: vec![1; bytes], ..super::super::log::LoggedAnswer::default() })
+        Ok(crate::rules::log::LoggedAnswer { data: vec![1; bytes], ..crate::rules::log::LoggedAnswer::default() })
     };
     let lengths = AnswerLengths::of([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };

@@ -5,12 +5,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use super::super::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
-use super::super::test_request::ResolvedTest;
 use super::super::{TEST_FILE, TestRecord, TestRecordError};
-use super::config::{Config, LOG_SEED, config};
 use super::lengths::AnswerLengths;
 use super::outputs::AuditOutputs;
+use crate::rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
+use crate::rules::{AuditConfig, LOG_SEED, ResolvedTest, audit_config};
 use crate::spec::TestMode;
 use crate::units::counted;
 
@@ -82,7 +81,7 @@ pub fn verify(
     let rehearsed = test_record
         .rehearsal
         .then(|| detail.count("effective_performance_sample_count").unwrap_or(test_record.dataset.samples));
-    let config = config(found, test_record.mode, rehearsed);
+    let config = audit_config(found, test_record.mode, rehearsed);
     wrong.extend(not_in_force(&detail, config.as_ref()));
     let samples = config.map_or(0, |config| config.min_query_count);
     let run = AuditedRun { log: folder.join(ACCURACY_FILE), record: &test_record, resolved: found, samples, wrong };
@@ -248,7 +247,7 @@ fn detail(folder: &Path) -> Result<Detail, VerifyError> {
 }
 
 /// Whether LoadGen worked with the test's audit.config.
-fn not_in_force(detail: &Detail, config: Option<&Config>) -> Vec<String> {
+fn not_in_force(detail: &Detail, config: Option<&AuditConfig>) -> Vec<String> {
     let Some(config) = config else { return Vec::new() };
     let mut wrong = Vec::new();
     let mut expect = |key: &str, is: Option<String>, should: String| {

@@ -11,8 +11,9 @@ use super::synthetic::DatasetShape;
 use super::writer::SampleWriter;
 use super::{json, npy, parquet};
 use crate::files::{Sha256Of, sha256_of_file};
+use crate::mlperf::DatasetRecord;
 use crate::mlperf::accuracy::ScoringMethod;
-use crate::mlperf::{Benchmark, DatasetRecord, Round};
+use crate::rules::{Benchmark, Round};
 
 /// Which data set is wanted, and where it goes.
 #[derive(Clone, Copy, Debug)]

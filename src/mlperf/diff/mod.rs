@@ -10,11 +10,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::layout::scenario_titled;
-use super::log::{Detail, DetailError};
 use super::submission_check::{self, JudgedRun};
-use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TestRecord, TestRecordError};
+use super::{PackageProvenance, SubmissionLayout, TestRecord, TestRecordError};
 use crate::files::{read_bytes, read_text};
-use crate::mlperf::log::DETAIL_FILE;
+use crate::rules::log::DETAIL_FILE;
+use crate::rules::log::{Detail, DetailError};
+use crate::rules::{MlperfScenario, Round};
 use crate::spec::TestMode;
 use crate::units::unquoted;
 use systems::{SystemKind, SystemPairs};

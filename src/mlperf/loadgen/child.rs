@@ -11,8 +11,9 @@ use super::samples::{self, SamplesError};
 use super::test_run::{TestOutcome, TestParts, end_at_once, run_loadgen};
 use crate::files::read_bytes;
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
-use crate::mlperf::log::{DETAIL_FILE, Detail, DetailError};
-use crate::mlperf::{Benchmark, MlperfScenario, Round, TEST_FILE, TestRecord, conf};
+use crate::mlperf::{TEST_FILE, TestRecord};
+use crate::rules::log::{DETAIL_FILE, Detail, DetailError};
+use crate::rules::{Benchmark, MlperfScenario, Round, conf};
 use crate::spec::TestMode;
 
 /// The most errors of LoadGen in a result.

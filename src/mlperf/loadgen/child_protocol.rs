@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::MonotonicTime;
 use crate::harness::BenchSpec;
-use crate::mlperf::{DatasetRecord, MlperfScenario, Seeds};
+use crate::mlperf::DatasetRecord;
+use crate::rules::{MlperfScenario, Seeds};
 use crate::spec::{Division, TestMode};
 
 /// The file with which the child is started.

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use super::reporter::ReporterOutput;
 use crate::harness::{LoadgenComparison, RequestEnd, RequestRecord, UnjudgedRun};
-use crate::mlperf::MlperfScenario;
-use crate::mlperf::log::Detail;
+use crate::rules::MlperfScenario;
+use crate::rules::log::Detail;
 
 const NS: f64 = 1e9;
 /// A nanosecond in ms.

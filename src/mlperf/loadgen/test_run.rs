@@ -14,7 +14,7 @@ use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestD
 use super::reporter::{CompletionSender, ReporterOutput, report};
 use crate::event::Stop;
 use crate::harness::{self, CallInlet, HarnessError, UnjudgedRun};
-use crate::mlperf::MlperfScenario;
+use crate::rules::MlperfScenario;
 
 /// The interval of the child's progress reports.
 const SAY_EVERY: Duration = Duration::from_secs(1);

@@ -8,12 +8,12 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use walkdir::WalkDir;
 
-use super::described::with_text_flags;
 use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 use crate::mlperf::test_record::is_simulated;
 use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
+use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
+use crate::rules::with_text_flags;
 use crate::spec::TestMode;
 
 const CONF: &str = "user.conf";

@@ -1,7 +1,6 @@
 //! The result directory of a submission, from the outputs of stages.
 
 mod copy_files;
-mod described;
 mod readme;
 mod record;
 mod request;
@@ -10,10 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::system;
 use super::{PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceStage, REHEARSAL_FILE, SubmissionLayout};
+use crate::rules::system;
 use crate::spec::Division;
-pub use described::{GivenDescription, PackageDescription};
 pub use record::FinishedTask;
 pub use request::{PackageEntry, PackageRequest, Unpacked};
 

@@ -8,8 +8,8 @@ use indexmap::IndexMap;
 use super::{PackageEntry, PackageRequest};
 use crate::mlperf::accuracy::ScoringMethod;
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::log::Width;
 use crate::mlperf::{LockedRun, ProvenanceStage};
+use crate::rules::log::Width;
 use crate::spec::TestMode;
 
 pub(super) const REHEARSAL: &str = "# Rehearsal\n\nThis package is for practice: durations were shortened, or the data set was made up.\nIt must not be submitted.\n";

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use super::described::GivenDescription;
 use super::record::FinishedTask;
 use crate::files::read_text;
 use crate::mlperf::accuracy::{self, AccuracyReport};
-use crate::mlperf::log::{ACCURACY_FILE, AnswerLog, Width};
-use crate::mlperf::system::Accelerator;
-use crate::mlperf::{MlperfScenario, Round};
+use crate::rules::log::{ACCURACY_FILE, AnswerLog, Width};
+use crate::rules::system::Accelerator;
+use crate::rules::{GivenDescription, MlperfScenario, Round};
 use crate::spec::{Division, TestMode};
 
 /// What is to be packed.

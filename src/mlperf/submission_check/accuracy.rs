@@ -10,10 +10,10 @@ use super::loadgen;
 use super::tree::ResultEntry;
 use crate::files::sha256_of_file;
 use crate::files::{is_absence, read_text};
-use crate::mlperf::accuracy::{needs_sentences, written_metric, written_name};
-use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
+use crate::mlperf::LockedRun;
 use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
-use crate::mlperf::{Accuracy, Benchmark, LockedRun, MlperfScenario, Round};
+use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
+use crate::rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 /// That stage leaves out what it cannot score.

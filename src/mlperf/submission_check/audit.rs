@@ -9,8 +9,8 @@ use super::tree::{ResultEntry, folders};
 use crate::files::read_text;
 use crate::mlperf::audit::{NOT_JUDGED, test06_answers};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::log::{DETAIL_FILE, Detail};
-use crate::mlperf::{Audit, Benchmark, MlperfScenario};
+use crate::rules::log::{DETAIL_FILE, Detail};
+use crate::rules::{Audit, Benchmark, MlperfScenario};
 use crate::spec::TestMode;
 
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.

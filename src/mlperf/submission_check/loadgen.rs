@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
-use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use crate::mlperf::{MlperfScenario, Round};
+use crate::rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use crate::rules::{MlperfScenario, Round};
 use crate::units::counted;
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];

@@ -38,15 +38,15 @@ pub use finding::{FindingWeight, SubmissionFinding};
 pub use power::MeasuredPower;
 use reused_logs::PackedLogs;
 use scenarios::BenchmarkFolder;
-pub use settings::MEASUREMENT_FIELDS;
 pub(super) use tree::DIVISIONS;
 use tree::{ResultEntry, SystemTraits};
 
 use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
-use super::log::{DETAIL_FILE, Detail};
 use super::test_record::is_simulated;
-use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TestRecord};
+use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::mlperf::layout::scenario_titled;
+use crate::rules::log::{DETAIL_FILE, Detail};
+use crate::rules::{MlperfScenario, Round};
 use crate::spec::TestMode;
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.
@@ -240,7 +240,7 @@ fn result(
     to: &mut SubmissionFindings,
     entry: &ResultEntry,
     round: &Round,
-    benchmark: &super::Benchmark,
+    benchmark: &crate::rules::Benchmark,
     scenario: MlperfScenario,
     lock: Option<&PackageProvenance>,
 ) -> ExaminedResult {

@@ -8,8 +8,9 @@ use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::{ResultEntry, Submitter, SystemEntry};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::log::ACCURACY_FILE;
-use crate::mlperf::{LockedResult, LockedRun, MlperfScenario, PACKAGE_LOCK_FILE, PackageProvenance, Round};
+use crate::mlperf::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance};
+use crate::rules::log::ACCURACY_FILE;
+use crate::rules::{MlperfScenario, Round};
 use crate::spec::TestMode;
 
 /// The locks of a submitter, one for each system; reports those of another round or of a rehearsal, and systems without one.

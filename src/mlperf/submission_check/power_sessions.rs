@@ -9,7 +9,7 @@ use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::power_samples::PowerWindow;
 use crate::files::read_bytes;
-use crate::mlperf::log::Detail;
+use crate::rules::log::Detail;
 
 /// What each of the two has.
 const FIELDS: [&str; 9] =

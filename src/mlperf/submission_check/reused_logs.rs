@@ -11,8 +11,8 @@ use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::ResultEntry;
 use crate::files::sha256_of_file;
-use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE};
-use crate::mlperf::{Benchmark, MlperfScenario};
+use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE};
+use crate::rules::{Benchmark, MlperfScenario};
 use crate::spec::TestMode;
 
 /// A shorter accuracy log has no answer in it.

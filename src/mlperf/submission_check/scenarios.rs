@@ -4,7 +4,7 @@ use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::{BenchmarkEntry, Submitter};
 use crate::mlperf::layout::scenario_titled;
-use crate::mlperf::{Benchmark, MlperfScenario, Round};
+use crate::rules::{Benchmark, MlperfScenario, Round};
 
 /// What the folder of a benchmark is to the round.
 pub(super) enum BenchmarkFolder<'a> {

@@ -9,22 +9,10 @@ use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::files::{read_bytes, read_text};
-use crate::mlperf::log::Detail;
-use crate::mlperf::{MlperfScenario, Round, SubmissionLayout, TestRequest, conf};
+use crate::mlperf::SubmissionLayout;
+use crate::rules::log::Detail;
+use crate::rules::{MEASUREMENT_FIELDS, MlperfScenario, Round, TestRequest, conf};
 use crate::spec::{Division, TestMode};
-
-/// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
-pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
-    ("input_data_types", "type of the token ids that go in", "int32"),
-    ("retraining", "whether the model was trained further", "No"),
-    (
-        "starting_weights_filename",
-        "which weights were started from, and where they are from",
-        "meta-llama/Llama-2-70b-chat-hf",
-    ),
-    ("weight_data_types", "types of the weights as they are served", "fp8"),
-    ("weight_transformations", "what was done to the weights", "quantization"),
-];
 
 /// LoadGen's name of a setting → the key of its effective value in the detail log, and the factor to its unit.
 const IN_FORCE: [(&str, &str, f64); 11] = [

@@ -9,9 +9,10 @@ use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::files::read_bytes;
-pub(super) use crate::mlperf::system::is_meaningful;
-use crate::mlperf::system::{FIELDS, wrong_values};
-use crate::mlperf::{MlperfScenario, Round, SubmissionLayout};
+use crate::mlperf::SubmissionLayout;
+pub(super) use crate::rules::system::is_meaningful;
+use crate::rules::system::{FIELDS, wrong_values};
+use crate::rules::{MlperfScenario, Round};
 
 const IS_NETWORK: &str = "is_network";
 /// What the description of a system behind a network has in addition; each may be empty.

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_bytes;
-use crate::mlperf::log::Detail;
-use crate::mlperf::{MlperfScenario, SubmissionLayout};
+use crate::mlperf::SubmissionLayout;
+use crate::rules::MlperfScenario;
+use crate::rules::log::Detail;
 use crate::spec::TestMode;
 
 /// One submitter in one division.

@@ -7,9 +7,8 @@ use std::path::Path;
 
 use crate::event::Endpoint;
 use crate::manifest::model::{self, Action, Bench, Mlperf};
-use crate::mlperf::accuracy::needs_sentences;
-use crate::mlperf::conf::conf;
-use crate::mlperf::{Estimate, MlperfScenario, Round, TestRequest};
+use crate::rules::conf::conf;
+use crate::rules::{Estimate, MlperfScenario, Round, TestRequest, needs_sentences};
 
 use super::{ActionError, ActionKind, Plan};
 use package_notes::package_notes;

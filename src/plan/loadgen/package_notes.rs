@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::event::Endpoint;
 use crate::files::read_text;
 use crate::manifest::model::MlperfPackage;
-use crate::mlperf::{Accelerator, EXAMPLE_SUBMITTER, GivenDescription, MlperfScenario, Round, misspelt_fields};
+use crate::rules::{Accelerator, EXAMPLE_SUBMITTER, GivenDescription, MlperfScenario, Round, misspelt_fields};
 use crate::spec::Division;
 use crate::triton::is_own_address;
 

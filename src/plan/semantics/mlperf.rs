@@ -3,7 +3,7 @@
 use crate::diag::{did_you_mean, list_of};
 use crate::manifest::model::{Bench, Mlperf};
 use crate::manifest::{Node, targets};
-use crate::mlperf::{Round, RuleError, conf};
+use crate::rules::{Round, RuleError, conf};
 use crate::spec::{Interface, Protocol, Scenario, TestMode, requests_token_ids};
 
 use super::super::loadgen::test_request;

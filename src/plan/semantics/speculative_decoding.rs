@@ -9,10 +9,10 @@ use crate::diag::Diagnostics;
 use crate::event::TaskId;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Engine, Serve};
-use crate::mlperf::{Benchmark, MlperfScenario, TestRequest};
 use crate::plan::PlanReference;
 use crate::plan::loadgen::test_request;
 use crate::plan::task::{ActionKind, Task};
+use crate::rules::{Benchmark, MlperfScenario, TestRequest};
 use crate::spec::Division;
 
 /// Looks at every LoadGen test whose servers are started in the same plan. Each task comes with its rendered stage.

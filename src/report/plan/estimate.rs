@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::mlperf::time;
+use crate::rules::time;
 use crate::units::{grouped, three_digits};
 
 /// One benchmark, in virtual time.

@@ -12,7 +12,7 @@ use super::loadgen_process as child;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::LoadgenLibrary;
 use crate::mlperf::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
-use crate::mlperf::{Round, Seeds};
+use crate::rules::{Round, Seeds};
 use crate::runner::store::WithPath as _;
 use crate::stages::task_context::TaskContext;
 

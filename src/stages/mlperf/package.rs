@@ -14,9 +14,10 @@ use crate::files::read_text;
 use crate::harness;
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
-    self, FindingWeight, FinishedTask, MlperfScenario, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER,
-    SubmissionFinding, SubmissionReport, Unpacked, WrittenPackage,
+    self, FindingWeight, FinishedTask, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER, SubmissionFinding,
+    SubmissionReport, Unpacked, WrittenPackage,
 };
+use crate::rules::MlperfScenario;
 use crate::runner::{UpstreamProvenance, UpstreamTask, usable_secret_values};
 use crate::spec::TestMode;
 use crate::stages::bench::is_here;
@@ -51,8 +52,8 @@ pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done
 }
 
 fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
-    let round = mlperf::Round::named(&step.round).ok_or_else(|| {
-        let known = mlperf::Round::NAMES.join(", ");
+    let round = crate::rules::Round::named(&step.round).ok_or_else(|| {
+        let known = crate::rules::Round::NAMES.join(", ");
         Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round))
             .hint(format!("there are {known}"))
     })?;
@@ -62,7 +63,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
             let text = read_text(&path).map_err(|error| {
                 Failure::new(FailureKind::Files, format!("`nvidia_smi`: {}: {error}", path.display()))
             })?;
-            mlperf::gpus_of_table(&text)
+            crate::rules::gpus_of_table(&text)
         }
         None => Vec::new(),
     };
@@ -318,7 +319,7 @@ mod tests {
         fs::write(folder.join(harness::RESULT), result.to_string()).unwrap();
         let none = || folder.join("none");
         PackageRequest {
-            round: mlperf::Round::named("v6.1").unwrap(),
+            round: crate::rules::Round::named("v6.1").unwrap(),
             division: crate::spec::Division::Closed,
             submitter: "Example".to_owned(),
             system: "box".to_owned(),

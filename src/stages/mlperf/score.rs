@@ -9,8 +9,9 @@ use crate::files::{cores, read_bytes, read_text};
 use crate::manifest::model::MlperfScore;
 use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, ScoringMethod, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
-use crate::mlperf::log::Width;
-use crate::mlperf::{DatasetRecord, TestRecord, log};
+use crate::mlperf::{DatasetRecord, TestRecord};
+use crate::rules::log;
+use crate::rules::log::Width;
 use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
 

@@ -8,7 +8,7 @@ use crate::files::read_bytes;
 use crate::manifest::model::MlperfVerify;
 use crate::mlperf::accuracy::{ACCURACY_FILE, AccuracyReport};
 use crate::mlperf::audit::{self, Test07Score, VerifyError};
-use crate::mlperf::{MlperfScenario, TestRequest};
+use crate::rules::{MlperfScenario, TestRequest};
 use crate::spec::{Division, TestMode};
 use crate::stages::task_context::TaskContext;
 

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use regatta::mlperf::accuracy::{SENTENCE_FILES, Scoring, SentenceModel, one_sentence_per_line, score};
 use regatta::mlperf::dataset::{DatasetRequest, read};
-use regatta::mlperf::{DatasetRecord, Round, examine, round_of};
+use regatta::mlperf::{DatasetRecord, examine, round_of};
+use regatta::rules::Round;
 use regatta::spec::TestMode;
 
 use super::{choose, file, folder, parts};

@@ -2,7 +2,8 @@
 
 use regatta::exec::process::{ExitKind, diagnose, diagnose_server, first_to_fail, redacted, shortage, tail, untagged};
 use regatta::harness::gpu::{GpuContext, GpuTrace, NvidiaSmi, SmiError, cuda_version, summarize};
-use regatta::mlperf::{Official, gpus_of_table};
+use regatta::mlperf::Official;
+use regatta::rules::gpus_of_table;
 use regatta::sim::read_step_log;
 
 use super::file;

@@ -26,8 +26,8 @@ use regatta::harness::{
 };
 use regatta::interop::{ImportSource, import_runs, read_config, read_line, read_script};
 use regatta::manifest::{Expressions, GivenValues, ManifestLibrary, Scope, load};
-use regatta::mlperf::{conf, log};
 use regatta::plan::expand;
+use regatta::rules::{conf, log};
 use regatta::spec::{Arrivals, DelayPlace, Length, Limits, RecordOrder, Request, StopAfter};
 use regatta::triton::{pbtxt, proto, repository, tensors_of};
 use tokio::runtime::{Builder, Runtime};

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use pretty_assertions::assert_eq;
 use regatta::mlperf::{
-    self, FindingWeight, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, SubmissionCheck,
-    SubmissionLayout, SubmissionReport,
+    self, FindingWeight, LockedResult, LockedRun, PackageProvenance, SubmissionCheck, SubmissionLayout,
+    SubmissionReport,
 };
+use regatta::rules::{MlperfScenario, Round};
 use serde_json::{Value, json};
 
 use super::fixture::{BENCHMARK, SYSTEM, Submission, detail, good, good_of, line, run, summary, write};

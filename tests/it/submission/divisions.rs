@@ -1,7 +1,8 @@
 //! The divisions beside Closed.
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, FindingWeight, Round, SubmissionCheck, SubmissionReport};
+use regatta::mlperf::{self, FindingWeight, SubmissionCheck, SubmissionReport};
+use regatta::rules::Round;
 use serde_json::json;
 
 use super::broken::ROUNDS;

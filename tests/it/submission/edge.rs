@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, FindingWeight, MlperfScenario, Round, SubmissionCheck, SubmissionReport};
+use regatta::mlperf::{self, FindingWeight, SubmissionCheck, SubmissionReport};
+use regatta::rules::{MlperfScenario, Round};
 
 use super::fixture::{SYSTEM, Submission, good};
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regatta::mlperf::{Round, SubmissionLayout};
+use regatta::mlperf::SubmissionLayout;
+use regatta::rules::Round;
 use regatta::spec::TestMode;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -89,7 +90,7 @@ pub(crate) fn system_json() -> Value {
         "division": "closed", "submitter": "Example", "status": "available", "system_name": SYSTEM, "system_type": "datacenter",
         "number_of_nodes": 1, "accelerators_per_node": 8, "host_processors_per_node": 2,
     });
-    for field in &regatta::mlperf::FIELDS {
+    for field in &regatta::rules::FIELDS {
         fields.as_object_mut().unwrap().entry(field.name).or_insert_with(|| field.example.into());
     }
     fields

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, Official, Round};
+use regatta::mlperf::{self, Official};
+use regatta::rules::Round;
 
 use super::broken::{BROKEN, OFFICIAL, ROUNDS, is_of};
 use super::fixture::{good_of, write};

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, MlperfScenario, PackageEntry, PackageRequest, Round, Unpacked};
+use regatta::mlperf::{self, PackageEntry, PackageRequest, Unpacked};
+use regatta::rules::{MlperfScenario, Round};
 use serde_json::{Map, Value, json};
 
 use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, system_json, write};

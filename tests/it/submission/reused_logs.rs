@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{FindingWeight, Round, SubmissionCheck, examine};
+use regatta::mlperf::{FindingWeight, SubmissionCheck, examine};
+use regatta::rules::Round;
 
 use super::fixture::{BENCHMARK, SYSTEM, Submission, good, good_of, system_json, write};
 

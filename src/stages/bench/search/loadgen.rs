@@ -13,9 +13,10 @@ use crate::harness::{
     SearchProbe, SearchReport, SearchRules, VerdictCheck,
 };
 use crate::manifest::model::{Bench, Loadgen};
-use crate::mlperf::log::{DETAIL_FILE, Detail};
-use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
+use crate::mlperf::{TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, full_test, short, test_request};
+use crate::rules::LatencyLimits;
+use crate::rules::log::{DETAIL_FILE, Detail};
 use crate::runner::store::WithPath as _;
 use crate::stages::bench::loadgen::run_test;
 use crate::stages::bench::resume::{self, Servers, ended_without_result};

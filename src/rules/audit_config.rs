@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::super::test_request::ResolvedTest;
+use super::test_request::ResolvedTest;
 use crate::spec::TestMode;
 
 /// The seed with which LoadGen draws the samples that it logs; the same for all tests.
-pub(super) const LOG_SEED: u64 = 720_381_539_243_781_796;
+pub const LOG_SEED: u64 = 720_381_539_243_781_796;
 /// TEST06 logs and issues this many.
 const TEST06_SAMPLES: u64 = 100;
 
 /// What an audit test demands of LoadGen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct AuditConfig {
     /// The file.
     pub text: String,
     pub min_query_count: u64,
@@ -22,7 +22,7 @@ pub struct Config {
 
 /// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark. `rehearsed`: the samples that a
 /// rehearsal loads, of which TEST07 and TEST09 issue each once.
-pub fn config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> Option<Config> {
+pub fn audit_config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> Option<AuditConfig> {
     let (samples, target, issue_unique) = match mode {
         TestMode::Performance | TestMode::Accuracy => return None,
         TestMode::Test06 => (TEST06_SAMPLES, TEST06_SAMPLES, false),
@@ -49,5 +49,5 @@ pub fn config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> O
         set("performance_issue_unique", 1);
     }
     set("sample_concatenate_permutation", 0);
-    Some(Config { text, min_query_count: samples, sampling_target: target, issue_unique })
+    Some(AuditConfig { text, min_query_count: samples, sampling_target: target, issue_unique })
 }

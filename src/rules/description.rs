@@ -4,9 +4,21 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::mlperf::submission_check::MEASUREMENT_FIELDS;
-use crate::mlperf::system::{self, Accelerator, MissingField};
+use crate::rules::system::{self, Accelerator, MissingField};
 use crate::spec::Division;
+
+/// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
+pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
+    ("input_data_types", "type of the token ids that go in", "int32"),
+    ("retraining", "whether the model was trained further", "No"),
+    (
+        "starting_weights_filename",
+        "which weights were started from, and where they are from",
+        "meta-llama/Llama-2-70b-chat-hf",
+    ),
+    ("weight_data_types", "types of the weights as they are served", "fp8"),
+    ("weight_transformations", "what was done to the weights", "quantization"),
+];
 
 /// What the user gives of them.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +33,14 @@ pub struct GivenDescription<'a> {
 /// The same with the machine's facts.
 #[derive(Clone, Debug)]
 pub struct PackageDescription {
-    pub(super) system_json: Map<String, Value>,
-    pub(super) missing_fields: Vec<MissingField>,
+    pub system_json: Map<String, Value>,
+    pub missing_fields: Vec<MissingField>,
     /// Fields of `measurements`: name, meaning, example.
-    pub(super) missing_measurements: Vec<(&'static str, &'static str, &'static str)>,
+    pub missing_measurements: Vec<(&'static str, &'static str, &'static str)>,
 }
 
 /// The fields with flags as texts: the official checker takes `false` for an empty value, and `true` for no text.
-pub(super) fn with_text_flags(fields: &Map<String, Value>) -> Map<String, Value> {
+pub fn with_text_flags(fields: &Map<String, Value>) -> Map<String, Value> {
     let text = |value: &Value| if value.is_boolean() { Value::String(value.to_string()) } else { value.clone() };
     fields.iter().map(|(name, value)| (name.clone(), text(value))).collect()
 }

@@ -35,7 +35,7 @@ pub fn conf(request: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
     let found = request.find()?;
     let settings = TestSettings::of(request, &found);
     let rehearsed = request.rehearsal.then_some(settings.performance_samples);
-    let audit = super::super::audit::config(&found, request.mode, rehearsed).map(|audit| audit.text);
+    let audit = super::super::audit_config::audit_config(&found, request.mode, rehearsed).map(|audit| audit.text);
     let model = found.benchmark.loadgen_model(request.scenario);
     let lines = lines(request, &found);
     let text = text(request, &found, &model, &lines);

@@ -42,7 +42,7 @@ pub struct TestSettings {
 
 impl TestSettings {
     /// Settings of a test with known names.
-    pub(in crate::mlperf) fn of(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
+    pub(in crate::rules) fn of(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let set = |name: &str| request.user_conf.get(name);
         let count = |name: &str| set(name).and_then(Value::as_u64);
         let flag =
@@ -84,7 +84,7 @@ impl TestSettings {
     /// With what audit.config puts over it.
     fn audited(self, request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let rehearsed = request.rehearsal.then_some(self.performance_samples);
-        let Some(audit) = super::super::audit::config(found, request.mode, rehearsed) else { return self };
+        let Some(audit) = super::super::audit_config::audit_config(found, request.mode, rehearsed) else { return self };
         let its_own = found.benchmark.audits.get(&request.mode).map_or(u64::MAX, |audit| audit.samples);
         Self {
             performance_samples: self.performance_samples.min(its_own),

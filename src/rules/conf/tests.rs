@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::keys::{BUILT_IN, KEYS};
 use super::{check, conf, read, review};
-use crate::mlperf::{MlperfScenario, RuleError, TestRequest};
+use crate::rules::{MlperfScenario, RuleError, TestRequest};
 use crate::spec::{Division, TestMode};
 
 /// A test that nothing is wrong with; the rest is changed from here.

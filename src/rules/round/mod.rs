@@ -128,7 +128,7 @@ impl Benchmark {
     }
 
     /// This benchmark with the samples and the bounds that the answers of a run are scored by.
-    pub(super) fn scored_in(&self, mode: TestMode) -> Self {
+    pub fn scored_in(&self, mode: TestMode) -> Self {
         let Some(audit) = self.audits.get(&mode).filter(|_| mode == TestMode::Test07) else { return self.clone() };
         let accuracy = audit.exact_match.iter().map(|bounds| ("exact_match".to_owned(), *bounds)).collect();
         Self { accuracy, accuracy_samples: Some(audit.samples), ..self.clone() }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Accuracy, Benchmark, Round};
-use crate::mlperf::MlperfScenario;
+use crate::rules::MlperfScenario;
 use crate::spec::TestMode;
 
 #[test]

@@ -164,7 +164,7 @@ fn pcie(root: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mlperf::gpus_of_table;
+    use crate::rules::gpus_of_table;
 
     fn write(root: &Path, path: &str, text: &str) {
         let path = root.join(path);

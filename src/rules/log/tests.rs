@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::{ACCURACY_FILE, AnswerLog, Detail, DetailError, LoadgenSummary, LogError, LoggedAnswer, SUMMARY_FILE};
-use crate::mlperf::Round;
+use crate::rules::Round;
 
 fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name)

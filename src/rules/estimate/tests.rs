@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::Estimate;
-use crate::mlperf::conf::{TestSettings, conf};
-use crate::mlperf::{MlperfScenario, Round, TestRequest};
+use crate::rules::conf::{TestSettings, conf};
+use crate::rules::{MlperfScenario, Round, TestRequest};
 use crate::spec::{Division, TestMode};
 
 /// The settings of a recorded run. LoadGen itself needs no round for them; Regatta takes them from one.
