@@ -6,17 +6,14 @@ use std::{env, fs};
 
 use protox::prost::Message;
 
-const FILES: [&str; 3] = ["proto/grpc_service.proto", "proto/model_config.proto", "proto/health.proto"];
+const FILES: [&str; 3] =
+    ["../../proto/grpc_service.proto", "../../proto/model_config.proto", "../../proto/health.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     for file in FILES {
         println!("cargo::rerun-if-changed={file}");
     }
-    // `include_dir!` does not see files that come or change by itself.
-    for folder in ["manifests", "templates", "schemas"] {
-        println!("cargo::rerun-if-changed={folder}");
-    }
-    let descriptors = protox::compile(FILES, ["proto"])?;
+    let descriptors = protox::compile(FILES, ["../../proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()

@@ -17,38 +17,39 @@
 //!
 //! # Rooms
 //!
-//! A room is a folder of `src` with one door: its `mod.rs` re-exports what other rooms may use (larger rooms have a few doors more,
-//! listed below). `tests/it/architecture.rs` checks every `crate::…` path against this table.
+//! Each folder of `src` is a crate, and its `lib.rs` is its door and first page: other crates see what it re-exports, and a crate may use
+//! those that its `Cargo.toml` lists. A room is a crate or, where small rooms share a crate, a module of it. This package
+//! holds no code: it re-exports every room under its name for tests, benchmarks and the fuzzer.
 //!
-//! | room | what it does | may use |
+//! A crate uses only those to the left of it:
+//!
+//! ```text
+//!  base ← exec  rules  tokenizer ← triton ← harness  plan  sim ← interop  mlperf  runner ← report ← stages ← app
+//! ```
+//!
+//! | room | crate | what it does |
 //! |---|---|---|
-//! | `diag` | errors that point at a place in a text, with hints; panics of libraries as errors | – |
-//! | `files` | reads files: whole, bounded and only where they have an end; their digests, made by all cores; when one counts as absent | units |
-//! | `event` | what can happen in a run: ids, events, outcomes | files |
-//! | `units` | numbers, arguments and paths as text: sizes, counts, durations, quoting for a shell, credentials in URLs | – |
-//! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
-//! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | units |
-//! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, files, event, units |
-//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, rules, spec, diag, files, event, units |
-//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` | plan, diag, files, event, units |
-//! | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` | spec, files, event, units |
-//! | `tokenizer` | a model's `tokenizer.json`: text to token ids and back | diag |
-//! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, files, event, units |
-//! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, tokenizer, stats, spec, diag, files, event, units |
-//! | `rules` | MLPerf's rules: rounds, benchmarks, LoadGen's settings and logs, fields of a system; pure | spec, diag, files, units |
-//! | `mlperf` | what MLPerf's runs are worth: accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, rules, tokenizer, spec, diag, files, event, units |
-//! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, files, event, units |
-//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet | triton, tokenizer, spec, files |
-//! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, rules, sim, report, stats, spec, diag, files, event, units |
-//! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, rules, sim, stats, spec, files, event, units |
-//! | `cli` | arguments → an `Invocation`; exit codes; what a shell completes | spec, event |
-//! | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others | all |
-//!
-//! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `manifest::model`,
-//! `mlperf::accuracy`, `mlperf::audit`, `mlperf::dataset`, `mlperf::loadgen`, `plan::loadgen`,
-//! `report::compare`, `report::explain`, `report::history`, `report::html`, `report::mlperf`, `report::server`, `rules::conf`, `rules::log`, `rules::system`, `runner::shared_store`,
-//! `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used
-//! with the room's name in front.
+//! | `diag` | `base` | errors that point at a place in a text, with hints; panics of libraries as errors |
+//! | `files` | `base` | reads files: whole, bounded and only where they have an end; their digests, made by all cores; when one counts as absent |
+//! | `event` | `base` | what can happen in a run: ids, events, outcomes |
+//! | `units` | `base` | numbers, arguments and paths as text: sizes, counts, durations, quoting for a shell, credentials in URLs |
+//! | `spec` | `base` | the settings of a manifest that the harness and the launch of servers act on: one type for each |
+//! | `stats` | `base` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure |
+//! | `manifest` | `plan` | text → a checked `Manifest`; the JSON Schema |
+//! | `plan` | `plan` | manifest and parameters → a frozen graph of tasks; pure data |
+//! | `runner` | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` |
+//! | `exec` | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` |
+//! | `tokenizer` | `tokenizer` | a model's `tokenizer.json`: text to token ids and back |
+//! | `triton` | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches |
+//! | `harness` | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict |
+//! | `rules` | `rules` | MLPerf's rules: rounds, benchmarks, LoadGen's settings and logs, fields of a system; pure |
+//! | `mlperf` | `mlperf` | what MLPerf's runs are worth: accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own |
+//! | `interop` | `interop` | other tools: their command lines, their result files, what their metrics mean |
+//! | `sim` | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet |
+//! | `stages` | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) |
+//! | `report` | `report` | events and results → terminal, JSON, HTML, comparisons |
+//! | `cli` | `app` | arguments → an `Invocation`; exit codes; what a shell completes |
+//! | `app` | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others |
 //!
 //! Four parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `otlp` (`app`), `parquet` (`interop`, `mlperf`)
 //! and `tokenizers` (`tokenizer`). A file `…left_out.rs` stands in for a part that a program was built without, and reports that.
@@ -76,24 +77,19 @@
 //! | identity | what a result was measured on, as servers and machine report it |
 //! | twin | the simulated counterpart of a real system: `sim-h200-x8` |
 
-pub mod app;
-pub mod cli;
-pub mod diag;
-pub mod event;
-pub mod exec;
-pub mod files;
-pub mod harness;
-pub mod interop;
-pub mod manifest;
-pub mod mlperf;
-pub mod plan;
-pub mod report;
-pub mod rules;
-pub mod runner;
-pub mod sim;
-pub mod spec;
-pub mod stages;
-pub mod stats;
-pub mod tokenizer;
-pub mod triton;
-pub mod units;
+pub use app;
+pub use app::cli;
+pub use base::{diag, event, files, spec, stats, units};
+pub use exec;
+pub use harness;
+pub use interop;
+pub use mlperf;
+pub use plan;
+pub use plan::manifest;
+pub use report;
+pub use rules;
+pub use runner;
+pub use sim;
+pub use stages;
+pub use tokenizer;
+pub use triton;

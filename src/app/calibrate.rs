@@ -6,17 +6,17 @@ use anyhow::Context as _;
 use serde::de::DeserializeOwned;
 
 use super::project::Project;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CalibrateRequest, CalibratedScheduler, CliExit, Global};
-use crate::files::read_text;
-use crate::manifest::ManifestLibrary;
-use crate::manifest::model::{ModelShape, SystemShape};
-use crate::report::{Styler, calibration_json, calibration_preset, calibration_text};
-use crate::runner::store::write_named;
-use crate::sim::{self, CalibrationTarget, Parallelism, Precision};
-use crate::spec::SimScheduler;
-use crate::stages::{decoder_model, gpu_timing};
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::files::read_text;
+use base::spec::SimScheduler;
+use plan::manifest::ManifestLibrary;
+use plan::manifest::model::{ModelShape, SystemShape};
+use report::{Styler, calibration_json, calibration_preset, calibration_text};
+use runner::store::write_named;
+use sim::{CalibrationTarget, Parallelism, Precision};
+use stages::{decoder_model, gpu_timing};
 
 pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;

@@ -8,17 +8,17 @@ use super::find_result::measured_outputs;
 use super::found_result::without_links;
 use super::observed_run::holding_run;
 use super::project::{Project, hint_of_runs_above};
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, GcRequest, Global};
-use crate::event::RunId;
-use crate::files::is_absence;
-use crate::manifest::is_shipped;
-use crate::runner::store::{
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::event::RunId;
+use base::files::is_absence;
+use base::units::{counted, plain_path, size};
+use plan::manifest::is_shipped;
+use runner::store::{
     Garbage, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, StateItems, garbage, is_there,
     readable_runs, remove,
 };
-use crate::units::{counted, plain_path, size};
 
 pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;

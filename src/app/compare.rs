@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use super::find_result::{FoundSweep, ResultFinder, TaskRuns, find_all};
 use super::found_result::FoundResult;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, CompareRequest, Global, ReportRequest};
-use crate::interop::{self, COPY_REPEATS, MeasuredRun, Tool};
-use crate::report::compare::{
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::stats::Margins;
+use interop::{COPY_REPEATS, MeasuredRun, Tool};
+use report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
     RunSet,
 };
-use crate::report::{self, Styler, html};
-use crate::runner::store::write_named;
-use crate::stats::Margins;
+use report::{Styler, html};
+use runner::store::write_named;
 
 /// A side of a comparison as it was named, task by task.
 struct Side<'a> {

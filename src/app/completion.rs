@@ -5,8 +5,8 @@ use std::env;
 use super::past_runs::logged_tasks;
 use super::project::Project;
 use crate::cli::{Color, Global, KeyValueArg, Offer, Offers, OutputVerbosity};
-use crate::manifest::{DeclaredParam, ManifestOutline, list_manifests, outline};
-use crate::runner::store::{readable_runs, tags_of};
+use plan::manifest::{DeclaredParam, ManifestOutline, list_manifests, outline};
+use runner::store::{readable_runs, tags_of};
 
 /// Those of the project in the current folder; none where there is no current folder.
 pub(super) struct ProjectOffers(Option<Project>);

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::CliExit;
-use crate::report::LiveOptions;
+use report::LiveOptions;
 
 /// 128 + SIGPIPE.
 const PIPE_CLOSED: u8 = 141;

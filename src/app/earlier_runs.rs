@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::project::Project;
 use crate::cli::{KeyValueArg, LOCK_FILE, Select};
-use crate::files::Digest;
-use crate::runner::store::NoOpConditions;
+use base::files::Digest;
+use runner::store::NoOpConditions;
 
 /// The last one of its selection and lock file.
 pub(super) struct EarlierRun {

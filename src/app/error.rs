@@ -1,7 +1,7 @@
 //! Why a command cannot run, and the exit code for it.
 
 use crate::cli::CliExit;
-use crate::diag::Diagnostics;
+use base::diag::Diagnostics;
 
 /// What prevents a command from running, by its exit code.
 pub enum CommandError {
@@ -50,12 +50,12 @@ macro_rules! others {
 
 others!(
     anyhow::Error,
-    crate::harness::HarnessError,
-    crate::plan::ActionError,
-    crate::plan::UnreadablePlan,
+    harness::HarnessError,
+    plan::ActionError,
+    plan::UnreadablePlan,
     std::io::Error,
-    crate::runner::store::PathError,
-    crate::sim::ServeError,
+    runner::store::PathError,
+    sim::ServeError,
     minijinja::Error,
     tokio::task::JoinError
 );
@@ -75,7 +75,7 @@ pub(super) fn with_causes(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::store::PathError;
+    use runner::store::PathError;
 
     #[test]
     fn the_cause_of_an_error_is_said_once() {

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, ExplainRequest, Global};
-use crate::diag::{list_of, nearest};
-use crate::harness::{VerdictCheck, Violation};
-use crate::manifest::ManifestKey;
-use crate::report::explain::{self, ENTRIES};
-use crate::report::{Styler, TextRole, table};
+use crate::console::print;
+use crate::error::CommandError;
+use base::diag::{list_of, nearest};
+use harness::{VerdictCheck, Violation};
+use plan::manifest::ManifestKey;
+use report::explain::{self, ENTRIES};
+use report::{Styler, TextRole, table};
 
 pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());

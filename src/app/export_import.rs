@@ -8,17 +8,17 @@ use super::find_result::find;
 use super::found_result::SEEN;
 use super::import_sources::located_runs;
 use super::translate;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
-use crate::app::out_folder::NewResult;
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
-use crate::files::{metadata_if_there, read_text};
-use crate::harness::{RESULT, SWEEP};
-use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
-use crate::report::compare::{CompareRules, ComparedSweep};
-use crate::report::{Styler, html, sweep_table};
-use crate::runner::store::write_named;
-use crate::units::size;
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use crate::out_folder::NewResult;
+use base::files::{metadata_if_there, read_text};
+use base::units::size;
+use harness::{RESULT, SWEEP};
+use interop::{ExportFormat, Imported, ImportedSweep, LocatedRun};
+use report::compare::{CompareRules, ComparedSweep};
+use report::{Styler, html, sweep_table};
+use runner::store::write_named;
 
 /// Bytes of standard input: command lines and scripts.
 const MOST_INPUT: u64 = 64 << 20;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::console::print_error;
 use crate::cli::CliExit;
-use crate::diag::{Diagnostic, Diagnostics, Span};
-use crate::files::read_text;
-use crate::manifest::{GivenValues, Manifest, ManifestLibrary, expression_in_progress, wait_for_expression};
-use crate::plan::Plan;
-use crate::units::size;
+use base::diag::{Diagnostic, Diagnostics, Span};
+use base::files::read_text;
+use base::units::size;
+use plan::Plan;
+use plan::manifest::{GivenValues, Manifest, ManifestLibrary, expression_in_progress, wait_for_expression};
 
 /// The most memory that this process may gain while one expression is computed, bytes.
 const MOST_MEMORY: u64 = 1_000_000_000;
@@ -30,23 +30,23 @@ const MOST_TIME_OF_TEMPLATE: Duration = Duration::from_mins(5);
 /// Memory can grow by some 50 MB meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// [`crate::manifest::load`], watched: its errors are without those of the stages' expressions.
+/// [`plan::manifest::load`], watched: its errors are without those of the stages' expressions.
 pub(super) fn load_unexpanded(
     library: &ManifestLibrary,
     what: &str,
     given: &GivenValues,
 ) -> Result<Manifest, Diagnostics> {
-    guarded(|| crate::manifest::load(library, what, given))
+    guarded(|| plan::manifest::load(library, what, given))
 }
 
-/// [`crate::plan::load`], watched.
+/// [`plan::load`], watched.
 pub(super) fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
-    guarded(|| crate::plan::load(library, what, given))
+    guarded(|| plan::load(library, what, given))
 }
 
-/// [`crate::plan::expand`], watched.
+/// [`plan::expand`], watched.
 pub(super) fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
-    guarded(|| crate::plan::expand(manifest))
+    guarded(|| plan::expand(manifest))
 }
 
 fn guarded<T>(work: impl FnOnce() -> T) -> T {

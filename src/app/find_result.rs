@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use super::found_result::{FoundResult, Place, TaskOfRun, earlier_text, read, without_links};
 use super::import_sources::located_runs;
 use super::project::Project;
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
 use crate::cli::Global;
-use crate::event::{RunId, TaskId};
-use crate::harness::{RESULT, SWEEP, SweepReport, repeat_folders};
-use crate::interop::import_sweep;
-use crate::report::{RunState, TaskPhase, TaskState};
-use crate::runner::store::{PathError, StateFolder, fold_run, is_there, last_run, readable_runs, tagged_run};
+use crate::console::print_error;
+use crate::error::CommandError;
+use base::event::{RunId, TaskId};
+use harness::{RESULT, SWEEP, SweepReport, repeat_folders};
+use interop::import_sweep;
+use report::{RunState, TaskPhase, TaskState};
+use runner::store::{PathError, StateFolder, fold_run, is_there, last_run, readable_runs, tagged_run};
 
 /// How many of the newest runs are read to name one in a hint.
 const RUNS_FOR_HINT: usize = 20;
@@ -388,7 +388,7 @@ fn places_of_run(home: &StateFolder, state: &RunState, named: &str) -> Result<Ve
 }
 
 fn no_result(argument: &str, known: &[String], none: &str) -> CommandError {
-    let hint = crate::diag::did_you_mean(argument, known.iter().map(String::as_str)).unwrap_or_else(|| {
+    let hint = base::diag::did_you_mean(argument, known.iter().map(String::as_str)).unwrap_or_else(|| {
         if known.is_empty() {
             none.to_owned()
         } else {

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::import_sources::located_runs;
-use crate::app::error::CommandError;
-use crate::event::RunId;
-use crate::files::{read_bytes, read_text};
-use crate::harness::{REQUESTS, RESULT, RequestRecord, SearchReport, read_records};
-use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace};
+use crate::error::CommandError;
+use base::event::RunId;
+use base::files::{read_bytes, read_text};
+use harness::{REQUESTS, RESULT, RequestRecord, SearchReport, read_records};
+use interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace};
 
 pub(super) const SEEN: &str = "seen.jsonl";
 

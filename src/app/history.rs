@@ -8,19 +8,17 @@ use super::found_result::{search_in, without_links};
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
 use super::shared_results;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
-use crate::event::RunId;
-use crate::files::read_text;
-use crate::harness::RESULT;
-use crate::interop::{MeasuredResult, MeasuredRun};
-use crate::report::compare::ComparedResult;
-use crate::report::history::{self, HistoryPoint, MetricKey};
-use crate::report::{Styler, html};
-use crate::runner::store::{
-    StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of, write_named,
-};
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::event::RunId;
+use base::files::read_text;
+use harness::RESULT;
+use interop::{MeasuredResult, MeasuredRun};
+use report::compare::ComparedResult;
+use report::history::{self, HistoryPoint, MetricKey};
+use report::{Styler, html};
+use runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of, write_named};
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -129,7 +127,7 @@ pub(super) fn shown_manifest(home: &StateFolder, manifest: &str) -> String {
 fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), CommandError> {
     let known: BTreeSet<String> = points.iter().flat_map(|point| history::known_keys(&point.result)).collect();
     let Some(wrong) = keys.iter().find(|key| !known.contains(&key.to_string())) else { return Ok(()) };
-    let near = crate::diag::did_you_mean(&wrong.to_string(), known.iter().map(String::as_str));
+    let near = base::diag::did_you_mean(&wrong.to_string(), known.iter().map(String::as_str));
     let hint = near.unwrap_or_else(|| format!("there are {}", known.into_iter().collect::<Vec<_>>().join(", ")));
     Err(CommandError::Usage(format!("no measurement has `{wrong}`\n  hint: {hint}")))
 }
@@ -168,7 +166,7 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
 
 fn unknown(home: &StateFolder, name: &str) -> CommandError {
     let names: Vec<String> = readable_runs(home).unwrap_or_default().0.iter().map(RunId::to_string).collect();
-    let hint = crate::diag::did_you_mean(name, names.iter().map(String::as_str));
+    let hint = base::diag::did_you_mean(name, names.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
     CommandError::Usage(format!("there is no run `{name}`\n  hint: {hint}"))
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
-use crate::app::expression_guard::watch_templates;
 use crate::cli::CliExit;
-use crate::exec::process;
-use crate::stages::{AgentInput, AgentMessage, AgentOrders, run_agent};
+use crate::console::print_error;
+use crate::error::CommandError;
+use crate::expression_guard::watch_templates;
+use exec::process;
+use stages::{AgentInput, AgentMessage, AgentOrders, run_agent};
 
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];

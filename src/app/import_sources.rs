@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
-use crate::files::{read_bytes, read_text};
-use crate::interop::{self, ImportError, ImportSource, LOADGEN_LOG_FILES, LocatedRun};
+use crate::console::print_error;
+use crate::error::CommandError;
+use base::files::{read_bytes, read_text};
+use interop::{ImportError, ImportSource, LOADGEN_LOG_FILES, LocatedRun};
 
 /// Folders below a named one are looked into so far.
 const DEPTH: usize = 4;

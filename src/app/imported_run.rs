@@ -7,13 +7,13 @@ use super::expression_guard::{expand, load_unexpanded};
 use super::llmb_cluster;
 use super::project::Project;
 use super::system_choice::choose_system;
-use crate::app::error::CommandError;
 use crate::cli::Global;
-use crate::diag::{Diagnostics, MissingValue};
-use crate::interop::{RunLine, RunSetting, Translation, UntranslatedOption};
-use crate::manifest::{GivenValues, Manifest};
-use crate::plan::{Lifetime, Plan};
-use crate::units::shell_word;
+use crate::error::CommandError;
+use base::diag::{Diagnostics, MissingValue};
+use base::units::shell_word;
+use interop::{RunLine, RunSetting, Translation, UntranslatedOption};
+use plan::manifest::{GivenValues, Manifest};
+use plan::{Lifetime, Plan};
 
 /// The stage that a line names for servers; manifests call it by what they start.
 const SERVERS: &str = "run_llm_server";

@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use super::console::print;
 use super::error::CommandError;
 use crate::cli::{CliExit, InitRequest};
-use crate::manifest::shipped;
-use crate::runner::store::{is_there, write_named};
-use crate::units::counted;
+use base::units::counted;
+use plan::manifest::shipped;
+use runner::store::{is_there, write_named};
 
 /// What a run leaves in a project.
 const IGNORED: &[u8] = b".regatta\nlatest\n";

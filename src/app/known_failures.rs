@@ -7,16 +7,16 @@ use std::env;
 use super::observed_run::holding_run;
 use super::predicted_tasks::decide;
 use super::project::Project;
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, RunRequest};
-use crate::harness::api_key_in;
-use crate::manifest::model::{Action, Bench, Serve};
-use crate::manifest::targets;
-use crate::plan::{ActionError, ActionKind, Lifetime, Plan, PlanReference, Task};
-use crate::runner::store::StateFolder;
-use crate::runner::{GPUS_HINT, Prediction, RunOptions, TaskRole, gpus_together, no_secret_text, secret_values};
-use crate::spec::Protocol;
+use crate::console::print_error;
+use crate::error::CommandError;
+use base::spec::Protocol;
+use harness::api_key_in;
+use plan::manifest::model::{Action, Bench, Serve};
+use plan::manifest::targets;
+use plan::{ActionError, ActionKind, Lifetime, Plan, PlanReference, Task};
+use runner::store::StateFolder;
+use runner::{GPUS_HINT, Prediction, RunOptions, TaskRole, gpus_together, no_secret_text, secret_values};
 
 /// What the environment lacks for a task.
 struct EnvironmentFault<'a> {

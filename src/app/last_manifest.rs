@@ -1,10 +1,10 @@
 //! The manifest of the last run, for commands that are about it.
 
 use super::project::{Project, hint_of_runs_above};
-use crate::app::error::CommandError;
 use crate::cli::KeyValueArg;
-use crate::event::Event;
-use crate::runner::store::{last_run, read_journal};
+use crate::error::CommandError;
+use base::event::Event;
+use runner::store::{last_run, read_journal};
 
 /// With its parameters, as they were given. `hint`: the command that names a manifest.
 pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Vec<KeyValueArg>), CommandError> {

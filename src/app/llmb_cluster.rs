@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::project::Project;
-use crate::app::doctor;
-use crate::files::read_text;
-use crate::interop::{GpuScale, gpu_name};
-use crate::manifest::Manifest;
+use crate::doctor;
+use base::files::read_text;
+use interop::{GpuScale, gpu_name};
+use plan::manifest::Manifest;
 
 /// llmb-run's description of its cluster.
 const FILE: &str = "cluster_config.yaml";

@@ -2,13 +2,13 @@
 
 use super::expression_guard::expand;
 use super::project::{Project, colored};
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, ListRequest, SchemaRequest, ShowRequest};
-use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
-use crate::manifest::{list_manifests, schema as manifest_schema};
-use crate::report::{self, Styler};
-use crate::units::counted;
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
+use base::units::counted;
+use plan::manifest::{list_manifests, schema as manifest_schema};
+use report::Styler;
 
 /// The errors of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, CommandError> {
@@ -88,9 +88,9 @@ pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, Com
 pub(super) fn schema(which: SchemaRequest) -> CliExit {
     let schema = match which {
         SchemaRequest::Manifest => manifest_schema(),
-        SchemaRequest::Result => crate::harness::result_schema(),
-        SchemaRequest::Sweep => crate::harness::sweep_schema(),
-        SchemaRequest::Requests => crate::interop::requests_schema(),
+        SchemaRequest::Result => harness::result_schema(),
+        SchemaRequest::Sweep => harness::sweep_schema(),
+        SchemaRequest::Requests => interop::requests_schema(),
     };
     print(&format!("{schema:#}\n"));
     CliExit::Done

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global};
-use crate::diag::nearest;
-use crate::report::{Styler, TextRole, table};
+use crate::console::print;
+use crate::error::CommandError;
+use base::diag::nearest;
+use report::{Styler, TextRole, table};
 
 macro_rules! chapters {
     ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!("../../tests/manual/", $name, ".md")))),+] };
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_chapter_of_the_folder_is_part_of_the_program() {
-        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manual")).unwrap();
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/manual")).unwrap();
         let files = folder.flatten().filter_map(|item| item.file_name().into_string().ok());
         let mut names: BTreeSet<String> = files.filter_map(|name| Some(name.strip_suffix(".md")?.to_owned())).collect();
         assert!(names.remove("README") && names.remove("help"));

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use super::expression_guard::watch_templates;
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
 use crate::cli::CliExit;
-use crate::exec::process;
-use crate::runner::store::JobFolder;
-use crate::stages::{AttemptClaim, NodeWorkerError, work};
+use crate::console::print_error;
+use crate::error::CommandError;
+use exec::process;
+use runner::store::JobFolder;
+use stages::{AttemptClaim, NodeWorkerError, work};
 
 pub(super) fn run(folder: PathBuf) -> Result<CliExit, CommandError> {
     let folder = JobFolder::at(folder);

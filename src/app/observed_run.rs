@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::event::RunId;
-use crate::files::read_text;
-use crate::report::RunState;
-use crate::runner::store::{PathError, ProjectLock, StateFolder, fold_run};
+use base::event::RunId;
+use base::files::read_text;
+use report::RunState;
+use runner::store::{PathError, ProjectLock, StateFolder, fold_run};
 
 pub(super) struct ObservedRun {
     pub state: RunState,
@@ -58,8 +58,8 @@ fn is_alive(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, TaskTally};
-    use crate::runner::store::Journal;
+    use base::event::{Event, TaskTally};
+    use runner::store::Journal;
 
     #[test]
     fn a_run_that_ends_while_it_is_looked_at_is_not_one_that_was_killed() {

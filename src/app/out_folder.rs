@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::bench::manifest::is_bench_manifest;
 use super::found_result::SEEN;
-use crate::app::error::CommandError;
-use crate::files::read_text;
-use crate::harness::{GPU_READINGS, REPEATS, REQUESTS, RESULT, SWEEP, SWEEP_POINTS, SweepReport};
-use crate::interop::MeasuredResult;
-use crate::runner::store::{
-    PathError, WithPath as _, copy_named, discard, is_there, items_in, move_items, write_named,
-};
+use crate::error::CommandError;
+use base::files::read_text;
+use harness::{GPU_READINGS, REPEATS, REQUESTS, RESULT, SWEEP, SWEEP_POINTS, SweepReport};
+use interop::MeasuredResult;
+use runner::store::{PathError, WithPath as _, copy_named, discard, is_there, items_in, move_items, write_named};
 
 /// The files of one run that are copied.
 pub(super) const FILES: [&str; 3] = [RESULT, REQUESTS, GPU_READINGS];

@@ -4,7 +4,7 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 
 use super::console::print_error;
 use crate::cli::CliExit;
-use crate::diag::{is_panic_caught, panic_text};
+use base::diag::{is_panic_caught, panic_text};
 
 /// Does the work of a command. If it panics, what it holds is dropped (servers are stopped, locks are given back), and the
 /// message names the place in the source.
@@ -37,7 +37,7 @@ fn message(fault: &PanicHookInfo<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diag::catch_panic;
+    use base::diag::catch_panic;
 
     #[test]
     fn a_panic_has_a_code_of_its_own() {

@@ -15,16 +15,16 @@ use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::project::{Project, hint_of_runs_above};
 use super::shared_results;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
-use crate::event::{Done, RunId, TaskId};
-use crate::files::{is_absence, read_text};
-use crate::harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
-use crate::interop::MeasuredResult;
-use crate::plan::Plan;
-use crate::report::{self, RunState, Styler, html};
-use crate::runner::store::{
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::event::{Done, RunId, TaskId};
+use base::files::{is_absence, read_text};
+use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
+use interop::MeasuredResult;
+use plan::Plan;
+use report::{RunState, Styler, html};
+use runner::store::{
     Latest, PathError, StateFolder, WithPath as _, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
     write_named,
 };
@@ -194,7 +194,7 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
     }
     let names = LogNames::of(&home, &newest);
     let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| names.task(log)).collect();
-    let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
+    let hint = base::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
     Err(CommandError::Usage(format!("no run has a task {wanted}\n  hint: {hint}")))
 }

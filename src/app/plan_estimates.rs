@@ -5,15 +5,15 @@ use std::collections::HashMap;
 
 use super::project::Project;
 use super::served_twin::ServedTwin;
-use crate::app::error::CommandError;
 use crate::cli::{KeyValueArg, PlanRequest};
-use crate::manifest::model::{Action, Bench, Engine, RepeatRole};
-use crate::mlperf::dataset::{LengthDistribution, assumed_lengths};
-use crate::plan::{ActionKind, Plan, Task, loadgen};
-use crate::report::{BenchEstimate, EstimateBasis, EstimatedLoad, estimates_note};
-use crate::rules::MlperfScenario;
-use crate::sim::{self, EngineLimits, VirtualResult, VirtualWorkload};
-use crate::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
+use crate::error::CommandError;
+use base::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
+use mlperf::dataset::{LengthDistribution, assumed_lengths};
+use plan::manifest::model::{Action, Bench, Engine, RepeatRole};
+use plan::{ActionKind, Plan, Task, loadgen};
+use report::{BenchEstimate, EstimateBasis, EstimatedLoad, estimates_note};
+use rules::MlperfScenario;
+use sim::{EngineLimits, VirtualResult, VirtualWorkload};
 
 /// Requests of a load that are simulated, for each server that has requests of its own.
 const SAMPLE: usize = 5000;

@@ -8,13 +8,13 @@ use super::plan_estimates::PlanEstimates;
 use super::predicted_tasks::decide;
 use super::project::{Project, options};
 use super::run_store;
-use crate::app::console::{print, print_error, print_json};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
-use crate::plan::{ActionKind, MeasurementCost, Plan, loadgen};
-use crate::report::{self, DecisionKind, LaunchKind, LaunchRow, Styler};
-use crate::runner::{self, RunOptions};
-use crate::stages::{LaunchPreview, ServePreview, previews};
+use crate::console::{print, print_error, print_json};
+use crate::error::CommandError;
+use plan::{ActionKind, MeasurementCost, Plan, loadgen};
+use report::{DecisionKind, LaunchKind, LaunchRow, Styler};
+use runner::RunOptions;
+use stages::{LaunchPreview, ServePreview, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;

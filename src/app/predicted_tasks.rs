@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::earlier_runs::earlier_runs;
 use super::project::Project;
-use crate::app::error::CommandError;
 use crate::cli::{Force, KeyValueArg, LOCK_FILE, Select};
-use crate::event::RunId;
-use crate::plan::Plan;
-use crate::runner::store::{CachedSource, Digests, OutputCache};
-use crate::runner::{Decision, RunOptions, UnchangedTasks, predict, predict_no_op};
-use crate::stages::{StageExecutor, source_notice};
+use crate::error::CommandError;
+use base::event::RunId;
+use plan::Plan;
+use runner::store::{CachedSource, Digests, OutputCache};
+use runner::{Decision, RunOptions, UnchangedTasks, predict, predict_no_op};
+use stages::{StageExecutor, source_notice};
 
 /// What a run would do with each task that is part of it. Looks only at what may have changed since the last run.
 pub(super) fn decide(

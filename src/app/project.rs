@@ -7,15 +7,15 @@ use std::thread;
 
 use anyhow::Context as _;
 
-use crate::app::error::CommandError;
-use crate::app::expression_guard::{expand, load};
 use crate::cli::{Force, Global, KeyValueArg, Select};
-use crate::diag::Diagnostics;
-use crate::files::Digest;
-use crate::manifest::{GivenValues, Manifest, ManifestLibrary};
-use crate::plan::{ActionKind, Plan, Task};
-use crate::runner::store::{CompilerId, PlanSources, StateFolder, last_run};
-use crate::runner::{OutputCheck, RunOptions, TaskRole, task_roles};
+use crate::error::CommandError;
+use crate::expression_guard::{expand, load};
+use base::diag::Diagnostics;
+use base::files::Digest;
+use plan::manifest::{GivenValues, Manifest, ManifestLibrary};
+use plan::{ActionKind, Plan, Task};
+use runner::store::{CompilerId, PlanSources, StateFolder, last_run};
+use runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
 /// # Errors
 /// It was removed, or may not be looked at, or its path is not UTF-8.
@@ -249,7 +249,7 @@ impl Project {
 /// # Errors
 /// `--repeat` where nothing in the plan can be repeated by it.
 fn repeated(plan: Plan, select: &Select) -> Result<Plan, CommandError> {
-    let mut plan = crate::plan::repeated(plan, select.repeat).map_err(CommandError::usage)?;
+    let mut plan = plan::repeated(plan, select.repeat).map_err(CommandError::usage)?;
     if select.repeat_number > 1 {
         let measures = |task: &&mut Task| matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
         for task in plan.tasks.iter_mut().filter(measures) {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::project::colored;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, RepositoryFill, RepositoryRequest};
-use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
-use crate::files::read_text;
-use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
-use crate::units::counted;
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::diag::{Diagnostic, Diagnostics, Severity, Span};
+use base::files::read_text;
+use base::units::counted;
+use triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
 
 pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<CliExit, CommandError> {
     match request {

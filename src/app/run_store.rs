@@ -5,19 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::error::CommandError;
 use crate::cli::StoreSelection;
-use crate::event::{Event, Stop};
-use crate::exec::process::{ProbeOutput, ProbeResult, probe};
-use crate::plan::Plan;
-use crate::runner::shared_store::{
-    Machine, MachineGpus, SharedStore, SignaturePolicy, StoreAddress, UnsentOutputs, why_not,
-};
-use crate::runner::store::OutputCache;
-use crate::runner::{EventEmitter, KeyError, SigningKey, TrustedKeys};
+use crate::error::CommandError;
+use base::event::{Event, Stop};
+use exec::process::{ProbeOutput, ProbeResult, probe};
+use plan::Plan;
+use runner::shared_store::{Machine, MachineGpus, SharedStore, SignaturePolicy, StoreAddress, UnsentOutputs, why_not};
+use runner::store::OutputCache;
+use runner::{EventEmitter, KeyError, SigningKey, TrustedKeys};
 
 /// The variable with the key that signs: a path, or the text of the file. Stages do not get the text.
-pub(super) const SIGN_KEY: &str = crate::exec::process::SIGN_KEY_VARIABLE;
+pub(super) const SIGN_KEY: &str = exec::process::SIGN_KEY_VARIABLE;
 
 /// The variable with the path of the public keys.
 pub(super) const TRUSTED_KEYS: &str = "REGATTA_TRUSTED_KEYS";

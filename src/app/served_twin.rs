@@ -1,10 +1,10 @@
 //! The simulated counterpart of a benchmark's servers, found in a plan.
 
-use crate::app::error::CommandError;
-use crate::manifest::model::{Action, Engine, Repository, Serve};
-use crate::plan::{ActionKind, Plan, Task};
-use crate::sim::{self, EngineServing};
-use crate::stages::{engine_spec, twin_serving};
+use crate::error::CommandError;
+use plan::manifest::model::{Action, Engine, Repository, Serve};
+use plan::{ActionKind, Plan, Task};
+use sim::EngineServing;
+use stages::{engine_spec, twin_serving};
 
 /// What a benchmark's servers are made of.
 #[derive(Default)]

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::run_store;
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
 use crate::cli::StoreSelection;
-use crate::event::{Done, Event, RunId, TaskId};
-use crate::files::read_text;
-use crate::harness::RESULT;
-use crate::interop::MeasuredResult;
-use crate::plan::{ActionKind, Plan, Task};
-use crate::runner::shared_store::{
+use crate::console::print_error;
+use crate::error::CommandError;
+use base::event::{Done, Event, RunId, TaskId};
+use base::files::read_text;
+use base::units::counted;
+use harness::RESULT;
+use interop::MeasuredResult;
+use plan::{ActionKind, Plan, Task};
+use runner::shared_store::{
     ResultSummary, SharedSummaries, SignaturePolicy, StoreAddress, share_summaries, shared_summaries,
 };
-use crate::runner::store::StateFolder;
-use crate::runner::{EventEmitter, usable_secret_values};
-use crate::units::counted;
+use runner::store::StateFolder;
+use runner::{EventEmitter, usable_secret_values};
 
 /// Puts the valid results of a run into the store. A store that is away is a warning.
 pub(super) async fn share(

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::files::read_bytes;
-use crate::manifest::{is_shipped, shipped};
-use crate::plan::Plan;
-use crate::runner::store::{PathError, WithPath as _, is_there, replace};
+use base::files::read_bytes;
+use plan::Plan;
+use plan::manifest::{is_shipped, shipped};
+use runner::store::{PathError, WithPath as _, is_there, replace};
 
 /// Writes the shipped files that the plan's inputs name and the project does not have into the state folder, and lets the inputs
 /// lead there. Returns the paths in the project that would have been read: a file there would change the plan.

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, SimulateRequest};
-use crate::sim::{self, Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
+use crate::console::print;
+use crate::error::CommandError;
+use sim::{Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
 pub(super) fn serve(request: &SimulateRequest) -> Result<CliExit, CommandError> {

@@ -7,20 +7,18 @@ use serde_json::json;
 
 use super::project::{Project, options};
 use super::run_store;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreAction, StoreGc, StoreRequest};
-use crate::event::{Event, RunId, TaskId};
-use crate::plan::Plan;
-use crate::runner::shared_store::{
-    self, Inventory, Presence, SharedStore, SignaturePolicy, StoreAddress, UploadOutcome,
-};
-use crate::runner::store::{
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::event::{Event, RunId, TaskId};
+use base::units::{counted, size};
+use plan::Plan;
+use runner::shared_store::{self, Inventory, Presence, SharedStore, SignaturePolicy, StoreAddress, UploadOutcome};
+use runner::store::{
     Digests, FinishedOutput, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run,
 };
-use crate::runner::{EventEmitter, PublicKey, RunOptions, TaskStatus, task_statuses};
-use crate::stages::StageExecutor;
-use crate::units::{counted, size};
+use runner::{EventEmitter, PublicKey, RunOptions, TaskStatus, task_statuses};
+use stages::StageExecutor;
 
 pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, CommandError> {
     let Some(address) = run_store::address(request.store.address.as_deref())? else {
@@ -300,7 +298,7 @@ fn accept(
     task: &TaskId,
     key: &TaskKey,
     fetched: FinishedOutput,
-) -> Result<Arc<TaskRecord>, crate::runner::store::PathError> {
+) -> Result<Arc<TaskRecord>, runner::store::PathError> {
     let (record, _) = scene.cache.accept(run, &scene.plan.name, task, key, fetched)?;
     Latest::new(scene.cache.home(), &scene.plan.name).point(task, &scene.cache.folder(&record))?;
     Ok(record)

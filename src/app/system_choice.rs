@@ -1,8 +1,8 @@
 //! The system of a line that names none: this machine's where it has GPUs, and in any case with a note.
 
-use crate::app::doctor;
-use crate::interop::{SystemNeed, gpu_name};
-use crate::manifest::Manifest;
+use crate::doctor;
+use interop::{SystemNeed, gpu_name};
+use plan::manifest::Manifest;
 
 /// A system's name, and why it is this one.
 pub(super) struct SystemChoice {

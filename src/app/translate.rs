@@ -3,22 +3,22 @@
 //! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
 //! carried over. stderr gets how much that is. For a line without a meaning here stdout stays empty: the sentence on it is an error.
 
-use crate::files::read_text;
-use crate::units::{counted, shell_word};
+use base::files::read_text;
+use base::units::{counted, shell_word};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 use super::{bench, imported_run};
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{self, CliExit, CliRequest, Global};
-use crate::interop::{
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use interop::{
     ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,
     read_config, read_line, read_script,
 };
-use crate::manifest::shipped;
+use plan::manifest::shipped;
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, CommandError> {

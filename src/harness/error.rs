@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::record::FailureClass;
-use crate::tokenizer::TokenizerError;
+use tokenizer::TokenizerError;
 
 /// Why the value of an environment variable is no key. Reads after the variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

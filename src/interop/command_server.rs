@@ -9,10 +9,10 @@ use super::command_line::translation::{Translation, TranslationBuilder, manifest
 use super::command_line::translation_error::TranslationError;
 use super::command_line::visible_gpus::visible;
 use super::typed_server::TypedServer;
-use crate::spec::Quantity;
+use base::spec::Quantity;
 
 /// A program that serves a model.
-pub(in crate::interop) struct ServerProgram {
+pub(crate) struct ServerProgram {
     /// `vllm serve`.
     pub tool: &'static str,
     /// The options that are not passed on as they are; `--port` is one.
@@ -29,7 +29,7 @@ pub(in crate::interop) struct ServerProgram {
 }
 
 /// The stage in the making.
-pub(in crate::interop) struct CommandStage {
+pub(crate) struct CommandStage {
     words: Vec<String>,
     /// The action with its keys, if the program has one.
     typed: Option<(&'static str, Map<String, Value>)>,
@@ -185,18 +185,11 @@ static TEXT_GENERATION_LAUNCHER: ServerProgram = ServerProgram {
 };
 
 /// llama.cpp's server.
-pub(in crate::interop) fn llama_server(
-    path: &str,
-    env: &Env,
-    arguments: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn llama_server(path: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
     LLAMA_SERVER.translate(&[path], env, arguments)
 }
 
 /// Text Generation Inference's server.
-pub(in crate::interop) fn text_generation_launcher(
-    env: &Env,
-    arguments: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn text_generation_launcher(env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
     TEXT_GENERATION_LAUNCHER.translate(&["text-generation-launcher"], env, arguments)
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::command_line::headers::header;
-use crate::interop::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address};
-use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
-use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::headers::header;
+use crate::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address};
+use crate::command_line::options::{Opt, ParsedLine, flag, many, one, read};
+use crate::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "curl";
 
@@ -20,7 +20,7 @@ static TABLE: &[Opt] = &[
 /// The sentence on a body that is a pattern of a page.
 const PATTERN: &str = "the line has no meaning here: it is a pattern of the page, no request; give its fields, as `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`";
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
     let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::published_ports::{listen_on, published};
-use crate::interop::command_line::host_paths::mounts;
-use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read_front};
-use crate::interop::command_line::program::{base, is_secret};
-use crate::interop::command_line::stage_container::{put_container, put_secret};
-use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::host_paths::mounts;
+use crate::command_line::options::{Opt, ParsedLine, flag, one, read_front};
+use crate::command_line::program::{base, is_secret};
+use crate::command_line::stage_container::{put_container, put_secret};
+use crate::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -29,7 +29,7 @@ const ENTRY_POINTS: [(&str, &[&str]); 5] = [
 ];
 
 /// `inner` translates the command in the container.
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     engine: &str,
     words: &[String],
     inner: TranslateInner<'_>,

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, json};
 
-use crate::interop::command_line::options::{Opt, flag, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::options::{Opt, flag, one, read};
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "git clone";
 
@@ -14,10 +14,7 @@ static TABLE: &[Opt] = &[
 ];
 
 /// `git clone URL [FOLDER]` is a stage; a checkpoint of the Hugging Face hub is a `weights` stage.
-pub(in crate::interop) fn translate(
-    arguments: &[String],
-    path: &dyn Fn(&str) -> String,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let Some(rest) = arguments.split_first().filter(|(command, _)| *command == "clone").map(|(_, rest)| rest) else {
         let text = "`git` has no meaning here: a `git` stage clones a revision with its submodules, and applies patches by `cherry_picks`";

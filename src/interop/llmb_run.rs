@@ -1,11 +1,11 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
-use crate::interop::command_line::options::{Opt, flag, many, one, read};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{
+use crate::command_line::options::{Opt, flag, many, one, read};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{
     GpuScale, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "llmb-run";
 
@@ -28,7 +28,7 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
 ];
 
 /// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its settings.
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
     let (command, plain) = match line.plain.split_first() {

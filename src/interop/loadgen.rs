@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::interop::metrics::{MetricConcept, MetricStats, Tool};
-use crate::interop::results::imported::{ImportedNumbers, put};
+use crate::metrics::{MetricConcept, MetricStats, Tool};
+use crate::results::imported::{ImportedNumbers, put};
 
 /// Files of a log folder that are read, in the order in which they count.
 pub const LOG_FILES: [&str; 2] = ["mlperf_log_detail.txt", "mlperf_log_summary.txt"];
@@ -146,7 +146,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     fn text(name: &str) -> String {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(name);
         std::fs::read_to_string(path).unwrap()
     }
 

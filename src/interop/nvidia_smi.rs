@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
 
 /// The value of a stage's `gpu_clocks`, if the line locks clocks.
-pub(in crate::interop) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
+pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
     let at = arguments.iter().position(|word| word.starts_with("-lgc") || word.starts_with("--lock-gpu-clocks"))?;
     let text = match arguments[at].split_once('=') {
         Some((_, text)) => text,
@@ -18,7 +18,7 @@ pub(in crate::interop) fn gpu_clocks(arguments: &[String], is_root: bool) -> Opt
 }
 
 /// Alone it changes the machine, which a stage does for its own time only.
-pub(in crate::interop) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
     let text = match gpu_clocks(arguments, false) {
         Some(clocks) => format!(
             "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while it runs, and unlocks them at its end",

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::command_line::options::{Opt, flag, one, read_known};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::units::shell_word;
+use crate::command_line::options::{Opt, flag, one, read_known};
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
+use base::units::shell_word;
 
 const TOOL: &str = "prepare_dataset.py";
 const NAME: &str = "prepare_dataset";
@@ -20,7 +20,7 @@ static READ: &[Opt] = &[
 static WHERE: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// `path` is the script's; `written_to` is the file that its output is redirected to.
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     path: &str,
     words: &[String],
     written_to: Option<&str>,

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::command_line::json_number::quantity;
-use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
-use crate::interop::command_line::program::assignment;
-use crate::interop::command_line::stage_container::put_container;
-use crate::interop::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::json_number::quantity;
+use crate::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
+use crate::command_line::program::assignment;
+use crate::command_line::stage_container::put_container;
+use crate::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -70,7 +70,7 @@ const OF_THE_ALLOCATION: [&str; 18] = [
 
 /// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are started by a
 /// step of the server's own.
-pub(in crate::interop) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Translation, TranslationError> {
+pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read_front("srun", TABLE, words, &mut builder);
     if line.behind.is_empty() {
@@ -204,7 +204,7 @@ fn also_as_on_the_host(mounts: &str) -> String {
 }
 
 /// `sbatch X.sub`
-pub(in crate::interop) fn sbatch(name: &str, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn sbatch(name: &str, words: &[String]) -> Result<Translation, TranslationError> {
     let tool = "sbatch";
     let mut builder = TranslationBuilder::default();
     let line = read_front(tool, TABLE, words, &mut builder);
@@ -258,7 +258,7 @@ fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
 }
 
 /// A sentence on the `#SBATCH` lines of a script; none where it has none.
-pub(in crate::interop) fn directives(text: &str) -> Option<String> {
+pub(crate) fn directives(text: &str) -> Option<String> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("#SBATCH "));
     let words: Vec<String> = lines
         .flat_map(|line| {

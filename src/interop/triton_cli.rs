@@ -1,12 +1,10 @@
 //! `triton import`, `triton start`, `triton profile` … of triton_cli.
 
-use crate::interop::command_line::load::host_and_port;
-use crate::interop::command_line::options::{Opt, flag, one, read};
-use crate::interop::command_line::translation::{
-    RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
-};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::genai_perf::command_line as genai_perf;
+use crate::command_line::load::host_and_port;
+use crate::command_line::options::{Opt, flag, one, read};
+use crate::command_line::translation::{RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
+use crate::genai_perf::command_line as genai_perf;
 
 const TOOL: &str = "triton";
 
@@ -17,7 +15,7 @@ static TABLE: &[Opt] = &[
     flag(&["--verbose", "-v"]),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let Some((command, rest)) = words.split_first() else {
         return Err(TranslationError::new("`triton` alone does nothing"));
     };

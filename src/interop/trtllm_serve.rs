@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::command_line::json_number::quantity;
-use crate::interop::command_line::options::{Opt, flag, one, read};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::command_line::visible_gpus::visible;
-use crate::interop::command_server::ServerProgram;
-use crate::spec::Quantity;
+use crate::command_line::json_number::quantity;
+use crate::command_line::options::{Opt, flag, one, read};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
+use crate::command_line::visible_gpus::visible;
+use crate::command_server::ServerProgram;
+use base::spec::Quantity;
 
 const SERVE: &str = "trtllm-serve";
 #[rustfmt::skip]
@@ -25,7 +25,7 @@ static SERVES: &[Opt] = &[
 ];
 
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     let line = read(SERVE, SERVES, words, &mut builder);
@@ -78,12 +78,12 @@ static AS_WRITTEN: ServerProgram = ServerProgram {
 };
 
 /// The line unchanged: a `serve: { command: … }` stage.
-pub(in crate::interop) fn as_written(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn as_written(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     AS_WRITTEN.translate(&[SERVE], env, words)
 }
 
 /// A `serve: { trtllm_serve: … }` stage in the making.
-pub(in crate::interop) struct ServeStage {
+pub(crate) struct ServeStage {
     keys: Map<String, Value>,
     args: Vec<String>,
     inputs: Map<String, Value>,

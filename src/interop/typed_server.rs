@@ -6,7 +6,7 @@ use super::command_line::options::{GivenOption, Opt, read_known};
 use super::command_line::translation::TranslationBuilder;
 
 /// The action for one program. Its keys are the options' first names, with `_`.
-pub(in crate::interop) struct TypedServer {
+pub(crate) struct TypedServer {
     /// `vllm`.
     pub action: &'static str,
     /// What starts it where the manifest does not say.

@@ -17,7 +17,7 @@ const FILES: [&str; 4] =
 /// Whether a folder is the result of such a run: its own files, and no log of LoadGen.
 pub fn is_endpoints_result(folder: &Path) -> bool {
     FILES.iter().any(|file| folder.join(file).is_file())
-        && !folder.join("performance/run_1").join(crate::rules::log::DETAIL_FILE).is_file()
+        && !folder.join("performance/run_1").join(rules::log::DETAIL_FILE).is_file()
 }
 
 /// The first such result at or below a folder.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::rules::log::Detail;
-use crate::rules::time;
-use crate::units::grouped;
+use base::units::grouped;
+use rules::log::Detail;
+use rules::time;
 
 /// What a run was worth, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -243,10 +243,10 @@ mod tests {
     use std::path::Path;
 
     use super::{explain, rounded_down};
-    use crate::rules::log::Detail;
+    use rules::log::Detail;
 
     fn explain_golden_log(name: &str) -> String {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(name);
         explain(&Detail::of(&folder).unwrap()).to_string()
     }
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::rules::MlperfScenario;
-use crate::spec::TestMode;
+use base::spec::TestMode;
+use rules::MlperfScenario;
 
 /// The folder beside a submission's divisions with what Regatta reports of it: it is not submitted.
 pub const REPORT_FOLDER: &str = ".regatta";

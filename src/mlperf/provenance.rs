@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::TestRecord;
-use crate::files::read_text;
-use crate::spec::TestMode;
+use base::files::read_text;
+use base::spec::TestMode;
 
 /// Its name, below `<division>/<submitter>/documentation/`. Where a submission has several systems, each has one of its own:
 /// `regatta.<system>.lock`.
@@ -35,7 +35,7 @@ pub struct PackageProvenance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockedResult {
     pub benchmark: String,
-    pub scenario: crate::rules::MlperfScenario,
+    pub scenario: rules::MlperfScenario,
     pub runs: IndexMap<TestMode, LockedRun>,
 }
 
@@ -120,11 +120,11 @@ impl PackageProvenance {
     }
 
     /// What is known of one run.
-    pub fn run(&self, benchmark: &str, scenario: crate::rules::MlperfScenario, mode: TestMode) -> Option<&LockedRun> {
+    pub fn run(&self, benchmark: &str, scenario: rules::MlperfScenario, mode: TestMode) -> Option<&LockedRun> {
         self.result(benchmark, scenario)?.runs.get(&mode)
     }
 
-    pub fn result(&self, benchmark: &str, scenario: crate::rules::MlperfScenario) -> Option<&LockedResult> {
+    pub fn result(&self, benchmark: &str, scenario: rules::MlperfScenario) -> Option<&LockedResult> {
         self.results.iter().find(|result| result.benchmark == benchmark && result.scenario == scenario)
     }
 }

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::read_bytes;
-use crate::harness;
-use crate::rules::{MlperfScenario, Seeds};
-use crate::spec::{Division, TestMode};
+use base::files::read_bytes;
+use base::spec::{Division, TestMode};
+use rules::{MlperfScenario, Seeds};
 
 /// The file beside LoadGen's logs that holds a [`TestRecord`].
 pub const TEST_FILE: &str = "test.json";

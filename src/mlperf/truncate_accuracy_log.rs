@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use crate::files::{open_regular, sha256_of_file};
+use base::files::{open_regular, sha256_of_file};
 
 /// The official checker treats a log of more bytes as not truncated.
 pub const LONGEST: u64 = 10 * 1024;

@@ -16,13 +16,13 @@ use super::plan_builder::{PlanBuilder, TaskDraft};
 use super::semantics::{across, packages, speculative_decoding};
 use super::task::{Need, Plan, Task};
 use super::task_parts::ActionError;
-use crate::diag::{Diagnostic, Diagnostics};
-use crate::files::{Digest, Hasher, cores};
 use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
     load_with_errors, on_expression_stack, topological_order,
 };
-use crate::units::unquoted;
+use base::diag::{Diagnostic, Diagnostics};
+use base::files::{Digest, Hasher, cores};
+use base::units::unquoted;
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;

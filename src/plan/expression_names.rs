@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use super::PlanReference;
 use super::several_tasks::{SeveralTasks, SeveralTasksProblem};
 use super::task::ActionKind;
-use crate::event::TaskId;
 use crate::manifest::NoValue;
+use base::event::TaskId;
 
 /// The part of every stage that references need; shared by all instances.
 pub struct Directory {

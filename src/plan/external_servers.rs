@@ -5,9 +5,9 @@
 use super::PlanReference;
 use super::task::{Lifetime, Task};
 use super::task_parts::ActionError;
-use crate::event::Endpoint;
 use crate::manifest::model::Action;
 use crate::manifest::targets;
+use base::event::Endpoint;
 
 /// Fills in `external` of the task; its needs are among `before`. `is_cached`: the manifest has `cache: true`.
 pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) -> Result<(), ActionError> {
@@ -39,7 +39,7 @@ pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) -> Result<(), Act
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Plan, expand};
+    use crate::{Plan, expand};
 
     fn plan(target: &str) -> Plan {
         let folder = tempfile::tempdir().unwrap();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use minijinja::Value;
 
 use super::task::ActionKind;
-use crate::diag::{Diagnostic, Diagnostics, Span};
-use crate::event::TaskId;
 use crate::manifest::model::Action;
 use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of, value_text};
-use crate::units::unquoted;
+use base::diag::{Diagnostic, Diagnostics, Span};
+use base::event::TaskId;
+use base::units::unquoted;
 
 /// More tasks than this are an error in a `foreach`.
 const MAX_TASKS: usize = 100_000;

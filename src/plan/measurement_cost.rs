@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::task::{ActionKind, Task};
 use super::task_parts::ActionError;
 use crate::manifest::model::Action;
-use crate::spec::BenchSweep;
+use base::spec::BenchSweep;
 
 /// More than one measurement in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,14 +11,14 @@ use super::instance::{ExpandedStages, Instance, StageOf};
 use super::semantics;
 use super::several_tasks::SeveralTasksProblem;
 use super::task::{ActionKind, Lifetime, OomReductionRule, RetryRule, Task};
-use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
-use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
     coerce, is_template, stage_shape, value_text,
 };
-use crate::spec::TimeSpan;
+use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
+use base::event::TaskId;
+use base::spec::TimeSpan;
 
 /// A task with needs that are still indices of instances.
 pub struct TaskDraft {

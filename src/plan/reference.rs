@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::event::TaskId;
+use base::event::TaskId;
 
 /// A symbolic value inside an action: an output folder, a service's endpoints, an input's path, or an image.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -18,8 +18,8 @@ use super::plan_builder::{UnwritableAction, canonical};
 use super::reference::{PlanReference, UnknownReference};
 use super::task::{ActionKind, Lifetime, Need, Plan, Task};
 use super::task_parts::ActionError;
-use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench, RepeatRole};
+use base::event::TaskId;
 
 /// The input of a task that sums runs up: their folders, in order.
 pub const REPEATED_RUNS: &str = "runs";
@@ -200,7 +200,7 @@ fn sorted(tasks: Vec<(Rank, Task)>) -> Vec<Task> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::expand;
+    use crate::expand;
 
     const TWO: &str = "regatta: 1
 name: two

@@ -1,7 +1,7 @@
 //! `--until` and `--only`: which tasks of a plan are wanted.
 
 use super::task::Plan;
-use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
+use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 
 impl Plan {
     /// For each task whether it is wanted. `until`: these and all they need; `only`: just these; neither: all.

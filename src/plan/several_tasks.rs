@@ -9,8 +9,8 @@ use minijinja::value::{Enumerator, Object, ObjectRepr};
 
 use super::expression_names::{KnownStages, TouchedReferences};
 use super::task::ActionKind;
-use crate::event::TaskId;
 use crate::manifest::value_text;
+use base::event::TaskId;
 
 /// The values of these tasks.
 pub struct SeveralTasks {

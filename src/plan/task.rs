@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::TaskId;
-use crate::files::Digest;
-use crate::spec::GpuClocks;
+use base::event::TaskId;
+use base::files::Digest;
+use base::spec::GpuClocks;
 
 use super::PlanReference;
 

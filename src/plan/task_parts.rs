@@ -4,8 +4,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::task::{ActionKind, Task};
-use crate::event::{Endpoint, Failure, FailureKind, TaskId};
 use crate::manifest::model::{Action, Container, HostOn, Mlperf, Serve};
+use base::event::{Endpoint, Failure, FailureKind, TaskId};
 
 /// A text of a task cannot be read: a fault of this program, or a plan of another version.
 #[derive(Debug, thiserror::Error)]

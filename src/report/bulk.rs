@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::report::terminal::styler::{Styler, TextRole, clean, cut, duration_text, table};
-use crate::units::counted;
+use crate::terminal::styler::{Styler, TextRole, clean, cut, duration_text, table};
+use base::units::counted;
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq)]

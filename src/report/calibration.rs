@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use crate::report::terminal::signed_percent;
-use crate::report::terminal::styler::{Styler, TextRole, table};
-use crate::sim::StepTimeFit;
-use crate::spec::SimCalibration;
+use crate::terminal::signed_percent;
+use crate::terminal::styler::{Styler, TextRole, table};
+use base::spec::SimCalibration;
+use sim::StepTimeFit;
 
 /// The coefficients with what they mean, and the errors by what the steps compute.
 pub fn calibration_text(fit: &StepTimeFit, paint: Styler) -> String {

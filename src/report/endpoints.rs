@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::terminal::{Styler, TextRole, clean, table};
-use crate::units::shell_word;
+use base::units::shell_word;
 
 /// One server that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

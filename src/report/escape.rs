@@ -1,7 +1,7 @@
 //! Text from outside in HTML, SVG and XML.
 
 /// Safe inside an element and inside a quoted attribute.
-pub(in crate::report) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -6,10 +6,10 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::what_if::{WhatIfProblem, latency};
-use crate::report::terminal::styler::{Styler, TextRole, table};
-use crate::sim::{FleetHour, FleetResult};
-use crate::spec::{LatencyLimit, LimitedMetric};
-use crate::units::{grouped, three_digits};
+use crate::terminal::styler::{Styler, TextRole, table};
+use base::spec::{LatencyLimit, LimitedMetric};
+use base::units::{grouped, three_digits};
+use sim::{FleetHour, FleetResult};
 
 /// One fleet. What was simulated of it may be a part.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,7 +242,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::spec::Statistic;
+    use base::spec::Statistic;
 
     fn histogram(values_us: &[u64]) -> Histogram<u64> {
         let mut histogram = Histogram::new(3).unwrap();

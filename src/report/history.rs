@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::event::{RunId, RunTag, Verdict};
-use crate::harness::{IdentityDifference, identity_differences, marked_verdict};
-use crate::report::compare::{ComparedResult, FOUND_RATE};
-use crate::report::terminal::percent::signed_percent;
-use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table, to_the_second};
-use crate::stats::{ChangePoint, FEWEST_RUNS, change_points};
-use crate::units::{counted, three_digits};
+use crate::compare::{ComparedResult, FOUND_RATE};
+use crate::terminal::percent::signed_percent;
+use crate::terminal::styler::{Styler, TextRole, clean, cut, table, to_the_second};
+use base::event::{RunId, RunTag, Verdict};
+use base::stats::{ChangePoint, FEWEST_RUNS, change_points};
+use base::units::{counted, three_digits};
+use harness::{IdentityDifference, identity_differences, marked_verdict};
 
 /// Differences below this share are no change, as in a comparison.
 const SMALLEST: f64 = 0.01;
@@ -396,8 +396,8 @@ fn series_json(series: &HistorySeries) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interop::MeasuredRun;
-    use crate::report::test_runs;
+    use crate::test_runs;
+    use interop::MeasuredRun;
 
     /// The measurement of one run: its throughput, what its server was, and its rate.
     fn point(number: usize, tokens_per_s: f64, version: &str, rate: f64) -> HistoryPoint {
@@ -517,7 +517,7 @@ mod tests {
     fn a_measurement_of_several_runs_has_their_mean() {
         let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
         let over = |unit: &str, values: [f64; 5]| {
-            json!(crate::harness::AcrossRuns::of(unit, values.to_vec()).expect("several values"))
+            json!(harness::AcrossRuns::of(unit, values.to_vec()).expect("several values"))
         };
         let result = test_runs::result_of(json!({
             "latency": { "ttft": { "unit": "ms", "p99": 200.0, "p50": 90.0, "percentile_rule": "nearest rank" } },

@@ -6,7 +6,7 @@ use super::escape::escape;
 use super::run_state::{RunState, TaskPhase, TaskState};
 use super::terminal::styler::{clean, clean_lines};
 use super::terminal::summary::{failure_text, reasons_of};
-use crate::event::FailureKind;
+use base::event::FailureKind;
 
 /// The document.
 pub fn junit_xml(state: &RunState) -> String {
@@ -74,8 +74,8 @@ fn body(task: &TaskState, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, Failure, TaskId, Verdict};
-    use crate::report::test_runs;
+    use crate::test_runs;
+    use base::event::{Event, Failure, TaskId, Verdict};
 
     #[test]
     fn a_failed_task_is_a_failed_case_with_its_cause() {

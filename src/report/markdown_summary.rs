@@ -6,7 +6,7 @@ use super::run_state::{RunState, TaskPhase};
 use super::tables::run_word;
 use super::terminal::styler::{clean, duration_text};
 use super::terminal::summary::{failure_text, reasons_of};
-use crate::units::counted;
+use base::units::counted;
 
 /// A heading, a table of results, and the failures.
 pub fn markdown_summary(state: &RunState) -> String {
@@ -71,7 +71,7 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::test_runs;
+    use crate::test_runs;
 
     #[test]
     fn a_summary_has_results_and_failures_and_no_markup_from_outside() {

@@ -6,10 +6,10 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::harness::marked_verdict;
-use crate::mlperf::{FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport};
-use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table};
-use crate::units::counted;
+use crate::terminal::styler::{Styler, TextRole, clean, cut, table};
+use base::units::counted;
+use harness::marked_verdict;
+use mlperf::{FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport};
 
 /// One result of a submission, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -214,7 +214,7 @@ fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
 /// What was not looked at, and why.
 fn unexamined(out: &mut String, examined: &SubmissionReport, styler: Styler) {
     for found in examined.not_examined.iter().filter(|found| found.is_of_endpoints()) {
-        let what = format!("{}: {}\n  {}", clean(&found.place), found.why, crate::mlperf::OWN_CHECKER);
+        let what = format!("{}: {}\n  {}", clean(&found.place), found.why, mlperf::OWN_CHECKER);
         let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, what));
     }
     let mut reasons: IndexMap<&str, &str> = IndexMap::new();
@@ -312,7 +312,7 @@ pub fn diff(names: &[String; 2], found: &[ResultDifference], paint: Styler) -> S
     let mut rows: Vec<Vec<(TextRole, String)>> =
         vec![["", "A", "B", "B/A"].iter().map(|word| (TextRole::Quiet, (*word).to_owned())).collect()];
     for one in found.iter().filter(|one| !is_system(one)) {
-        let side = |run: Option<&crate::mlperf::DiffedRun>| match run {
+        let side = |run: Option<&mlperf::DiffedRun>| match run {
             Some(run) => clean(&format!("{} {}", value(&run.judged), validity(&run.judged))),
             None => "–".to_owned(),
         };

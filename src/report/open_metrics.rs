@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::run_state::{RunState, TaskPhase};
-use crate::event::LiveMeasurement;
+use base::event::LiveMeasurement;
 
 /// The media type of [`open_metrics`].
 pub const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -72,8 +72,8 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, TaskId};
-    use crate::report::test_runs;
+    use crate::test_runs;
+    use base::event::{Event, TaskId};
 
     #[test]
     fn a_run_under_way_has_its_tasks_and_what_is_measured() {

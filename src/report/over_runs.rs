@@ -1,7 +1,7 @@
 //! A mean over runs with its interval, as tables have it.
 
 /// `722 ±31`, half of the interval; `68.3 (0 … 445)` where it is not of equal length on both sides, because it ends at 0.
-pub(in crate::report) fn mean_text(value: f64, (low, high): (f64, f64), number: impl Fn(f64) -> String) -> String {
+pub(crate) fn mean_text(value: f64, (low, high): (f64, f64), number: impl Fn(f64) -> String) -> String {
     let (below, above) = (value - low, high - value);
     if (above - below).abs() > 1e-6 * above.abs() {
         return format!("{} ({} … {})", number(value), number(low), number(high));
@@ -12,7 +12,7 @@ pub(in crate::report) fn mean_text(value: f64, (low, high): (f64, f64), number: 
 #[cfg(test)]
 mod tests {
     use super::mean_text;
-    use crate::units::three_digits;
+    use base::units::three_digits;
 
     #[test]
     fn an_interval_that_was_cut_has_its_ends() {

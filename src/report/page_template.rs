@@ -7,7 +7,7 @@ const HEAD: &str = include_str!("../../templates/report/head.html");
 const STYLE: &str = include_str!("../../templates/report/style.css");
 
 /// Renders `template` with `context`. What it writes is escaped, and an unknown name is an error.
-pub(in crate::report) fn render_page(template: &'static str, context: Value) -> Result<String, minijinja::Error> {
+pub(crate) fn render_page(template: &'static str, context: Value) -> Result<String, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::run_state::RunState;
 use super::tables::run_word;
-use crate::event::RunTag;
-use crate::report::terminal::styler::{Styler, TextRole, clean, duration_text, ragged, to_the_second};
+use crate::terminal::styler::{Styler, TextRole, clean, duration_text, ragged, to_the_second};
+use base::event::RunTag;
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,10 +35,10 @@ impl RunRow {
     /// `is_alive`: its process still exists.
     pub fn of(state: &RunState, tags: Vec<RunTag>, is_alive: bool) -> Self {
         let (role, word) = run_word(state, is_alive);
-        let result = |(task, one): (&crate::event::TaskId, &super::TaskState)| {
+        let result = |(task, one): (&base::event::TaskId, &super::TaskState)| {
             let text = one.headline.clone().or_else(|| {
                 let failure = one.failure.as_deref()?;
-                matches!(failure.kind, crate::event::FailureKind::Invalid(_)).then(|| failure.what.clone())
+                matches!(failure.kind, base::event::FailureKind::Invalid(_)).then(|| failure.what.clone())
             })?;
             let short = text.split_once(" (").map_or(text.as_str(), |(numbers, _)| numbers);
             Some((task.to_string(), short.trim().to_owned()))
@@ -120,11 +120,11 @@ pub fn run_list_json(rows: &[RunRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::test_runs;
+    use crate::test_runs;
 
     #[test]
     fn runs_are_listed_with_their_results() {
-        let row = |events: &[crate::event::Event]| {
+        let row = |events: &[base::event::Event]| {
             let mut state = RunState::new();
             for event in events {
                 state.fold(event);

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table};
-use crate::units::counted;
+use crate::terminal::styler::{Styler, TextRole, clean, cut, table};
+use base::units::counted;
 
 /// A server, as it answered.
 #[derive(Clone, Debug, Serialize)]

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::run_state::RunState;
-use crate::report::terminal::styler::{Styler, TextRole, clean, cut, duration_text, ragged, table, to_the_second};
-use crate::units::counted;
+use crate::terminal::styler::{Styler, TextRole, clean, cut, duration_text, ragged, table, to_the_second};
+use base::units::counted;
 
 /// A manifest that can be run by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -132,8 +132,8 @@ pub(super) fn run_word(run_state: &RunState, alive: bool) -> (TextRole, &'static
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, Failure, FailureKind, TaskId, Verdict};
-    use crate::report::test_runs;
+    use crate::test_runs;
+    use base::event::{Event, Failure, FailureKind, TaskId, Verdict};
 
     #[test]
     fn a_run_that_was_killed_says_how_to_go_on() {

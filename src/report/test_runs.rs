@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::event::{Done, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
-use crate::files::Digest;
-use crate::harness::RunResult;
-use crate::interop::{ChunkKind, MeasuredResult, RequestTrace, TracedChunk, TracedChunks};
-use crate::plan::{ActionKind, Lifetime, Need, Plan, Task};
+use base::event::{Done, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
+use base::files::Digest;
+use harness::RunResult;
+use interop::{ChunkKind, MeasuredResult, RequestTrace, TracedChunk, TracedChunks};
+use plan::{ActionKind, Lifetime, Need, Plan, Task};
 
 /// A result as an earlier version wrote it.
 pub(super) fn result() -> RunResult {

@@ -4,9 +4,9 @@ use std::fmt::{self, Write as _};
 
 use serde_json::json;
 
-use crate::report::terminal::styler::{Styler, TextRole, table};
-use crate::spec::Length;
-use crate::units::three_digits;
+use crate::terminal::styler::{Styler, TextRole, table};
+use base::spec::Length;
+use base::units::three_digits;
 
 /// One benchmark of one point of the grid.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::test_request::ResolvedTest;
-use crate::spec::TestMode;
+use base::spec::TestMode;
 
 /// The seed with which LoadGen draws the samples that it logs; the same for all tests.
 pub const LOG_SEED: u64 = 720_381_539_243_781_796;

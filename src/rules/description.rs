@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::rules::system::{self, Accelerator, MissingField};
-use crate::spec::Division;
+use crate::system::{self, Accelerator, MissingField};
+use base::spec::Division;
 
 /// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
 pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::Scenario;
+use base::spec::Scenario;
 
 /// Scenarios of the rules. Interactive is LoadGen's Server with tighter limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::{Benchmark, MlperfScenario, Round};
-use crate::diag::{did_you_mean, list_of};
-use crate::spec::{Division, TestMode};
+use base::diag::{did_you_mean, list_of};
+use base::spec::{Division, TestMode};
 
 /// One test as requested. Nothing in it has been checked.
 #[derive(Clone, Debug)]

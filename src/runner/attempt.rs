@@ -15,12 +15,12 @@ use super::project_folder::PROJECT;
 use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
-use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
-use crate::plan::{ActionKind, Need, Plan, PlanReference, SharedTask, Task};
-use crate::runner::store::{
+use crate::store::{
     Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, Resumes, TaskRecord, discard, has_result,
     is_there, items_in, left_running, list_folder,
 };
+use base::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
+use plan::{ActionKind, Need, Plan, PlanReference, SharedTask, Task};
 
 /// What an attempt needs, gathered by the loop.
 pub(super) struct AttemptInputs {
@@ -115,7 +115,7 @@ impl AttemptInputs {
             Some(_) => within(limit, &stop, isolate_panics(working)).await?,
             None => catch_panics(STAGE_CODE, working).await?,
         };
-        if self.task.lifetime == crate::plan::Lifetime::Service {
+        if self.task.lifetime == plan::Lifetime::Service {
             return Ok((done, None));
         }
         let listed = self.check(folder)?;
@@ -299,8 +299,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::files::Digest;
-    use crate::runner::store::StateFolder;
+    use crate::store::StateFolder;
+    use base::files::Digest;
 
     #[test]
     fn a_measurement_goes_on_until_it_has_a_result() {

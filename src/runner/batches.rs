@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::event::RunId;
-use crate::plan::{Lifetime, SharedTask, Task};
+use base::event::RunId;
+use plan::{Lifetime, SharedTask, Task};
 
 /// A place among tasks that are started together. Dropping it, at any point of its task, means that the task runs on its own.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! A failure on a disk that is full: often the stage could not even log why.
 
-use crate::event::Failure;
+use base::event::Failure;
 
 /// What the failure itself says of its cause is more exact. `is_removed`: the unfinished output.
 pub fn note_full_disk(failure: &mut Failure, is_removed: bool) {
@@ -13,7 +13,7 @@ pub fn note_full_disk(failure: &mut Failure, is_removed: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::FailureKind;
+    use base::event::FailureKind;
 
     #[test]
     fn a_full_disk_is_the_cause_of_what_has_no_other() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::plan::{Lifetime, Plan};
+use plan::{Lifetime, Plan};
 
 /// How many GPUs of this machine a task has together with the services that have to be up then. `kept`: services that stay up.
 pub fn gpus_together(plan: &Plan, task: usize, kept: impl Iterator<Item = usize>) -> u32 {

@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::event::{Endpoint, Stop, TaskId};
+use base::event::{Endpoint, Stop, TaskId};
 
 /// Which services stay up, and until when.
 #[derive(Clone, Debug)]

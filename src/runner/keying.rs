@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::project_folder::{action_without_project, without_project};
 use super::task_executor::TaskExecutor;
-use crate::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
-use crate::files::{Digest, read_text};
-use crate::plan::{Lifetime, Plan, PlanReference, Task};
-use crate::runner::store::{
+use crate::store::{
     Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, PathError, StateFolder, TaskKey, TaskRecord,
     explain, latest_hint,
 };
+use base::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
+use base::files::{Digest, read_text};
+use plan::{Lifetime, Plan, PlanReference, Task};
 
 /// What a settled task has to offer to those that need it.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::kept_services::KeptServices;
 use super::keying::Keyed;
 use super::output_check::OutputCheck;
-use crate::event::{Done, Event, Failure, GpuId, TaskId, TaskTally};
-use crate::plan::{Lifetime, Plan};
-use crate::runner::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
+use crate::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
+use base::event::{Done, Event, Failure, GpuId, TaskId, TaskTally};
+use plan::{Lifetime, Plan};
 
 use super::output_source::OutputSource;
 use super::unchanged_tasks::UnchangedTasks;

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::event::Failure;
-use crate::files::Digest;
-use crate::plan::Task;
+use base::event::Failure;
+use base::files::Digest;
+use plan::Task;
 
 type Ask = dyn Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync;
 

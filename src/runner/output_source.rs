@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::event::TaskId;
-use crate::files::Digest;
-use crate::runner::store::{FinishedOutput, TaskKey, TaskRecord};
+use crate::store::{FinishedOutput, TaskKey, TaskRecord};
+use base::event::TaskId;
+use base::files::Digest;
 
 /// A shared store. One implementation in the product (`shared_store::SharedStore`); runs without one have none.
 pub trait OutputSource: std::fmt::Debug + Send + Sync + 'static {

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::store::{ListedFolder, PathError, leads_out};
-use crate::files::SYSTEM_FOLDERS;
-use crate::units::plain_path;
+use base::files::SYSTEM_FOLDERS;
+use base::units::plain_path;
 
 /// One text about all of them. `known`: paths whose content is in the task's key, or that are outputs; only looked at where a link leads
 /// out.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::TaskId;
-use crate::files::Digest;
-use crate::plan::{Lifetime, Need, Plan, Task};
-use crate::runner::store::{Digests, Lookup, OutputCache, TaskRecord};
+use crate::store::{Digests, Lookup, OutputCache, TaskRecord};
+use base::event::TaskId;
+use base::files::Digest;
+use plan::{Lifetime, Need, Plan, Task};
 
 use super::keying::{Keyed, key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
@@ -255,7 +255,7 @@ fn own_changes(plan: &Plan, task: &Task, keyed: &Keyed, output_cache: &OutputCac
     };
     let mut new = keyed.key.clone();
     new.upstream.clone_from(&old.upstream);
-    crate::runner::store::explain(&old, &new)
+    crate::store::explain(&old, &new)
 }
 
 /// A service runs only if something that needs it runs.

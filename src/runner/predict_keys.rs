@@ -3,9 +3,9 @@
 use super::TaskExecutor;
 use super::keying::key_of;
 use super::options::{RunOptions, TaskRole};
-use crate::event::Failure;
-use crate::plan::Plan;
-use crate::runner::store::{Digests, OutputCache, TaskKey};
+use crate::store::{Digests, OutputCache, TaskKey};
+use base::event::Failure;
+use plan::Plan;
 
 /// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the key of a
 /// task that has any.
@@ -16,7 +16,7 @@ pub fn predict_keys(
     digests: &Digests,
     options: &RunOptions,
 ) -> Vec<Option<Result<TaskKey, Failure>>> {
-    let one = |(task, part): (&crate::plan::Task, &TaskRole)| {
+    let one = |(task, part): (&plan::Task, &TaskRole)| {
         if *part == TaskRole::NotNeeded || task.skipped.is_some() {
             return None;
         }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::units::replace_folder;
+use base::units::replace_folder;
 
 /// What stands for it in a key.
 pub(super) const PROJECT: &str = "⟦project⟧";

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::TaskId;
-use crate::files::Digest;
-use crate::plan::{ActionKind, Lifetime, Plan, Task};
-use crate::runner::store::OutputCache;
+use crate::store::OutputCache;
+use base::event::TaskId;
+use base::files::Digest;
+use plan::{ActionKind, Lifetime, Plan, Task};
 
 /// The plan's name and parameters, and everything upstream of one task, in the plan's order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

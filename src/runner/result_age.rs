@@ -1,8 +1,8 @@
 //! What the user has to know of a measurement that is taken from the cache although its servers are not started by the run.
 
-use crate::event::TaskId;
-use crate::plan::Task;
-use crate::runner::store::{TaskKey, TaskRecord};
+use crate::store::{TaskKey, TaskRecord};
+use base::event::TaskId;
+use plan::Task;
 
 /// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing
 /// outside their run. `now`: seconds since 1970.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, MovingSource, ReducedSetting, Stop};
-use crate::files::Digest;
-use crate::plan::{SharedTask, Task};
+use base::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, MovingSource, ReducedSetting, Stop};
+use base::files::Digest;
+use plan::{SharedTask, Task};
 
 use super::batches::BatchSlot;
 use super::provenance::UpstreamProvenance;

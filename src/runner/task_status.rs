@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::keying::{is_made_by_another, key_of, look_up};
 use super::options::{RunOptions, TaskRole};
 use super::task_executor::TaskExecutor;
-use crate::event::TaskId;
-use crate::files::Digest;
-use crate::plan::{Lifetime, Plan};
-use crate::runner::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord};
+use crate::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord};
+use base::event::TaskId;
+use base::files::Digest;
+use plan::{Lifetime, Plan};
 
 /// One step of a plan.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub fn task_statuses(
             known.push(None);
             continue;
         }
-        let is_open = |need: &crate::plan::Need| {
+        let is_open = |need: &plan::Need| {
             let at = need.task as usize;
             need.data
                 && known[at].is_none()

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use crate::diag::panic_text;
-use crate::event::{Done, Failure, FailureKind, Stop};
+use base::diag::panic_text;
+use base::event::{Done, Failure, FailureKind, Stop};
 
 /// What panics where a stage does.
 pub(super) const STAGE_CODE: &str = "the stage's own code";

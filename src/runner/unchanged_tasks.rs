@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use std::sync::Arc;
 
-use crate::plan::{Need, Plan};
-use crate::runner::store::{OutputCache, TaskRecord, WatchedOutput, WatchedTask};
-use crate::runner::task_executor::TaskExecutor;
+use crate::store::{OutputCache, TaskRecord, WatchedOutput, WatchedTask};
+use crate::task_executor::TaskExecutor;
+use plan::{Need, Plan};
 
 /// What the last run of the same plan looked at, by the task's index in the plan.
 #[derive(Clone, Debug, Default)]

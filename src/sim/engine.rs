@@ -11,9 +11,9 @@ use super::timing::{
     Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus, Parallelism,
     Precision, Speculation, derive, derive_drafter,
 };
-use crate::files::read_bytes;
-use crate::spec::{AcceptanceRateError, SimCalibration};
-use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
+use base::files::read_bytes;
+use base::spec::{AcceptanceRateError, SimCalibration};
+use triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program supports.
 const VERSION: &str = "0.19.0";
@@ -291,10 +291,10 @@ fn switch(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<bool>, Si
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::sim::timing::tests::{h200, llama_8b};
+    use crate::timing::tests::{h200, llama_8b};
     use pretty_assertions::assert_eq;
 
-    pub(in crate::sim) fn spec() -> EngineSpec {
+    pub(crate) fn spec() -> EngineSpec {
         EngineSpec {
             model: llama_8b(),
             gpu: h200(),

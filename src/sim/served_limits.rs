@@ -3,8 +3,8 @@
 use super::core::{Chunking, EngineLimits, SchedulerPolicy};
 use super::engine::{EngineSpec, RankFile, SimEngineError, design};
 use super::timing::{Coefficients, Speculation};
-use crate::spec::SimScheduler;
-use crate::triton::EngineConfig;
+use base::spec::SimScheduler;
+use triton::EngineConfig;
 
 /// How a model repository serves an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,9 +92,9 @@ pub(super) fn with_graphs(limits: EngineLimits, usual: u64, set: Option<u32>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::engine::tests::spec;
-    use crate::sim::timing::{Drafter, Drafting};
-    use crate::spec::{AcceptanceRate, SimCalibration};
+    use crate::engine::tests::spec;
+    use crate::timing::{Drafter, Drafting};
+    use base::spec::{AcceptanceRate, SimCalibration};
     use serde_json::json;
 
     fn graph_tokens(change: impl Fn(&mut EngineSpec)) -> u64 {

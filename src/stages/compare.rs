@@ -4,15 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
-use crate::files::read_text;
-use crate::harness::{LoadPattern, REQUESTS, RESULT, RequestRecord, RunResult, read_records, repeat_folders};
-use crate::interop::{
-    COPY_REPEATS, ImportSource, LOADGEN_LOG_FILES, MeasuredResult, MeasuredRun, RequestTrace, import_runs,
-};
-use crate::manifest::model::CompareResults;
-use crate::report::Styler;
-use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
+use base::event::{Done, Failure, FailureKind};
+use base::files::read_text;
+use harness::{LoadPattern, REQUESTS, RESULT, RequestRecord, RunResult, read_records, repeat_folders};
+use interop::{COPY_REPEATS, ImportSource, LOADGEN_LOG_FILES, MeasuredResult, MeasuredRun, RequestTrace, import_runs};
+use plan::manifest::model::CompareResults;
+use report::Styler;
+use report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
 
 pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
     let columns: Vec<String> = compare.results.keys().cloned().collect();

@@ -4,10 +4,10 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use crate::event::{Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
-use crate::exec::process::{self, AttemptLog, ProcessCommand};
-use crate::runner::Lease;
-use crate::spec::GpuClocks;
+use base::event::{Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
+use base::spec::GpuClocks;
+use exec::process::{self, AttemptLog, ProcessCommand};
+use runner::Lease;
 
 /// Clocks that are locked. Dropping it unlocks them.
 pub struct LockedClocks {

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::container::{FoundImage, engine, inspect_image};
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind, MovingSource};
-use crate::files::read_text;
-use crate::manifest::model::{Action, Image, ImageBuild};
-use crate::plan::Task;
-use crate::spec::ContainerEngine;
+use base::event::{Done, Failure, FailureKind, MovingSource};
+use base::files::read_text;
+use base::spec::ContainerEngine;
+use plan::Task;
+use plan::manifest::model::{Action, Image, ImageBuild};
 
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
 const IMAGE: &str = "image";

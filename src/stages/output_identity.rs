@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{git, image, mlperf, weights};
-use crate::exec::process::probe;
-use crate::files::{read_bytes, read_text};
-use crate::manifest::model::{Action, Git, Mlperf};
-use crate::plan::{ActionError, Task};
+use base::files::{read_bytes, read_text};
+use exec::process::probe;
+use plan::manifest::model::{Action, Git, Mlperf};
+use plan::{ActionError, Task};
 
 /// How long git may take to print a commit.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -86,8 +86,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::event::TaskId;
-    use crate::plan::ActionKind;
+    use base::event::TaskId;
+    use plan::ActionKind;
     use serde_json::json;
 
     fn identity_of(kind: ActionKind, action: &Value, files: &[(&str, &str)]) -> Value {

@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
-use crate::files::{Digest, read_text};
-use crate::manifest::model::{Repository, RepositoryLayout};
-use crate::runner::store::{OutputPlace, PathError, WithPath as _, place_of_output};
-use crate::sim;
-use crate::triton::repository::{Layout, RepositoryError, write};
-use crate::triton::{RepositorySpec, pbtxt};
-use crate::units::replace_folder;
+use base::event::{Done, Failure, FailureKind};
+use base::files::{Digest, read_text};
+use base::units::replace_folder;
+use plan::manifest::model::{Repository, RepositoryLayout};
+use runner::store::{OutputPlace, PathError, WithPath as _, place_of_output};
+use triton::repository::{Layout, RepositoryError, write};
+use triton::{RepositorySpec, pbtxt};
 
 pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, Failure> {
     let leased = context.lease.gpus.len() as u32;

@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::task_context::{TaskContext, confinement, options};
-use crate::event::{Done, Failure};
-use crate::exec::process::probe;
-use crate::manifest::model::ShellScript;
+use base::event::{Done, Failure};
+use exec::process::probe;
+use plan::manifest::model::ShellScript;
 
 /// A failure in the middle of a pipe counts, too. On the line of the text, so that the line numbers of messages stay true.
 const PIPEFAIL: &str = "set -o pipefail; ";

@@ -14,12 +14,12 @@ use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
-use crate::diag::{SourceText, catch_panic, did_you_mean, list_of};
-use crate::event::{Done, Failure, FailureKind};
-use crate::files::{metadata_if_there, read_text};
-use crate::manifest::model::Template;
-use crate::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack, write_value};
-use crate::units::counted;
+use base::diag::{SourceText, catch_panic, did_you_mean, list_of};
+use base::event::{Done, Failure, FailureKind};
+use base::files::{metadata_if_there, read_text};
+use base::units::counted;
+use plan::manifest::model::Template;
+use plan::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack, write_value};
 
 /// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as many others.
 const MOST_STEPS: u64 = 2_000_000;

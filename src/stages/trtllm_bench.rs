@@ -10,13 +10,13 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
-use crate::exec::process::StreamCopies;
-use crate::files::{read_bytes, read_text};
-use crate::harness::RESULT;
-use crate::interop::{self, ImportSource, Imported, ImportedResult};
-use crate::manifest::model::TrtllmBench;
-use crate::units::three_digits;
+use base::event::{Done, Failure, FailureKind};
+use base::files::{read_bytes, read_text};
+use base::units::three_digits;
+use exec::process::StreamCopies;
+use harness::RESULT;
+use interop::{ImportSource, Imported, ImportedResult};
+use plan::manifest::model::TrtllmBench;
 
 pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done, Failure> {
     let out = &context.lease.out;
@@ -192,7 +192,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interop::ImportedCounts;
+    use interop::ImportedCounts;
 
     fn bench(more: &Value) -> TrtllmBench {
         let mut bench = serde_json::json!({"model": "Llama3.3-70B", "dataset": "D"});

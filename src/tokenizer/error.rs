@@ -1,6 +1,6 @@
 //! Why a text has no tokens, or tokens no text.
 
-use crate::diag::FeatureLeftOut;
+use base::diag::FeatureLeftOut;
 
 /// An error of the library.
 pub(super) type LibraryError = Box<dyn std::error::Error + Send + Sync>;

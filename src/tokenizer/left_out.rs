@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::error::TokenizerError;
-use crate::diag::FeatureLeftOut;
+use base::diag::FeatureLeftOut;
 
 /// There is none.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::error::{LibraryError, TokenizerError};
-use crate::diag::catch_panic;
+use base::diag::catch_panic;
 
 /// Text to token ids and back, whole: what the file says of cutting and padding for training is not done.
 #[derive(Clone, Debug)]

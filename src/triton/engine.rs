@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::files::read_text_up_to;
+use base::files::read_text_up_to;
 
 /// Bytes of a file that configures an engine or a model. `trtllm-build` writes some kB.
 pub const LARGEST_CONFIG: u64 = 16 << 20;

@@ -11,7 +11,7 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
-#[path = "../../src/stats/queue.rs"]
+#[path = "../../src/base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of the library use the rest")]
 mod queue;
 mod systems;

@@ -10,7 +10,7 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
-#[path = "../../src/stats/queue.rs"]
+#[path = "../../src/base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of the library and another benchmark use the rest")]
 mod queue;
 mod searches;

@@ -21,7 +21,8 @@ use crate::openai::{measure, spec};
 use crate::world::World;
 
 const GOLDEN: &str = "tests/golden/bad-measurements.txt";
-const RECORDS: &str = "src/harness/verdict/snapshots/regatta__harness__verdict__verdict_table_tests__bad_measurements_get_their_verdicts.snap";
+const RECORDS: &str =
+    "src/harness/verdict/snapshots/harness__verdict__verdict_table_tests__bad_measurements_get_their_verdicts.snap";
 /// What a busy machine adds to any of these runs: it is about the client, and said of none of the servers. With answers of one token
 /// `ramp` is a matter of microseconds, too; it is tested on records.
 const OF_THE_MACHINE: [&str; 7] = ["lag", "cpu", "core_wait", "backlog", "ks", "coalesced", "ramp"];

@@ -1,6 +1,6 @@
 //! An error in `src` is a type and not a text: a caller decides by what it is, and a user reads its `Display`.
 
-use crate::architecture::{Token, sources, tokens};
+use crate::sources::{Token, sources, tokens};
 
 #[test]
 fn errors_are_types() {

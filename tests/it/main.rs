@@ -2,7 +2,6 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
-mod architecture;
 mod arrivals;
 mod attached_servers;
 mod bad_measurements;
@@ -12,7 +11,6 @@ mod caching;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod ci_job;
-mod circles;
 mod cli;
 mod compare;
 mod completion;
@@ -105,6 +103,7 @@ mod serving;
 mod shared_store;
 mod simulator;
 mod slurm;
+mod sources;
 mod stages;
 mod state_files;
 mod stream_limit;

@@ -1,7 +1,7 @@
 //! What the interval of a search is worth: on queues whose true rate is known it holds that rate about as often as it says, and it is
 //! narrow enough to be of use.
 
-#[path = "../../src/stats/queue.rs"]
+#[path = "../../src/base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of the library and benchmarks use the rest")]
 mod queue;
 #[path = "../bench/searches.rs"]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use walkdir::WalkDir;
 
-use crate::architecture::sources;
+use crate::sources::sources;
 
 /// Parts of words of British spelling. `cancelled` and `judgement` are right in both, and the former is in results.
 const BRITISH: [&str; 26] = [

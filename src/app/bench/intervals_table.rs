@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::harness::{ConfidenceInterval, Metric};
+use harness::{ConfidenceInterval, Metric};
 
 pub fn text(rows: &[(&str, &Metric)]) -> String {
     let intervals = |metric: &Metric| {

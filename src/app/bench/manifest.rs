@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::app::error::CommandError;
 use crate::cli::{BenchLoad, BenchRequest, BenchServer, TokenLength};
-use crate::manifest::{Targets, shipped, targets};
-use crate::spec::{BenchSweep, Quantity};
+use crate::error::CommandError;
+use base::spec::{BenchSweep, Quantity};
+use plan::manifest::{Targets, shipped, targets};
 
 /// The stage that measures.
 pub(super) const STAGE: &str = "bench";

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::runner::store::{StateFolder, discard, replace};
+use runner::store::{StateFolder, discard, replace};
 
 /// The newest are kept: a run needs its manifest until it is planned, and `regatta run` takes one that its journal names. Older ones
 /// are of benchmarks long planned.

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use self::manifest::STAGE;
 use super::project::{Project, current_folder, given_state_folder};
 use super::run::{self, RunEnd, StopSignals};
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
-use crate::app::out_folder::{FILES, NewResult, OutFolder};
 use crate::cli::{self, BenchLoad, BenchRequest, CliExit, Force, Global, OutputVerbosity, Select};
-use crate::files::read_text;
-use crate::harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
-use crate::report::{Styler, sweep_table};
-use crate::runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use crate::out_folder::{FILES, NewResult, OutFolder};
+use base::files::read_text;
+use harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
+use report::{Styler, sweep_table};
+use runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
 pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, CommandError> {
     for notice in &request.notices {

@@ -6,14 +6,14 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::manifest;
-use crate::app::error::CommandError;
 use crate::cli::{BenchLoad, BenchRequest};
-use crate::event::EndpointError;
-use crate::files::open_text;
-use crate::harness::{api_key_in, give_key};
-use crate::manifest::targets;
-use crate::runner::store::is_there;
-use crate::units::has_secret_parameter;
+use crate::error::CommandError;
+use base::event::EndpointError;
+use base::files::open_text;
+use base::units::has_secret_parameter;
+use harness::{api_key_in, give_key};
+use plan::manifest::targets;
+use runner::store::is_there;
 
 /// A longer first line is not read for its time stamp.
 const LONGEST_LINE: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 //! Errors of the manifest that a `regatta bench` line means, with the line's options in place of the manifest's keys and its file.
 
-use crate::app::error::CommandError;
 use crate::cli::BenchRequest;
-use crate::diag::{Diagnostic, Diagnostics};
+use crate::error::CommandError;
+use base::diag::{Diagnostic, Diagnostics};
 
 /// Where all that options set is.
 const BENCH: &str = "stages.bench.bench.";

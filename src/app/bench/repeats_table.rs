@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::harness::Repeats;
+use harness::Repeats;
 
 /// The numbers that a reader looks for; result.json has all.
 const ROWS: [(&str, &str); 9] = [

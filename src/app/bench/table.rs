@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::intervals_table;
-use crate::harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS};
-use crate::report::Styler;
-use crate::units::counted;
+use base::units::counted;
+use harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS};
+use report::Styler;
 
 /// A column of the latencies: its name, its value, and how wide a terminal must be to have it.
 struct Column {
@@ -268,7 +268,7 @@ fn verdict(result: &RunResult, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Goodput, LoadPattern, Slo};
+    use harness::{Goodput, LoadPattern, Slo};
 
     /// One name is one number: what counts from the send says so, with each load.
     #[test]

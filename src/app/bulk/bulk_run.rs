@@ -1,6 +1,6 @@
 //! The runs of a list.
 
-use crate::units::shell_word;
+use base::units::shell_word;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

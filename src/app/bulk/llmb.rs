@@ -10,7 +10,7 @@ use super::bulk_run::{BulkFile, BulkRun};
 use super::error::{BulkFileError, LlmbJobProblem, LlmbJobsError};
 use super::regatta_list::command_line_value;
 use crate::cli::KeyValueArg;
-use crate::diag::did_you_mean;
+use base::diag::did_you_mean;
 
 /// One combination of a data type and a scale.
 #[derive(Clone, Debug, PartialEq)]

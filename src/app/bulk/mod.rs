@@ -21,15 +21,15 @@ use super::expression_guard::expand;
 use super::llmb_cluster::gpu_type_of_file;
 use super::project::Project;
 use super::run::{self, RunEnd, StopSignals};
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, KeyValueArg, OutputVerbosity, Select};
-use crate::files::read_text;
-use crate::harness::RESULT;
-use crate::interop::MeasuredResult;
-use crate::manifest::{is_place, replaced_arguments};
-use crate::report::{self, BulkRow, Styler};
-use crate::units::counted;
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::files::read_text;
+use base::units::counted;
+use harness::RESULT;
+use interop::MeasuredResult;
+use plan::manifest::{is_place, replaced_arguments};
+use report::{BulkRow, Styler};
 
 pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;

@@ -1,12 +1,12 @@
 //! How much disk checkpoints take that are still to be fetched.
 
-use crate::units;
+use base::units;
 use std::path::Path;
 use std::time::Duration;
 
 use super::needs::Needs;
-use crate::report::{DoctorFinding, FindingLevel};
-use crate::stages::weights_size;
+use report::{DoctorFinding, FindingLevel};
+use stages::weights_size;
 
 /// How long a hub may take for its index.
 const LIMIT: Duration = Duration::from_secs(10);

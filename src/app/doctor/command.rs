@@ -1,12 +1,12 @@
 //! `regatta doctor`: what this machine has, what a manifest needs of it, and what to do about the difference.
 
-use crate::app::console::print;
-use crate::app::doctor::{examine, needs};
-use crate::app::error::CommandError;
-use crate::app::project::Project;
 use crate::cli::{CliExit, DoctorRequest, Force, Global, Select};
-use crate::report::FindingLevel;
-use crate::report::{self, Styler};
+use crate::console::print;
+use crate::doctor::{examine, needs};
+use crate::error::CommandError;
+use crate::project::Project;
+use report::FindingLevel;
+use report::Styler;
 
 /// Exit 1 if something that the manifest needs is missing.
 pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, CommandError> {

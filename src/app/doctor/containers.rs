@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::needs::{ContainerNeed, Needs};
 use super::tools;
-use crate::exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
-use crate::report::{DoctorFinding, FindingLevel};
-use crate::stages::{engine_problem, image_id};
+use exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
+use report::{DoctorFinding, FindingLevel};
+use stages::{engine_problem, image_id};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const TOOLKIT: &str = "install nvidia-container-toolkit";

@@ -1,11 +1,11 @@
 //! GPUs, driver and CUDA, as `nvidia-smi` reports them.
 
-use crate::units;
+use base::units;
 use std::time::Duration;
 
 use super::needs::Needs;
-use crate::exec::process::{ProbeOutput, ProbeResult, probe};
-use crate::report::{DoctorFinding, FindingLevel};
+use exec::process::{ProbeOutput, ProbeResult, probe};
+use report::{DoctorFinding, FindingLevel};
 
 /// A machine that starts its driver for the query takes several seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::needs::Needs;
-use crate::report::{DoctorFinding, FindingLevel};
-use crate::stages::query_host;
+use report::{DoctorFinding, FindingLevel};
+use stages::query_host;
 
 /// A line on each host. Blocks until the last one has answered or has timed out.
 pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {

@@ -1,13 +1,13 @@
 //! What the kernel gives: memory, disk, shared memory, limits of a process.
 
-use crate::units;
+use base::units;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
 use super::needs::Needs;
-use crate::files::{cores, metadata_if_there, read_text};
-use crate::report::{DoctorFinding, FindingLevel};
+use base::files::{cores, metadata_if_there, read_text};
+use report::{DoctorFinding, FindingLevel};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
 const SHARED: u64 = 1_000_000_000;

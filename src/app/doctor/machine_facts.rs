@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::needs::Needs;
 use super::{gpus, tools};
-use crate::exec::process::probe;
-use crate::files::{read_bytes, read_text};
+use base::files::{read_bytes, read_text};
+use exec::process::probe;
 
 /// How long Python may take to look into the list of what is installed.
 const LIMIT: Duration = Duration::from_secs(20);

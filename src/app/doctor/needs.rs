@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::shell;
 use super::tools;
-use crate::app::known_failures::key_variables;
-use crate::manifest::model::{
+use crate::known_failures::key_variables;
+use plan::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
-use crate::plan::{ActionError, Plan, PlanReference, Task};
-use crate::stages::{LaunchPreview, image_program, place_of, previews};
+use plan::{ActionError, Plan, PlanReference, Task};
+use stages::{LaunchPreview, image_program, place_of, previews};
 
 /// The tasks that need it.
 type RequiringTasks = Vec<String>;
@@ -236,7 +236,7 @@ impl Needs {
             Action::Serve(Serve::Triton(server)) if !is_contained && !server.triton_skip_server_spawn => {
                 self.shared_memory.push(id.clone());
                 // Under `srun` it must be on the nodes, not here.
-                if server.launcher != Some(crate::spec::Launcher::Srun) {
+                if server.launcher != Some(base::spec::Launcher::Srun) {
                     self.program(&server.program, &id);
                 }
             }

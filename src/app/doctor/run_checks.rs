@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::needs::Needs;
 use super::{checkpoint_disk, containers, gpus, hosts, limits, secrets, served_models, store_keys, tools};
-use crate::files::read_text;
-use crate::report::{DoctorFinding, FindingLevel};
-use crate::runner::store::StateFolder;
+use base::files::read_text;
+use report::{DoctorFinding, FindingLevel};
+use runner::store::StateFolder;
 
 /// Checks this machine for what is needed; `None`: facts only. `home` has the base of relative paths, and where outputs go.
 /// Blocks until every program has answered or has timed out.
@@ -81,6 +81,6 @@ fn file(path: &str, by: &[String], project: &Path) -> Option<DoctorFinding> {
         return None;
     }
     let fix = "name the right path, or fetch it first";
-    let fix = if crate::manifest::is_shipped(path) { "regatta init ." } else { fix };
+    let fix = if plan::manifest::is_shipped(path) { "regatta init ." } else { fix };
     Some(DoctorFinding::fact(path, "not there").needed("an input", by, FindingLevel::Missing).fix(fix))
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 
 use super::needs::Needs;
-use crate::report::{DoctorFinding, FindingLevel};
+use report::{DoctorFinding, FindingLevel};
 
 const TOKEN: &str = "HF_TOKEN";
 /// Below the home folder, where `hf auth login` leaves it.

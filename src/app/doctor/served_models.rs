@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::machine_facts::package_version;
 use super::needs::{ModelNeed, Needs};
-use crate::report::{DoctorFinding, FindingLevel};
+use report::{DoctorFinding, FindingLevel};
 
 /// Lines on each model, and their weights among those that a GPU must hold.
 pub fn examine(needs: &mut Needs, project: &Path) -> Vec<DoctorFinding> {

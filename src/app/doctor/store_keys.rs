@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::app::run_store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of, variable};
-use crate::report::{DoctorFinding, FindingLevel};
-use crate::runner::{PublicKey, TrustedKeys};
+use crate::run_store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of, variable};
+use report::{DoctorFinding, FindingLevel};
+use runner::{PublicKey, TrustedKeys};
 
 /// A line on each key that is named.
 pub fn examine() -> Vec<DoctorFinding> {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
-use crate::report::{DoctorFinding, FindingLevel};
+use exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
+use report::{DoctorFinding, FindingLevel};
 
 /// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::LockedTask;
-use crate::plan::{ActionError, ActionKind, Task};
+use plan::{ActionError, ActionKind, Task};
 
 /// Writes into a task's action what its name meant when it was locked. Returns a description; `None`: nothing to do, because it
 /// names one thing permanently already, or the lock does not have it.
@@ -61,9 +61,9 @@ mod tests {
     use serde_json::json;
 
     fn pinned(kind: ActionKind, action: &Value, resolved: &Value) -> (Option<String>, Value) {
-        let mut task = crate::plan::Task {
+        let mut task = plan::Task {
             action: action.to_string(),
-            ..crate::plan::Task::minimal(crate::event::TaskId::new("t"), "t".to_owned(), kind)
+            ..plan::Task::minimal(base::event::TaskId::new("t"), "t".to_owned(), kind)
         };
         let resolved =
             resolved.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{LockSection, LockedTask};
-use crate::plan::ActionKind;
-use crate::units::unquoted;
+use base::units::unquoted;
+use plan::ActionKind;
 
 /// One field that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::PrivateValues;
-use crate::files::Digest;
-use crate::plan::{ActionError, ActionKind, Lifetime, Plan, Task, action_json};
-use crate::runner::store::TaskKey;
+use base::files::Digest;
+use plan::{ActionError, ActionKind, Lifetime, Plan, Task, action_json};
+use runner::store::TaskKey;
 
 /// A benchmark's number is part of its environment, and no part of what is measured.
 const REPEAT: &str = "REGATTA_REPEAT";

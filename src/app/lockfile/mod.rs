@@ -20,10 +20,10 @@ mod run_text;
 mod splice;
 mod text;
 
-pub use crate::exec::process::PrivateValues;
 pub use apply_pins::pin;
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
 pub use entry::{LockFile, LockSection, LockedTask, measured};
+pub use exec::process::PrivateValues;
 pub use run_text::RunText;
 pub use splice::{outline, splice, without_run};
 pub use text::{LockFileError, read, write, write_with_run};

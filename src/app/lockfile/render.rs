@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::app::lockfile::{DifferenceWeight, LockDifference, LockFile, LockPart, LockedTask};
-use crate::report::{Styler, TextRole, clean, table};
-use crate::units::counted;
+use crate::lockfile::{DifferenceWeight, LockDifference, LockFile, LockPart, LockedTask};
+use base::units::counted;
+use report::{Styler, TextRole, clean, table};
 
 /// A longer value is cut in a table; JSON has all of it.
 const WIDEST: usize = 48;
@@ -186,7 +186,7 @@ fn cell_pair(locked: Option<&str>, now: Option<&str>) -> (String, String) {
 }
 
 fn cut(text: &str) -> String {
-    crate::report::cut(text, WIDEST)
+    report::cut(text, WIDEST)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::ser::{Error as _, SerializeMap as _};
 use serde::{Serialize, Serializer};
 
 use super::{LockSection, LockedTask};
-use crate::plan::ActionError;
+use plan::ActionError;
 
 /// A [`super::LockFile`].
 #[derive(Serialize)]

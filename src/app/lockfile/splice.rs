@@ -129,7 +129,7 @@ mod tests {
 
     use super::super::LockedTask;
     use super::*;
-    use crate::plan::ActionKind;
+    use plan::ActionKind;
 
     fn stage(action: &str, output: &str) -> LockedTask {
         LockedTask {

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::LockFile;
 use super::run_text::{FileText, RunText};
-use crate::files::shared_pool;
+use base::files::shared_pool;
 
 /// The version that is written, and the newest that is understood.
 const VERSION: u32 = 1;
@@ -121,7 +121,7 @@ mod tests {
 
     use super::super::{LockSection, LockedTask};
     use super::*;
-    use crate::plan::ActionKind;
+    use plan::ActionKind;
 
     fn values() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
@@ -191,7 +191,7 @@ mod tests {
         let make = |place: usize| Ok(stage(["x", "a", "b"][place]));
         let run = RunText::of(&kept).with_made(["x", "a", "b"].into_iter().zip(0..), &make);
         assert_eq!(write_with_run(&file(kept.clone()), "m", run), Ok(write(&file(all)).unwrap()));
-        let fails = |_: usize| Err(crate::plan::action_json(&crate::event::TaskId::new("x"), "no JSON").unwrap_err());
+        let fails = |_: usize| Err(plan::action_json(&base::event::TaskId::new("x"), "no JSON").unwrap_err());
         let run = RunText::of(&kept).with_made([("x", 0)].into_iter(), &fails);
         assert!(matches!(write_with_run(&file(kept.clone()), "m", run), Err(LockFileError::Text(_))));
     }

@@ -2,11 +2,11 @@
 
 use super::upload::{require_password, upload};
 use super::{named, no_endpoints, verdict};
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
 use crate::cli::{AssembleOptions, CliExit, PasswordSource};
-use crate::mlperf::{self, AssembleError, AssembleRequest, ForeignResult, require_archive_name};
-use crate::report::Styler;
+use crate::console::print_error;
+use crate::error::CommandError;
+use mlperf::{AssembleError, AssembleRequest, ForeignResult, require_archive_name};
+use report::Styler;
 
 pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliExit, CommandError> {
     let mut parts = options.packages.iter().chain(options.logs.iter().map(|one| &one.folder));

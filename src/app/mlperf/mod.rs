@@ -8,14 +8,14 @@ mod upload;
 
 use std::path::Path;
 
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, MlperfRequest};
-use crate::files::metadata_if_there;
-use crate::mlperf::{self, SubmissionReport};
-use crate::report::{self, Styler};
-use crate::rules::Round;
-use crate::runner::store::write_named;
+use crate::console::print;
+use crate::error::CommandError;
+use base::files::metadata_if_there;
+use mlperf::SubmissionReport;
+use report::Styler;
+use rules::Round;
+use runner::store::write_named;
 
 pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());

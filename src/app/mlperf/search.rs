@@ -2,13 +2,13 @@
 
 use super::super::project::Project;
 use super::super::run;
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, EventFormat, Force, Global, KeyValueArg, RunRequest, Select, StoreSelection};
-use crate::event::TaskId;
-use crate::manifest::model::{Action, Bench};
-use crate::plan::loadgen::Cost;
-use crate::plan::{ActionError, Plan};
+use crate::console::print;
+use crate::error::CommandError;
+use base::event::TaskId;
+use plan::loadgen::Cost;
+use plan::manifest::model::{Action, Bench};
+use plan::{ActionError, Plan};
 
 /// The parameter that makes a manifest run its searches, where it has one.
 const PARAM: &str = "search";

@@ -8,20 +8,18 @@ use serde_json::Value;
 use super::super::last_manifest::last_manifest;
 use super::super::predicted_tasks::decide;
 use super::super::project::{Project, options};
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
-use crate::event::TaskId;
-use crate::files::{read_bytes, read_text};
-use crate::harness;
-use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
-use crate::mlperf;
-use crate::plan::{ActionError, Plan, PlanReference, Task};
-use crate::report::mlperf::{ResultProgress, StepCell, StepState};
-use crate::report::{self, Styler};
-use crate::runner::store::OutputCache;
-use crate::runner::{Decision, Prediction};
-use crate::spec::TestMode;
+use crate::console::print;
+use crate::error::CommandError;
+use base::event::TaskId;
+use base::files::{read_bytes, read_text};
+use base::spec::TestMode;
+use plan::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
+use plan::{ActionError, Plan, PlanReference, Task};
+use report::Styler;
+use report::mlperf::{ResultProgress, StepCell, StepState};
+use runner::store::OutputCache;
+use runner::{Decision, Prediction};
 
 pub(super) fn status(
     global: &Global,
@@ -74,7 +72,7 @@ struct StatusContext<'a> {
 struct Test<'a> {
     task: &'a Task,
     benchmark: String,
-    scenario: crate::rules::MlperfScenario,
+    scenario: rules::MlperfScenario,
     mode: TestMode,
 }
 
@@ -141,16 +139,10 @@ impl StatusContext<'_> {
             audit: entry.audits.values().chain(entry.verified.values()).filter_map(of).collect(),
             package: self.plan.tasks.iter().filter(|other| other.id == task.id).collect(),
         };
-        Some(self.row(&package.system, &entry.benchmark, crate::rules::MlperfScenario::of(entry.scenario)?, &sources))
+        Some(self.row(&package.system, &entry.benchmark, rules::MlperfScenario::of(entry.scenario)?, &sources))
     }
 
-    fn row(
-        &self,
-        system: &str,
-        benchmark: &str,
-        scenario: crate::rules::MlperfScenario,
-        sources: &Sources,
-    ) -> ResultProgress {
+    fn row(&self, system: &str, benchmark: &str, scenario: rules::MlperfScenario, sources: &Sources) -> ResultProgress {
         ResultProgress {
             system: system.to_owned(),
             benchmark: benchmark.to_owned(),
@@ -203,11 +195,11 @@ fn is_judged_by(action: &Action, out: &str) -> bool {
 fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
     let Action::Bench(bench) = action else { return None };
     let loadgen = bench.loadgen.as_ref()?;
-    let scenario = crate::rules::MlperfScenario::of(bench.scenario)?;
+    let scenario = rules::MlperfScenario::of(bench.scenario)?;
     Some(Test { task, benchmark: loadgen.benchmark.clone(), scenario, mode: loadgen.mode })
 }
 
-fn performance(folder: &Path, benchmark: &str, scenario: crate::rules::MlperfScenario) -> Option<String> {
+fn performance(folder: &Path, benchmark: &str, scenario: rules::MlperfScenario) -> Option<String> {
     let judged = mlperf::run_value(folder, benchmark, scenario)?;
     let (value, validity) = (report::mlperf::value(&judged), report::mlperf::validity(&judged));
     // Regatta's own record of the same requests is beside LoadGen's logs. One that cannot be read leaves open what was measured.

@@ -10,11 +10,11 @@ use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::app::error::CommandError;
 use crate::cli::PasswordSource;
-use crate::exec::process::{ProbeOutput, ProbeResult, probe};
-use crate::mlperf::{compress_divisions, write_checksum};
-use crate::units::{counted, size};
+use crate::error::CommandError;
+use base::units::{counted, size};
+use exec::process::{ProbeOutput, ProbeResult, probe};
+use mlperf::{compress_divisions, write_checksum};
 
 /// The longest that openssl may take: some hundred gigabytes.
 const LIMIT: Duration = Duration::from_hours(1);

@@ -5,14 +5,14 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::statement::Resource;
-use crate::app::error::CommandError;
-use crate::app::lockfile::PrivateValues;
-use crate::files::Digest;
-use crate::files::sha256_of_file;
-use crate::plan::{ActionKind, Plan, Task};
-use crate::runner::store::{Digests, OutputCache, TaskKey, TaskRecord};
-use crate::runner::upstream_provenance;
-use crate::stages::resolved;
+use crate::error::CommandError;
+use crate::lockfile::PrivateValues;
+use base::files::Digest;
+use base::files::sha256_of_file;
+use plan::{ActionKind, Plan, Task};
+use runner::store::{Digests, OutputCache, TaskKey, TaskRecord};
+use runner::upstream_provenance;
+use stages::resolved;
 
 /// The digest of a folder or of several files: BLAKE3 over their paths, kinds and digests, each with its length.
 const TREE: &str = "regattaTree";

@@ -15,13 +15,13 @@ use self::statement::{BuildMetadata, InTotoStatement, Resource, StatementParts};
 use super::last_manifest::last_manifest;
 use super::project::Project;
 use super::run_store;
-use crate::app::console::print;
-use crate::app::error::CommandError;
-use crate::app::lockfile::{LockedTask, command};
 use crate::cli::{CliExit, Force, Global, ProvenanceRequest, Select};
-use crate::diag::did_you_mean;
-use crate::plan::{Plan, Task};
-use crate::runner::store::{Digests, OutputCache, TaskRecord, write_named};
+use crate::console::print;
+use crate::error::CommandError;
+use crate::lockfile::{LockedTask, command};
+use base::diag::did_you_mean;
+use plan::{Plan, Task};
+use runner::store::{Digests, OutputCache, TaskRecord, write_named};
 
 pub(super) fn provenance(global: &Global, request: &ProvenanceRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::runner::{Signature, SigningKey};
+use runner::{Signature, SigningKey};
 
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
 const PREDICATE: &str = "https://slsa.dev/provenance/v1";

@@ -1,9 +1,9 @@
 //! Finds in their journals what crashed runs have left, and removes it.
 
-use crate::event::{Event, ExternalResource, GpuId, RunId, TaskId};
-use crate::exec::process;
-use crate::runner::EventEmitter;
-use crate::runner::store::{OutputCache, PathError, StateFolder, discard, fold_journal, readable_runs, unfinished};
+use base::event::{Event, ExternalResource, GpuId, RunId, TaskId};
+use exec::process;
+use runner::EventEmitter;
+use runner::store::{OutputCache, PathError, StateFolder, discard, fold_journal, readable_runs, unfinished};
 
 /// What crashed runs left beside their processes.
 #[derive(Debug, Default)]
@@ -96,8 +96,8 @@ fn may_remove(resource: &ExternalResource, run: &RunId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::TaskTally;
-    use crate::runner::store::Journal;
+    use base::event::TaskTally;
+    use runner::store::Journal;
 
     #[test]
     fn what_a_run_left_is_known_until_it_is_removed_or_a_run_ends_in_order() {

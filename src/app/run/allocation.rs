@@ -17,19 +17,19 @@ use serde_json::Value;
 
 use super::execute::{perform, serve};
 use super::signals::{StopSignals, interrupt, print_event};
-use crate::app::console::{print_bytes, print_error};
-use crate::app::error::CommandError;
-use crate::app::project::{Project, options};
 use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
-use crate::event::{Failure, FailureKind, Stop};
-use crate::files::Digest;
-use crate::manifest::model::{HostOn, Slurm};
-use crate::manifest::{Manifest, ValueOrigin};
-use crate::plan::{Plan, Task};
-use crate::runner::TaskRole;
-use crate::runner::store::{JobFolder, StateFolder, has_no_locks};
-use crate::stages::{AllocationRun, AttemptClaim, in_allocation, time_left};
-use crate::units::counted;
+use crate::console::{print_bytes, print_error};
+use crate::error::CommandError;
+use crate::project::{Project, options};
+use base::event::{Failure, FailureKind, Stop};
+use base::files::Digest;
+use base::units::counted;
+use plan::manifest::model::{HostOn, Slurm};
+use plan::manifest::{Manifest, ValueOrigin};
+use plan::{Plan, Task};
+use runner::TaskRole;
+use runner::store::{JobFolder, StateFolder, has_no_locks};
+use stages::{AllocationRun, AttemptClaim, in_allocation, time_left};
 
 /// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
@@ -59,7 +59,7 @@ pub(super) fn submit_and_follow(
     std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     let _alone = lock(&out)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    crate::exec::process::adopt_orphans()?;
+    exec::process::adopt_orphans()?;
     let signals = StopSignals::new();
     let _answered = signals.answer(interrupt, |event| print_event(&event))?;
     let home = project.home.state().to_owned();
@@ -76,7 +76,7 @@ pub(super) fn submit_and_follow(
     };
     let ended = runtime.block_on(async {
         let ended = resubmitted_while_lost(&allocation, resubmit, &home).await;
-        let _ = crate::exec::process::sweep(Duration::from_secs(1)).await;
+        let _ = exec::process::sweep(Duration::from_secs(1)).await;
         ended
     });
     runtime.shutdown_background();
@@ -95,7 +95,7 @@ async fn resubmitted_while_lost(
     allocation: &AllocationRun,
     resubmit: u32,
     home: &Path,
-) -> Result<crate::event::Done, Failure> {
+) -> Result<base::event::Done, Failure> {
     let mut attempt = earlier_attempt(home, &allocation.out).unwrap_or(0);
     loop {
         let out = attempt_folder(&allocation.out, attempt);
@@ -202,7 +202,7 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
         Ok(_) | Err(_) => Err(CommandError::Usage("this is not a run".to_owned())),
     };
     let how = match &ended {
-        Ok(CliExit::Done) => Ok(crate::event::Done::default()),
+        Ok(CliExit::Done) => Ok(base::event::Done::default()),
         Ok(CliExit::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run received a request to stop")),
         Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run did not end well")),
         Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(CliExit::Failed.code())), "the run could not continue")),
@@ -344,7 +344,7 @@ fn print_failure(failure: &Failure) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::ActionKind;
+    use plan::ActionKind;
 
     #[test]
     fn exclusive_is_true_or_false() {
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn gpus_that_the_allocation_lacks_are_named_before_it_is_submitted() {
         let task =
-            |gpus| Task { gpus, ..Task::minimal(crate::event::TaskId::new("g"), "g".to_owned(), ActionKind::Shell) };
+            |gpus| Task { gpus, ..Task::minimal(base::event::TaskId::new("g"), "g".to_owned(), ActionKind::Shell) };
         let plan = |gpus| Plan { tasks: vec![task(gpus)], ..Plan::default() };
         let missing = |gpus, flags: &[KeyValueArg], variable: Option<&str>| {
             missing_gpus(

@@ -12,11 +12,11 @@ use super::parallel_join::parallel_join;
 use super::prepared_run::PreparedRun;
 use super::progress_printer::ProgressPrinter;
 use super::sink::EventSink;
-use crate::app::error::CommandError;
-use crate::event::{Event, RunId, Stop};
-use crate::report::RunState;
-use crate::runner::store::{Digests, OutputCache, ProjectLock, discard, ended_well, unfinished_plans};
-use crate::runner::{EventEmitter, TaskRole, UnchangedTasks};
+use crate::error::CommandError;
+use base::event::{Event, RunId, Stop};
+use report::RunState;
+use runner::store::{Digests, OutputCache, ProjectLock, discard, ended_well, unfinished_plans};
+use runner::{EventEmitter, TaskRole, UnchangedTasks};
 
 /// What a run works with.
 pub(super) struct BegunRun {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
-use crate::report::{RunState, junit_xml, markdown_summary};
-use crate::runner::store::{PathError, append_named, write_named};
+use crate::console::print_error;
+use crate::error::CommandError;
+use report::{RunState, junit_xml, markdown_summary};
+use runner::store::{PathError, append_named, write_named};
 
 /// The variable in which GitHub Actions names the file of the job's summary.
 pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::event::Endpoint;
-use crate::manifest::model::{Action, Serve};
-use crate::plan::Plan;
-use crate::report::EndpointRow;
-use crate::runner::KeptService;
-use crate::triton::TritonClient;
+use base::event::Endpoint;
+use plan::Plan;
+use plan::manifest::model::{Action, Serve};
+use report::EndpointRow;
+use runner::KeptService;
+use triton::TritonClient;
 
 /// A server that is ready lists its models at once; one that does not has none to name.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,15 +17,15 @@ use super::run_end::RunEnd;
 use super::signals::{StopSignals, interrupt};
 use super::thread_limit::check_threads;
 use super::unplanned_jobs::unplanned_jobs;
-use crate::app::error::CommandError;
-use crate::app::expression_guard::watch_templates;
-use crate::app::{run_store, shared_results};
 use crate::cli::{self, CliExit, EventFormat, Global};
-use crate::event::{Event, Stop};
-use crate::exec::process::{self, ExitKind};
-use crate::runner::store::abandoned;
-use crate::runner::{self, RunOptions, RunSummary};
-use crate::stages::{StageExecutor, end_abandoned};
+use crate::error::CommandError;
+use crate::expression_guard::watch_templates;
+use crate::{run_store, shared_results};
+use base::event::{Event, Stop};
+use exec::process::{self, ExitKind};
+use runner::store::abandoned;
+use runner::{RunOptions, RunSummary};
+use stages::{StageExecutor, end_abandoned};
 
 /// Runs the plan of a request on this machine. With `aside`, progress goes to stderr.
 pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {

@@ -11,15 +11,15 @@ use super::parallel_join::parallel_join;
 use super::prepared_run::PreparedRun;
 use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, servers_not_needed, task_lines};
-use crate::app::console::print_error;
-use crate::app::error::{CommandError, with_causes};
-use crate::app::{lockfile, past_runs};
 use crate::cli::{CliExit, LockMode};
-use crate::event::{Event, RunId};
-use crate::exec::process::ExitKind;
-use crate::report::{RunPaths, RunState};
-use crate::runner::RunSummary;
-use crate::runner::store::Latest;
+use crate::console::print_error;
+use crate::error::{CommandError, with_causes};
+use crate::{lockfile, past_runs};
+use base::event::{Event, RunId};
+use exec::process::ExitKind;
+use report::{RunPaths, RunState};
+use runner::RunSummary;
+use runner::store::Latest;
 
 /// Ends a run whose tasks have ended. `of_command`: the end of the command that its servers were kept up for.
 ///

@@ -9,16 +9,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::endpoint_rows::endpoint_rows;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
-use crate::app::project::current_folder;
 use crate::cli::{self, CliExit, EventFormat};
-use crate::event::{Endpoint, Event, RunId, Stop};
-use crate::exec::process::{self, ExitKind, ProcessCommand};
-use crate::plan::{ActionKind, Plan, Task};
-use crate::report::{self, EndpointRow};
-use crate::runner::store::{ProjectLock, StateFolder};
-use crate::runner::{EventEmitter, GPUS_HINT, KeptService, KeptServices, RunOptions, RunSummary};
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use crate::project::current_folder;
+use base::event::{Endpoint, Event, RunId, Stop};
+use exec::process::{self, ExitKind, ProcessCommand};
+use plan::{ActionKind, Plan, Task};
+use report::EndpointRow;
+use runner::store::{ProjectLock, StateFolder};
+use runner::{EventEmitter, GPUS_HINT, KeptService, KeptServices, RunOptions, RunSummary};
 
 /// signal(7): a shell's code for a command that a signal ended is this and the signal's number.
 const SIGNALLED: i32 = 128;

@@ -3,9 +3,9 @@
 use std::env;
 use std::path::Path;
 
-use crate::app::error::CommandError;
 use crate::cli::GpuSelection;
-use crate::event::GpuId;
+use crate::error::CommandError;
+use base::event::GpuId;
 
 /// Those of `--gpus`, or all of this machine.
 ///

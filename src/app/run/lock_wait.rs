@@ -4,8 +4,8 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, Stop};
-use crate::runner::store::{LockAttempt, PathError, ProjectLock, StateFolder, name_run};
+use base::event::{Event, Stop};
+use runner::store::{LockAttempt, PathError, ProjectLock, StateFolder, name_run};
 
 /// How it ended.
 pub(super) enum LockWait {

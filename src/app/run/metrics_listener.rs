@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
-use crate::report::{OPEN_METRICS_TYPE, RunState, open_metrics};
+use report::{OPEN_METRICS_TYPE, RunState, open_metrics};
 
 /// A client that has not sent its request by then is closed.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -28,8 +28,8 @@ pub(super) use execute::{perform, perform_beside_servers, perform_of_list};
 pub(super) use run_end::RunEnd;
 pub(super) use signals::StopSignals;
 
-use crate::app::error::CommandError;
 use crate::cli::{self, CliExit, Global, RunTarget};
+use crate::error::CommandError;
 
 pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit, CommandError> {
     if let RunTarget::Slurm(flags) = &request.on {

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::run_end::{TaskLine, places, task_lines};
-use crate::app::console;
-use crate::event::{Event, RunId, TaskTally};
-use crate::files::Digest;
-use crate::plan::Plan;
-use crate::report::{LiveDisplay, LiveOptions};
-use crate::runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder};
-use crate::runner::{RunSummary, WatchedRun};
-use crate::stages::source_notice;
+use crate::console;
+use base::event::{Event, RunId, TaskTally};
+use base::files::Digest;
+use plan::Plan;
+use report::{LiveDisplay, LiveOptions};
+use runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder};
+use runner::{RunSummary, WatchedRun};
+use stages::source_notice;
 
 /// Everything was checked, and nothing has changed since the last run.
 pub(super) fn report_no_op_run(

@@ -14,19 +14,19 @@ use super::otlp::OtlpEndpoints;
 use super::prepared_run::PreparedRun;
 use super::run_end::RunEnd;
 use super::signals::StopSignals;
-use crate::app::console::print_error;
-use crate::app::earlier_runs::{EarlierRun, earlier_runs};
-use crate::app::error::CommandError;
-use crate::app::known_failures::refuse_known_failures;
-use crate::app::planning::refuse_impossible_launches;
-use crate::app::project::{Project, options};
-use crate::app::{lockfile, run_store};
 use crate::cli::{self, CliExit, EventFormat, Force, Global, LockMode, OutputVerbosity, RunTarget};
-use crate::diag::FeatureLeftOut;
-use crate::plan::{Lifetime, Plan};
-use crate::report::{LiveOptions, Styler};
-use crate::runner::store::CompilerId;
-use crate::runner::{RunOptions, TaskRole};
+use crate::console::print_error;
+use crate::earlier_runs::{EarlierRun, earlier_runs};
+use crate::error::CommandError;
+use crate::known_failures::refuse_known_failures;
+use crate::planning::refuse_impossible_launches;
+use crate::project::{Project, options};
+use crate::{lockfile, run_store};
+use base::diag::FeatureLeftOut;
+use plan::{Lifetime, Plan};
+use report::{LiveOptions, Styler};
+use runner::store::CompilerId;
+use runner::{RunOptions, TaskRole};
 
 /// What a run is made for.
 #[derive(Clone, Copy)]

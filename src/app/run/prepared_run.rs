@@ -7,16 +7,16 @@ use std::time::Instant;
 use super::kept_servers::KeptServers;
 use super::otlp::OtlpEndpoints;
 use super::signals::StopSignals;
-use crate::app::earlier_runs::EarlierRun;
-use crate::app::lockfile;
-use crate::app::project::Project;
 use crate::cli::{KeyValueArg, LockMode};
-use crate::files::Digest;
-use crate::plan::Plan;
-use crate::report::LiveOptions;
-use crate::runner::RunOptions;
-use crate::runner::shared_store::{SignaturePolicy, StoreAddress};
-use crate::runner::store::CompilerId;
+use crate::earlier_runs::EarlierRun;
+use crate::lockfile;
+use crate::project::Project;
+use base::files::Digest;
+use plan::Plan;
+use report::LiveOptions;
+use runner::RunOptions;
+use runner::shared_store::{SignaturePolicy, StoreAddress};
+use runner::store::CompilerId;
 
 pub(super) struct PreparedRun {
     pub project: Project,

@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::Duration;
 
-use crate::app::console;
-use crate::event::Event;
-use crate::report::{LiveDisplay, LiveOptions};
+use crate::console;
+use base::event::Event;
+use report::{LiveDisplay, LiveOptions};
 
 /// A thread that prints the events, so that a slow terminal delays nothing.
 pub(super) struct ProgressPrinter {

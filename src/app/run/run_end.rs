@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cli::CliExit;
-use crate::event::TaskId;
-use crate::plan::{Lifetime, Plan};
-use crate::report::{RunPaths, RunState, TaskPhase, TaskState};
-use crate::runner::TaskRole;
-use crate::runner::store::{OutputCache, StateFolder};
+use base::event::TaskId;
+use plan::{Lifetime, Plan};
+use report::{RunPaths, RunState, TaskPhase, TaskState};
+use runner::TaskRole;
+use runner::store::{OutputCache, StateFolder};
 
 /// How a run ended, and what it left.
 pub struct RunEnd {
@@ -91,8 +91,8 @@ pub(super) fn places(home: &StateFolder, is_shown: bool) -> RunPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Done, Event};
-    use crate::plan::{ActionKind, Need, Task};
+    use base::event::{Done, Event};
+    use plan::{ActionKind, Need, Task};
 
     #[test]
     fn a_server_of_a_cached_task_is_not_needed_and_one_of_a_task_that_did_not_start_is() {

@@ -8,10 +8,10 @@ use futures_util::future::OptionFuture;
 use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::app::console::print_error;
 use crate::cli::CliExit;
-use crate::event::{Event, Stop};
-use crate::files::read_text;
+use crate::console::print_error;
+use base::event::{Event, Stop};
+use base::files::read_text;
 
 /// The requests to stop (SIGINT, SIGTERM, SIGHUP) of one command, for all its runs: one that comes between two of them, or while the
 /// next one is prepared, ends that.

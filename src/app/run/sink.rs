@@ -8,11 +8,11 @@ use std::sync::mpsc::Sender;
 
 use parking_lot::Mutex;
 
-use crate::app::error::CommandError;
-use crate::event::{Event, RunId, Stop};
-use crate::exec::process::WatchdogHandle;
-use crate::report::RunState;
-use crate::runner::store::{Journal, PathError, ProgressFile, ProjectLock, StateFolder};
+use crate::error::CommandError;
+use base::event::{Event, RunId, Stop};
+use exec::process::WatchdogHandle;
+use report::RunState;
+use runner::store::{Journal, PathError, ProgressFile, ProjectLock, StateFolder};
 
 /// The journal first, then the watchdog, then the display.
 pub(super) struct EventSink {
@@ -130,8 +130,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::event::TaskId;
-    use crate::runner::store::LockAttempt;
+    use base::event::TaskId;
+    use runner::store::LockAttempt;
 
     #[test]
     fn a_run_without_a_watchdog_says_so() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use crate::app::error::CommandError;
+use crate::error::CommandError;
 
 /// Whether this many threads can be had at once. Those that are started later cannot report it.
 pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {

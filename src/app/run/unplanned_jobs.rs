@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::TaskId;
-use crate::plan::Plan;
-use crate::runner::store::{StateFolder, unplanned};
+use base::event::TaskId;
+use plan::Plan;
+use runner::store::{StateFolder, unplanned};
 
 /// So many are named.
 const NAMED: usize = 10;

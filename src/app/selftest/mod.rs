@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, OutputVerbosity, SelftestRequest};
-use crate::event::{Endpoint, Stop, Verdict};
-use crate::files::{cores, read_text};
-use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
-use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
-use crate::spec::{Arrivals, Length, Limits, StopAfter};
-use crate::units::counted;
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::event::{Endpoint, Stop, Verdict};
+use base::files::{cores, read_text};
+use base::spec::{Arrivals, Length, Limits, StopAfter};
+use base::units::counted;
+use harness::{BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
+use sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
@@ -264,7 +264,7 @@ impl SelftestMeasurement {
             slo: Slo::default(),
             vocab_size: 32_000,
             end_id: 2,
-            request: crate::spec::Request::default(),
+            request: base::spec::Request::default(),
         }
     }
 }

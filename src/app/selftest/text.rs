@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{SelftestReport, Spread};
-use crate::event::Verdict;
-use crate::harness::ReasonSeverity;
+use base::event::Verdict;
+use harness::ReasonSeverity;
 
 impl SelftestReport {
     /// As text for display.

@@ -4,11 +4,11 @@ use std::future::Future;
 
 use anyhow::anyhow;
 
-use crate::app::error::CommandError;
 use crate::cli::{TritonProtocol, TritonUrl};
-use crate::diag::did_you_mean;
-use crate::event::Endpoint;
-use crate::triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, ListeningService, TritonClient, probe};
+use crate::error::CommandError;
+use base::diag::did_you_mean;
+use base::event::Endpoint;
+use triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, ListeningService, TritonClient, probe};
 
 /// The server that queries go to.
 pub(super) struct ServerConnection {

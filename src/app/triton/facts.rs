@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::connection::ServerConnection;
-use crate::app::error::CommandError;
 use crate::cli::TritonProtocol;
-use crate::report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
-use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
-use crate::triton::{ClientError, ClientErrorKind, DataType, TritonClient};
+use crate::error::CommandError;
+use report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
+use triton::proto::inference::{ModelConfig, ModelMetadataResponse};
+use triton::{ClientError, ClientErrorKind, DataType, TritonClient};
 
 /// The server and all its models.
 pub(super) async fn server(to: &ServerConnection) -> Result<ServerStatus, CommandError> {

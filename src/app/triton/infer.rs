@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::connection::ServerConnection;
 use super::facts;
-use crate::app::console::print;
-use crate::app::console::print_error;
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Infer, TritonProtocol};
-use crate::diag::{did_you_mean, list_of};
-use crate::report::{ModelDetails, Styler, TensorFacts};
-use crate::triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
-use crate::units::counted;
+use crate::console::print;
+use crate::console::print_error;
+use crate::error::CommandError;
+use base::diag::{did_you_mean, list_of};
+use base::units::counted;
+use report::{ModelDetails, Styler, TensorFacts};
+use triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
 
 pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler) -> Result<CliExit, CommandError> {
     let names = std::slice::from_ref(&request.model);

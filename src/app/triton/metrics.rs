@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::connection::ServerConnection;
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::CliExit;
-use crate::report::{ServerMetricRow, Styler, server};
-use crate::triton::{Exposition, ListeningService, MetricKind, probe};
+use crate::console::print;
+use crate::error::CommandError;
 use anyhow::anyhow;
+use report::{ServerMetricRow, Styler, server};
+use triton::{Exposition, ListeningService, MetricKind, probe};
 
 pub(super) async fn metrics(
     to: &ServerConnection,

@@ -8,12 +8,12 @@ mod metrics;
 use std::collections::BTreeMap;
 
 use self::connection::ServerConnection;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, KeyValueArg, TritonAction, TritonRequest};
-use crate::diag::did_you_mean;
-use crate::report::{Styler, server};
-use crate::triton::{LoadOptions, LogSetting, pbtxt};
+use crate::console::{print, print_error};
+use crate::error::CommandError;
+use base::diag::did_you_mean;
+use report::{Styler, server};
+use triton::{LoadOptions, LogSetting, pbtxt};
 
 pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());
@@ -92,7 +92,7 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
         .iter()
         .map(|one| {
             let inference = one.inference_stats.unwrap_or_default();
-            let count = |duration: &Option<crate::triton::proto::inference::StatisticDuration>| {
+            let count = |duration: &Option<triton::proto::inference::StatisticDuration>| {
                 duration
                     .as_ref()
                     .map_or((0, 0.0), |d| (d.count, if d.count > 0 { d.ns as f64 / d.count as f64 / 1e6 } else { 0.0 }))

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::app::error::CommandError;
 use crate::cli::KeyValueArg;
-use crate::sim::{UnknownMetric, is_in_virtual_time};
-use crate::spec::{LatencyLimit, Length, Limits};
+use crate::error::CommandError;
+use base::spec::{LatencyLimit, Length, Limits};
+use sim::{UnknownMetric, is_in_virtual_time};
 
 /// More points than this are an error.
 const MOST_POINTS: usize = 10_000;

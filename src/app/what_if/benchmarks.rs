@@ -1,15 +1,15 @@
 //! The benchmarks of a plan as questions to the twin, each with the command that measures it.
 
 use super::question::Question;
-use crate::app::error::CommandError;
-use crate::app::served_twin::ServedTwin;
 use crate::cli::{KeyValueArg, WhatIfRequest};
-use crate::manifest::ManifestLibrary;
-use crate::manifest::model::{Action, Bench};
-use crate::plan::{Plan, Task};
-use crate::report::{WhatIfLengths, WhatIfProblem, WhatIfRow};
-use crate::sim::VirtualWorkload;
-use crate::spec::{LatencyLimit, Length, Scenario};
+use crate::error::CommandError;
+use crate::served_twin::ServedTwin;
+use base::spec::{LatencyLimit, Length, Scenario};
+use plan::manifest::ManifestLibrary;
+use plan::manifest::model::{Action, Bench};
+use plan::{Plan, Task};
+use report::{WhatIfLengths, WhatIfProblem, WhatIfRow};
+use sim::VirtualWorkload;
 
 /// Lengths in place of those of the benchmarks.
 pub(super) struct Lengths {

@@ -1,9 +1,9 @@
 //! `--disaggregated`: copies of a benchmark's server as context servers and generation servers.
 
-use crate::app::error::CommandError;
 use crate::cli::{BalancerPolicy, WhatIfRequest};
-use crate::sim::{Balancer, Disaggregation, VirtualWorkload};
-use crate::spec::Length;
+use crate::error::CommandError;
+use base::spec::Length;
+use sim::{Balancer, Disaggregation, VirtualWorkload};
 
 /// A NIC of 400 Gbit/s for each GPU.
 const LINK_GBS: f64 = 50.0;

@@ -3,14 +3,14 @@
 use anyhow::Context as _;
 
 use super::question::Question;
-use crate::app::console::print;
-use crate::app::error::CommandError;
 use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIfRequest};
-use crate::files::{cores, read_text};
-use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
-use crate::sim::{self, Balancer, Failures, Fleet, RateOverTime};
-use crate::spec::{LatencyLimit, Prefixes};
-use crate::units::parse_duration;
+use crate::console::print;
+use crate::error::CommandError;
+use base::files::{cores, read_text};
+use base::spec::{LatencyLimit, Prefixes};
+use base::units::parse_duration;
+use report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
+use sim::{Balancer, Failures, Fleet, RateOverTime};
 
 pub(super) fn answer(
     global: &Global,

@@ -9,16 +9,16 @@ mod question;
 use std::thread;
 
 use super::project::Project;
-use crate::app::console::{print, print_error};
-use crate::app::error::CommandError;
 use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
-use crate::files::cores;
-use crate::report::{Styler, WhatIfRow, html, what_if_json, what_if_text};
-use crate::runner::store::write_named;
-use crate::units::shell_word;
+use crate::console::{print, print_error};
+use crate::error::CommandError;
 use arguments::{grid, length, limits};
+use base::files::cores;
+use base::units::shell_word;
 use benchmarks::{Lengths, questions_of};
 use question::Question;
+use report::{Styler, WhatIfRow, html, what_if_json, what_if_text};
+use runner::store::write_named;
 
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;

@@ -1,11 +1,9 @@
 //! One benchmark of one point: the twin of its server, its load, and what the twin answers.
 
 use super::disaggregated::{self, ServerSplit};
-use crate::report::{WhatIfNumbers, WhatIfProblem, WhatIfRow};
-use crate::sim::{
-    self, DisaggregatedServers, Disaggregation, EngineLimits, EngineServing, VirtualResult, VirtualWorkload,
-};
-use crate::spec::{LatencyLimit, LimitedMetric, Statistic};
+use base::spec::{LatencyLimit, LimitedMetric, Statistic};
+use report::{WhatIfNumbers, WhatIfProblem, WhatIfRow};
+use sim::{DisaggregatedServers, Disaggregation, EngineLimits, EngineServing, VirtualResult, VirtualWorkload};
 
 /// Rates of a curve, as shares of the highest one.
 const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];

@@ -1,8 +1,8 @@
 //! The arguments of each engine, up to the image; the command inside follows them.
 
 use super::spec::{ContainerAccess, ContainerSpec};
-use crate::event::GpuId;
-use crate::spec::{ContainerEngine, ContainerGpus};
+use base::event::GpuId;
+use base::spec::{ContainerEngine, ContainerGpus};
 
 const SHM: &str = "2g";
 const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];

@@ -2,7 +2,7 @@
 //!
 //! One entry point for all code that starts something in a container: servers of Triton with all their ranks, and the commands
 //! of any other stage. Nothing here looks at the machine or starts anything; the caller stops the container by the name that it
-//! was given, where its engine keeps it apart ([`crate::spec::ContainerEngine::is_detached`]).
+//! was given, where its engine keeps it apart ([`base::spec::ContainerEngine::is_detached`]).
 
 mod command_line;
 mod spec;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::GpuId;
-use crate::spec::{ContainerEngine, ContainerGpus};
+use base::event::GpuId;
+use base::spec::{ContainerEngine, ContainerGpus};
 
 /// A container to be.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use super::confinement::{Confinement, ConfinementError};
 use super::redact::redacted;
-use crate::units::shell_word;
+use base::units::shell_word;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus,
 };
 
-use crate::files::SYSTEM_FOLDERS;
+use base::files::SYSTEM_FOLDERS;
 
 /// What is in it can be listed; only the devices below are open.
 const DEVICES: &str = "/dev";

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::probe::succeeds;
-use crate::event::{ExternalResource, GpuId};
+use base::event::{ExternalResource, GpuId};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How long the orders about one resource may take, or about several that are removed at once.

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::command::Leftover;
 use super::procfs;
-use crate::files::read_text;
+use base::files::read_text;
 
 /// A process that listens on a port.
 pub type PortOwner = Leftover;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::redact::redacted;
-use crate::units::without_credentials;
+use base::units::without_credentials;
 
 /// A shorter one would hide text that only looks like it.
 const SHORTEST: usize = 4;

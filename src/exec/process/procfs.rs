@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use crate::files::read_text;
+use base::files::read_text;
 use rustix::process::{Pid, getpid};
 
 /// A line of `/proc/PID/stat`, as far as we need it.

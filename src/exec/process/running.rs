@@ -23,7 +23,7 @@ use super::line_pipe::{LineReader, LineWriter};
 use super::process_group::ProcessGroup;
 use super::redact::Redactor;
 use super::{log, orphans};
-use crate::event::Stop;
+use base::event::Stop;
 
 /// The variable with the key that signs outputs. Where it has the text of a key, not a path, commands do not get it.
 pub const SIGN_KEY_VARIABLE: &str = "REGATTA_SIGN_KEY";

@@ -21,7 +21,7 @@ use super::command::Leftover;
 use super::external_resource::remove_all;
 use super::process_group::end_blocking;
 use super::procfs;
-use crate::event::{ExternalResource, RunId};
+use base::event::{ExternalResource, RunId};
 
 /// The variable that names the project's state folder.
 pub const HOME: &str = "REGATTA_HOME";

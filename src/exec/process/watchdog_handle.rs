@@ -14,7 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::orphans;
 use super::watchdog::{HOME, RUN, TASK};
-use crate::event::{ExternalResource, RunId};
+use base::event::{ExternalResource, RunId};
 
 /// What ends this many watchdogs of one run ends the next one, too.
 const MOST_RESTARTS: u32 = 3;

@@ -13,14 +13,14 @@ use super::external_driver::{CallInbox, CallListener, ExternalCall};
 use super::in_flight::{ConcurrencyGauge, InFlightRequest, MessageEnd};
 use super::pacer::{Alarms, Pacer};
 use super::worker_share::WorkerShare;
-use crate::harness::measure::collector::Collector;
-use crate::harness::schedule::data::PreviousAnswers;
-use crate::harness::transport::connection::Connection;
-use crate::harness::transport::request_encoder::{EncodedMessage, RequestEncoder};
-use crate::harness::{HarnessError, LoadPattern, PlannedRequest};
+use crate::measure::collector::Collector;
+use crate::schedule::data::PreviousAnswers;
+use crate::transport::connection::Connection;
+use crate::transport::request_encoder::{EncodedMessage, RequestEncoder};
+use crate::{HarnessError, LoadPattern, PlannedRequest};
 
 /// The state that all requests of a worker share while it runs.
-pub(in crate::harness) struct Dispatcher {
+pub(crate) struct Dispatcher {
     pub share: WorkerShare,
     pub connections: Vec<Rc<Connection>>,
     pub encoder: Arc<RequestEncoder>,
@@ -37,7 +37,7 @@ pub(in crate::harness) struct Dispatcher {
 }
 
 #[derive(Default)]
-pub(in crate::harness) struct DispatchCounts {
+pub(crate) struct DispatchCounts {
     pub issued: Cell<u64>,
     pub not_sent: Cell<u64>,
     pub waited_for_stream: Cell<u64>,

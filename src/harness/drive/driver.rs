@@ -11,20 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::external_driver::{CallInbox, SampleCache, called};
 use super::worker_share::{PreparedMessages, WorkerShare};
-use crate::event::Stop;
-use crate::files::cores;
-use crate::harness::clock::BenchClock;
-use crate::harness::measure::result::Measured;
-use crate::harness::measure::summary;
-use crate::harness::measure::summary::RunStart;
-use crate::harness::measure::worker_output::WorkerOutput;
-use crate::harness::schedule::plan::{self, PlanQueue};
-use crate::harness::tokens::{LiveCounts, LiveTotals};
-use crate::harness::transport::http::Connector;
-use crate::harness::{
+use crate::clock::BenchClock;
+use crate::measure::result::Measured;
+use crate::measure::summary;
+use crate::measure::summary::RunStart;
+use crate::measure::worker_output::WorkerOutput;
+use crate::schedule::plan::{self, PlanQueue};
+use crate::tokens::{LiveCounts, LiveTotals};
+use crate::transport::http::Connector;
+use crate::{
     BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, LoadPattern, RequestSchedule, Transport,
     UnjudgedRun,
 };
+use base::event::Stop;
+use base::files::cores;
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
 const RUN_UP: Duration = Duration::from_millis(20);

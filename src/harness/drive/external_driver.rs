@@ -15,9 +15,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::harness::clock::BenchClock;
-use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule, ScheduleError};
+use crate::clock::BenchClock;
+use crate::transport::request_encoder::RequestEncoder;
+use crate::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule, ScheduleError};
 
 /// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must not wait.
 pub trait ExternalObserver: Send + Sync {
@@ -39,7 +39,7 @@ pub struct CallInlet {
 
 /// One call.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::harness) struct ExternalCall {
+pub(crate) struct ExternalCall {
     pub index: u64,
     pub ticket: u64,
     pub sample: u32,
@@ -47,7 +47,7 @@ pub(in crate::harness) struct ExternalCall {
 }
 
 /// The state that the inlet and the dispatchers share: samples, and the messages that are ready.
-pub(in crate::harness) struct SampleCache {
+pub(crate) struct SampleCache {
     pub observer: Arc<dyn ExternalObserver>,
     /// One request for each sample.
     samples: Arc<RequestSchedule>,
@@ -95,7 +95,7 @@ impl SampleCache {
 
 impl CallInlet {
     /// `begun` receives the time of the first call: everything counts from it.
-    pub(in crate::harness) fn new(
+    pub(crate) fn new(
         sample_cache: Arc<SampleCache>,
         workers: Vec<mpsc::UnboundedSender<ExternalCall>>,
         log: Arc<Mutex<Vec<(u32, Instant)>>>,
@@ -145,7 +145,7 @@ impl CallInlet {
 }
 
 /// The plan as it was carried out: one request for each call, at its time.
-pub(in crate::harness) fn called(
+pub(crate) fn called(
     samples: &RequestSchedule,
     log: &[(u32, Instant)],
     clock: BenchClock,
@@ -161,7 +161,7 @@ pub(in crate::harness) fn called(
 
 /// Passes the events of one request in flight to the observer.
 #[derive(Clone)]
-pub(in crate::harness) struct CallListener {
+pub(crate) struct CallListener {
     pub sample_cache: Arc<SampleCache>,
     pub ticket: u64,
     pub sample: u32,
@@ -185,7 +185,7 @@ impl std::fmt::Debug for CallListener {
 }
 
 /// The source of one worker's requests.
-pub(in crate::harness) struct CallInbox {
+pub(crate) struct CallInbox {
     pub sample_cache: Arc<SampleCache>,
     pub arrivals: mpsc::UnboundedReceiver<ExternalCall>,
 }

@@ -11,20 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallListener;
 use super::request_attempt::{AttemptAnswer, RequestAttempt, RequestProgress, deadline_fault};
-use crate::harness::clock::BenchClock;
-use crate::harness::measure::collector::Collector;
-use crate::harness::record::{RequestEnd, RequestRecord};
-use crate::harness::schedule::data::Prompt;
-use crate::harness::tokens::{Accounting, AnswerText, LiveCounts};
-use crate::harness::transport::connection::Connection;
-use crate::harness::transport::http::HttpOutcome;
-use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest, RequestTrigger};
-use crate::spec::{Retries, RetryOn, TimeSpan};
+use crate::clock::BenchClock;
+use crate::measure::collector::Collector;
+use crate::record::{RequestEnd, RequestRecord};
+use crate::schedule::data::Prompt;
+use crate::tokens::{Accounting, AnswerText, LiveCounts};
+use crate::transport::connection::Connection;
+use crate::transport::http::HttpOutcome;
+use crate::transport::request_encoder::RequestEncoder;
+use crate::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest, RequestTrigger};
+use base::spec::{Retries, RetryOn, TimeSpan};
 
 /// Requests in flight, integrated over time: the side of Little's law that does not come from records.
 #[derive(Default)]
-pub(in crate::harness) struct ConcurrencyGauge {
+pub(crate) struct ConcurrencyGauge {
     now: Cell<u64>,
     since: Cell<u64>,
     area: Cell<f64>,
@@ -49,14 +49,14 @@ impl ConcurrencyGauge {
 }
 
 /// The effect of a finished message on the next ones of its session.
-pub(in crate::harness) struct MessageEnd {
+pub(crate) struct MessageEnd {
     /// On the clock.
     pub t_end: u64,
     pub answer: Option<Prompt>,
 }
 
 /// One message in flight.
-pub(in crate::harness) struct InFlightRequest {
+pub(crate) struct InFlightRequest {
     /// Answers are part of later prompts.
     pub keeps_answer: bool,
     /// Texts are to be counted after the run.

@@ -9,11 +9,11 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use super::in_flight::covers;
 use super::request_attempt::{RequestAttempt, RequestProgress};
 use super::worker_share::WorkerShare;
-use crate::harness::record::RequestEnd;
-use crate::harness::schedule::data::PreviousAnswers;
-use crate::harness::transport::connection::Connection;
-use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{FailureClass, HarnessError, LoadPattern};
+use crate::record::RequestEnd;
+use crate::schedule::data::PreviousAnswers;
+use crate::transport::connection::Connection;
+use crate::transport::request_encoder::RequestEncoder;
+use crate::{FailureClass, HarnessError, LoadPattern};
 
 impl WorkerShare {
     /// As many at once as the measured load has, or at its rate. The servers in turn; each worker has its own of them.

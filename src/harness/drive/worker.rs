@@ -12,15 +12,15 @@ use tokio::sync::Notify;
 use super::dispatcher::{DispatchCounts, Dispatcher};
 use super::pacer::{Alarms, Pacer};
 use super::worker_share::WorkerShare;
-use crate::files::read_text;
-use crate::harness::measure::collector::Collector;
-use crate::harness::measure::worker_output::WorkerOutput;
-use crate::harness::schedule::data::PreviousAnswers;
-use crate::harness::transport::connection::Connection;
-use crate::harness::transport::http::ConnectionPool;
-use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::harness::{HarnessError, LoadPattern};
+use crate::measure::collector::Collector;
+use crate::measure::worker_output::WorkerOutput;
+use crate::schedule::data::PreviousAnswers;
+use crate::transport::connection::Connection;
+use crate::transport::http::ConnectionPool;
+use crate::transport::request_encoder::RequestEncoder;
+use crate::transport::sent_headers::SentHeaders;
+use crate::{HarnessError, LoadPattern};
+use base::files::read_text;
 
 /// Connections of a worker that are opened before the start, at most.
 const MOST_CONNECTED_AHEAD: usize = 1000;
@@ -28,7 +28,7 @@ const MOST_CONNECTED_AHEAD: usize = 1000;
 const CONNECT_AHEAD_FOR: Duration = Duration::from_secs(2);
 
 /// Connected and warmed up, waiting for the start.
-pub(in crate::harness) struct PreparedWorker {
+pub(crate) struct PreparedWorker {
     share: WorkerShare,
     connections: Vec<Rc<Connection>>,
     encoder: Arc<RequestEncoder>,
@@ -241,11 +241,11 @@ mod tests {
 
     use super::super::worker_share::PreparedMessages;
     use super::*;
-    use crate::harness::clock::BenchClock;
-    use crate::harness::schedule::plan::{PlanQueue, plan};
-    use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, ModelMetadata};
-    use crate::harness::{BenchSpec, LoadLevel, LoadSegment, SendingSpec, Slo, Transport};
-    use crate::spec::{Arrivals, Length, Limits, Request, StopAfter};
+    use crate::clock::BenchClock;
+    use crate::schedule::plan::{PlanQueue, plan};
+    use crate::transport::kserve::infer_request::{InferRequestTemplate, ModelMetadata};
+    use crate::{BenchSpec, LoadLevel, LoadSegment, SendingSpec, Slo, Transport};
+    use base::spec::{Arrivals, Length, Limits, Request, StopAfter};
 
     const BURNT: u64 = 30_000_000;
 
@@ -264,7 +264,7 @@ mod tests {
             seed: 1,
             warmup: 0,
             pace: SendingSpec::default(),
-            content: crate::harness::PromptSource::default(),
+            content: crate::PromptSource::default(),
             frontends: 1,
             clients: 1,
             stall_timeout: Duration::from_secs(1),

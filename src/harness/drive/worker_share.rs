@@ -10,13 +10,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallInbox;
-use crate::harness::clock::BenchClock;
-use crate::harness::schedule::plan::PlanQueue;
-use crate::harness::tokens::LiveCounts;
-use crate::harness::transport::http::Connector;
-use crate::harness::{BenchSpec, LoadPattern, PlannedRequest, RequestSchedule};
+use crate::clock::BenchClock;
+use crate::schedule::plan::PlanQueue;
+use crate::tokens::LiveCounts;
+use crate::transport::http::Connector;
+use crate::{BenchSpec, LoadPattern, PlannedRequest, RequestSchedule};
 
-pub(in crate::harness) struct WorkerShare {
+pub(crate) struct WorkerShare {
     pub number: usize,
     pub workers: usize,
     pub spec: Arc<BenchSpec>,
@@ -72,7 +72,7 @@ impl WorkerShare {
 }
 
 /// Messages made before the start, by the index of their first request.
-pub(in crate::harness) struct PreparedMessages {
+pub(crate) struct PreparedMessages {
     places: Vec<Mutex<Option<Bytes>>>,
     /// Bytes of them, in all; the rest is made one ahead of need.
     pub bytes: usize,

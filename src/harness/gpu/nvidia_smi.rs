@@ -8,7 +8,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::{GpuDevice, GpuLimits, GpuReading};
-use crate::event::GpuId;
+use base::event::GpuId;
 
 /// Columns that do not change, or not during a run. Queried once.
 const STILL: [&str; 8] = [

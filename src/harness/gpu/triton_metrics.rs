@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::{GpuDevice, GpuReading, GpuTrace};
-use crate::triton::Scrape;
+use triton::Scrape;
 
 /// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs that report none of power,
 /// utilization and memory are left out.
@@ -49,7 +49,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::triton::{MetricKind, MetricSeries, ServerPoll};
+    use triton::{MetricKind, MetricSeries, ServerPoll};
 
     #[test]
     fn a_servers_metrics_tell_of_its_gpus_by_uuid() {

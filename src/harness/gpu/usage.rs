@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{GpuReading, GpuTrace, GpuUsage, GpusUsage};
-use crate::units::counted;
+use base::units::counted;
 
 /// The most points of each series.
 const POINTS: usize = 300;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::units::UrlParts;
+use base::units::UrlParts;
 
 /// Characters.
 const LONGEST: usize = 200;

@@ -19,7 +19,7 @@ pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -
 }
 
 /// Values that a server reported differently after the measurement. A value reported only once is no change: answers may be late.
-pub(in crate::harness) fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
+pub(crate) fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
     let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));
     let fields = [
         ("kind", text(|server| server.kind.clone())),

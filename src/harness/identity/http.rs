@@ -13,13 +13,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::bounded_text::bounded;
-use crate::diag::error_chain;
-use crate::event::host_port;
-use crate::harness::Transport;
-use crate::harness::transport::http::Connector;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::spec::RequestHeaders;
-use crate::triton::{MOST_REDIRECTS, Redirect};
+use crate::Transport;
+use crate::transport::http::Connector;
+use crate::transport::sent_headers::SentHeaders;
+use base::diag::error_chain;
+use base::event::host_port;
+use base::spec::RequestHeaders;
+use triton::{MOST_REDIRECTS, Redirect};
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
 const MOST_BODY_BYTES: usize = 4 << 20;

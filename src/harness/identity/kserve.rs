@@ -8,9 +8,9 @@ use super::bounded_text::bounded;
 use super::http::IdentityClient;
 use super::model_facts::ModelFacts;
 use super::{ServerIdentity, Simulation};
-use crate::event::Endpoint;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::triton::TritonClient;
+use crate::transport::sent_headers::SentHeaders;
+use base::event::Endpoint;
+use triton::TritonClient;
 
 /// What the simulator's version begins with.
 const SIMULATOR: &str = "regatta-simulator-";

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::ServerIdentity;
 use super::bounded_text::bounded;
-use crate::files::Digest;
-use crate::triton::pbtxt;
-use crate::triton::proto::inference::model_config::SchedulingChoice;
-use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
+use base::files::Digest;
+use triton::pbtxt;
+use triton::proto::inference::model_config::SchedulingChoice;
+use triton::proto::inference::{ModelConfig, ModelMetadataResponse};
 
 /// Parameter of a model that runs an engine.
 const ENGINE_FOLDER: &str = "gpt_model_path";

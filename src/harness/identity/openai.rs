@@ -6,7 +6,7 @@ use super::ServerIdentity;
 use super::bounded_text::{bounded, bounded_value};
 use super::http::{IdentityClient, IdentityReply};
 use super::kserve::{SIMULATOR_KIND, mark_simulated, server_by_http};
-use crate::files::Digest;
+use base::files::Digest;
 
 /// `owned_by` in the servers' own source → kind.
 const OWNERS: [(&str, &str); 6] = [

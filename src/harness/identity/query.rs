@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::http::{IdentityClient, NoReply};
 use super::{ServerIdentity, kserve, openai};
-use crate::event::Endpoint;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::harness::{Api, Transport};
-use crate::spec::RequestHeaders;
-use crate::triton::{Exposition, MetricsError};
+use crate::transport::sent_headers::SentHeaders;
+use crate::{Api, Transport};
+use base::event::Endpoint;
+use base::spec::RequestHeaders;
+use triton::{Exposition, MetricsError};
 
 /// The limit for one answer.
 const ANSWER: Duration = Duration::from_secs(3);

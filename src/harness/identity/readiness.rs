@@ -6,10 +6,10 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::http::{IdentityClient, NoReply};
-use crate::event::Endpoint;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::harness::{Api, BenchSpec, Transport};
-use crate::triton::TritonClient;
+use crate::transport::sent_headers::SentHeaders;
+use crate::{Api, BenchSpec, Transport};
+use base::event::Endpoint;
+use triton::TritonClient;
 
 /// The limit for one answer: a server that accepts and does not answer is not ready.
 const ANSWER: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ServerIdentity;
-use crate::harness::gpu::GpuLimits;
+use crate::gpu::GpuLimits;
 
 /// What was measured, with what, and from what it was made. What is not known is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

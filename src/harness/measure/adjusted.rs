@@ -24,7 +24,7 @@ pub struct Adjusted {
 
 impl Adjusted {
     /// `answered`: latencies of the successful ones, ns, the least first.
-    pub(in crate::harness) fn of(answered: &[f64], unanswered: u64) -> Self {
+    pub(crate) fn of(answered: &[f64], unanswered: u64) -> Self {
         let n = answered.len() + unanswered as usize;
         // Those without an answer come after all others.
         let at = |p| answered.get(rank(n, p)?).filter(|ns| ns.is_finite()).map(|ns| ns / 1e6);

@@ -1,7 +1,7 @@
 //! The numbers of a whole measurement, which may be of several runs. A result of several runs shows the first of them and has
 //! `repeats`: who reports one number for the measurement takes it from here.
 
-use crate::harness::{AcrossRuns, Metric, RunResult};
+use crate::{AcrossRuns, Metric, RunResult};
 
 impl RunResult {
     /// How many runs the measurement is of.

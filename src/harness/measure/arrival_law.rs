@@ -1,13 +1,13 @@
 //! Whether real arrivals follow the law that they were drawn from.
 
-use crate::harness::LoadLevel;
-use crate::spec::Arrivals;
+use crate::LoadLevel;
+use base::spec::Arrivals;
 
 const NS: f64 = 1e9;
 
 /// How far the gaps of `count` real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
 /// there is no law: equal gaps, traces, fewer than two arrivals.
-pub(in crate::harness) fn distance(
+pub(crate) fn distance(
     rate: &LoadLevel,
     arrivals: Arrivals,
     at_ns: impl Iterator<Item = u64>,

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::MetricLabel;
 use super::request_times::{FULL, tpot, ttft};
-use crate::event::Endpoint;
-use crate::harness::{BenchSpec, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords};
-use crate::triton::ServerMetrics;
+use crate::{BenchSpec, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords};
+use base::event::Endpoint;
+use triton::ServerMetrics;
 
 /// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run, so that
 /// they add up.
@@ -41,7 +41,7 @@ pub fn host_of(endpoint: &Endpoint) -> &str {
 }
 
 /// A part for each host, in the order of the servers; none where all are on one.
-pub(in crate::harness) fn by_host(
+pub(crate) fn by_host(
     spec: &BenchSpec,
     latency: &LatencyMetrics,
     rates: &Rates,

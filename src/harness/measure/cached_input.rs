@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::RequestRecords;
+use crate::RequestRecords;
 
 /// Of the successful requests whose `usage` reports `prompt_tokens_details.cached_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +18,7 @@ pub struct CachedInput {
 
 impl CachedInput {
     /// `None`: no answer reports it.
-    pub(in crate::harness) fn of(records: &RequestRecords) -> Option<Self> {
+    pub(crate) fn of(records: &RequestRecords) -> Option<Self> {
         let reported = records
             .ok()
             .filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
@@ -31,7 +31,7 @@ impl CachedInput {
     }
 
     /// Of the prompt tokens, that were not computed.
-    pub(in crate::harness) fn share(self) -> f64 {
+    pub(crate) fn share(self) -> f64 {
         self.tokens as f64 / self.prompt_tokens.max(1) as f64
     }
 }

@@ -1,15 +1,15 @@
 //! Gathers ended requests of one worker: exact records, histograms for token pools, tokens per second.
 
 use super::histogram::ValueHistogram;
-use crate::harness::record::{RecordWriter, RequestEnd, RequestRecord, RequestRecords};
-use crate::harness::spool::SpoolContext;
-use crate::harness::tokens::{AnswerText, CountedTokens, TokenSource, Violations};
-use crate::harness::transport::kserve::extra_outputs::OutputTallies;
+use crate::record::{RecordWriter, RequestEnd, RequestRecord, RequestRecords};
+use crate::spool::SpoolContext;
+use crate::tokens::{AnswerText, CountedTokens, TokenSource, Violations};
+use crate::transport::kserve::extra_outputs::OutputTallies;
 
 const SECOND: u64 = 1_000_000_000;
 /// The results of one worker, and when they are complete those of all workers: then the records can be read.
 #[derive(Debug)]
-pub(in crate::harness) struct Collector<R = RecordWriter> {
+pub(crate) struct Collector<R = RecordWriter> {
     pub records: R,
     /// Each gap between reads over the tokens of the later one, that many times; successful requests.
     pub itl_token: ValueHistogram,

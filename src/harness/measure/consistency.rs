@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::collector::Collector;
 use super::request_times::{later_tokens, tpot};
-use crate::harness::{Counts, RequestRecord, RequestRecords};
+use crate::{Counts, RequestRecord, RequestRecords};
 
 /// Sums of gaps are of floating point.
 const ROUNDING: f64 = 1e-6;
@@ -49,7 +49,7 @@ impl SelfCheck {
 }
 
 /// Compares what the collector counted on the way with what its records say.
-pub(in crate::harness) fn check(all: &Collector<RequestRecords>, counts: &Counts) -> SelfCheck {
+pub(crate) fn check(all: &Collector<RequestRecords>, counts: &Counts) -> SelfCheck {
     let mut checked = SelfCheck::default();
     let per_token = |record: &RequestRecord| !record.chunk_tokens_unknown && !record.retokenized;
     let (mut tokens_after_first, mut times_of_tokens, mut later_chunks, mut spans) = (0, 0.0, 0, 0);

@@ -9,7 +9,7 @@ const HITS: &str = "vllm:prefix_cache_hits_total";
 
 /// Prompt tokens as the engines count them in their metrics, while the run was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::harness) struct CountedPrompts {
+pub(crate) struct CountedPrompts {
     pub tokens: f64,
     /// How many of these came from the server's cache.
     pub cached: f64,
@@ -17,7 +17,7 @@ pub(in crate::harness) struct CountedPrompts {
 
 impl CountedPrompts {
     /// As vLLM counts them; `None`: no server does, several servers answer at one address, or other clients sent prompts as well.
-    pub(in crate::harness) fn of(result: &RunResult) -> Option<Self> {
+    pub(crate) fn of(result: &RunResult) -> Option<Self> {
         let metrics = &result.server_metrics.as_ref()?.metrics;
         let increase = |name: &str| -> f64 {
             metrics.iter().filter(|metric| metric.name == name).filter_map(|metric| metric.increase).sum()
@@ -31,7 +31,7 @@ impl CountedPrompts {
         (is_one_server && is_of_this_run && tokens > 0.0).then(|| Self { tokens, cached: increase(HITS) })
     }
 
-    pub(in crate::harness) fn share(self) -> f64 {
+    pub(crate) fn share(self) -> f64 {
         self.cached / self.tokens
     }
 }

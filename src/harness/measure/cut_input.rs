@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::RequestRecords;
+use crate::RequestRecords;
 
 /// Of the tokens that were sent, where a tokenizer counted them. What a server adds (a template, special tokens) makes its count higher.
 const OF_TOKENS: f64 = 0.95;
@@ -25,7 +25,7 @@ pub struct CutInput {
 
 impl CutInput {
     /// `None`: there are none. `is_exact`: what was sent was counted in tokens, and not in words.
-    pub(in crate::harness) fn of(records: &RequestRecords, is_exact: bool) -> Option<Self> {
+    pub(crate) fn of(records: &RequestRecords, is_exact: bool) -> Option<Self> {
         let share = if is_exact { OF_TOKENS } else { OF_WORDS };
         // A tokenizer does not count the answers of earlier turns, which are part of a later prompt.
         let cut = records.ok().filter(|record| record.turn == 0 || !is_exact).filter_map(|record| {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::request_times::{e2e, tpot, ttft};
-use crate::harness::{RequestEnd, RequestRecord, RequestRecords, Slo};
+use crate::{RequestEnd, RequestRecord, RequestRecords, Slo};
 
 /// A request that failed does not meet its SLO. Neither does one whose time per output token may be too long, and is not known.
 fn is_met(slo: Slo, record: &RequestRecord) -> bool {
@@ -77,7 +77,7 @@ impl Goodput {
         self.slo.tpot_ms.is_some() && self.attainment.is_none() && self.of > 0
     }
 
-    pub(in crate::harness) fn of(slo: Slo, records: &RequestRecords, scheduled: u64, window_s: f64) -> Option<Self> {
+    pub(crate) fn of(slo: Slo, records: &RequestRecords, scheduled: u64, window_s: f64) -> Option<Self> {
         if slo.is_empty() {
             return None;
         }

@@ -1,8 +1,8 @@
 //! A result in one line, and a line for each host.
 
 use super::metric::zero_point_text;
-use crate::harness::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
-use crate::units::{grouped, three_digits};
+use crate::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
+use base::units::{grouped, three_digits};
 
 /// A verdict with what else a reader must know of it: `VALID SIMULATED REHEARSAL`.
 pub fn marked_verdict(verdict: &str, is_simulated: bool, is_rehearsal: bool) -> String {

@@ -9,7 +9,7 @@ const DIGITS: u8 = 3;
 
 /// Many values of one kind: mean, min and max exact, percentiles to 3 digits.
 #[derive(Clone, Debug)]
-pub(in crate::harness) struct ValueHistogram {
+pub(crate) struct ValueHistogram {
     histogram: Histogram<u64>,
     /// Weighted sum, ns.
     sum: f64,

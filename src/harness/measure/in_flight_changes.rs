@@ -2,13 +2,10 @@
 
 use std::iter::Peekable;
 
-use crate::harness::spool::{Spool, SpoolReader};
+use crate::spool::{Spool, SpoolReader};
 
 /// Time and change, from stamps in the order of time. An end and an issue at the same instant are one after the other.
-pub(in crate::harness) fn in_flight_changes(
-    issues: &Spool<u64>,
-    ends: &Spool<u64>,
-) -> impl Iterator<Item = (u64, i64)> {
+pub(crate) fn in_flight_changes(issues: &Spool<u64>, ends: &Spool<u64>) -> impl Iterator<Item = (u64, i64)> {
     let (mut issues, mut ends) = (issues.iter().peekable(), ends.iter().peekable());
     std::iter::from_fn(move || {
         let is_end = match (issues.peek(), ends.peek()) {
@@ -20,7 +17,7 @@ pub(in crate::harness) fn in_flight_changes(
 }
 
 /// Counts sorted stamps before times that do not go back.
-pub(in crate::harness) struct Before<'s> {
+pub(crate) struct Before<'s> {
     rest: Peekable<SpoolReader<'s, u64>>,
     count: usize,
 }

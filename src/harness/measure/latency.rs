@@ -7,7 +7,7 @@ use super::metric::MetricLabel;
 use super::request_times::{FULL, e2e, max_stall, tpot, ttft};
 use super::result::{LatencyMetrics, TokenCounts};
 use super::unknown_chunks::UnknownChunks;
-use crate::harness::{Adjusted, Metric, RequestRecord, RequestRecords};
+use crate::{Adjusted, Metric, RequestRecord, RequestRecords};
 
 /// Points of a curve, at most.
 const POINTS: usize = 200;

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::in_flight_changes::in_flight_changes;
 use super::sessions_summary::SessionsSummary;
 use super::worker_output::WorkerOutput;
-use crate::harness::schedule::data::DataSummary;
-use crate::harness::schedule::plan::PLAN;
-use crate::harness::{BenchSpec, LoadPattern, PromptSource, RequestRecords, RequestSchedule};
+use crate::schedule::data::DataSummary;
+use crate::schedule::plan::PLAN;
+use crate::{BenchSpec, LoadPattern, PromptSource, RequestRecords, RequestSchedule};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub struct LoadConditions {
 }
 
 impl LoadConditions {
-    pub(in crate::harness) fn of(
+    pub(crate) fn of(
         spec: &BenchSpec,
         schedule: &RequestSchedule,
         outputs: &[WorkerOutput],

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::histogram::ValueHistogram;
-use crate::spec::Statistic;
-use crate::stats::{IntervalBounds, NoInterval, RunSeries};
+use base::spec::Statistic;
+use base::stats::{IntervalBounds, NoInterval, RunSeries};
 
-pub(in crate::harness) const RULE: &str = "nearest rank, sorted element floor(N·p)";
-pub(in crate::harness) const POOL_RULE: &str =
+pub(crate) const RULE: &str = "nearest rank, sorted element floor(N·p)";
+pub(crate) const POOL_RULE: &str =
     "nearest rank, sorted element floor(N·p), from a histogram of 3 digits; mean, min and max exact";
 const NS_PER_MS: f64 = 1e6;
 
@@ -81,7 +81,7 @@ pub struct ConfidenceInterval {
     pub high: Option<f64>,
 }
 
-pub(in crate::harness) struct MetricLabel<'t> {
+pub(crate) struct MetricLabel<'t> {
     pub population: &'static str,
     pub zero_point: &'static str,
     pub window: &'static str,
@@ -90,7 +90,7 @@ pub(in crate::harness) struct MetricLabel<'t> {
 }
 
 impl Metric {
-    pub(in crate::harness) const fn statistic(&self, statistic: Statistic) -> Option<f64> {
+    pub(crate) const fn statistic(&self, statistic: Statistic) -> Option<f64> {
         match statistic {
             Statistic::Mean => self.mean,
             Statistic::P50 => self.p50,
@@ -131,12 +131,12 @@ impl Metric {
     }
 
     /// No number, because of this; `excluded` requests would have had one.
-    pub(in crate::harness) fn absent(label: &MetricLabel<'_>, rule: &str, excluded: u64, why: String) -> Self {
+    pub(crate) fn absent(label: &MetricLabel<'_>, rule: &str, excluded: u64, why: String) -> Self {
         Self { absent: Some(why), ..Self::empty(label, rule, excluded) }
     }
 
     /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
-    pub(in crate::harness) fn exact(label: &MetricLabel<'_>, ns: &mut [f64], excluded: u64) -> Self {
+    pub(crate) fn exact(label: &MetricLabel<'_>, ns: &mut [f64], excluded: u64) -> Self {
         let series = RunSeries::scaled(ns, NS_PER_MS);
         let mut no_interval = None;
         let mut interval = |name: &str, ends: Result<IntervalBounds, NoInterval>| match ends {
@@ -172,7 +172,7 @@ impl Metric {
         }
     }
 
-    pub(in crate::harness) fn pooled(label: &MetricLabel<'_>, pool: &ValueHistogram, excluded: u64) -> Self {
+    pub(crate) fn pooled(label: &MetricLabel<'_>, pool: &ValueHistogram, excluded: u64) -> Self {
         let at = |p| pool.percentile(p).map(|ns| ns as f64 / NS_PER_MS);
         let range = pool.range();
         Self {
@@ -191,17 +191,17 @@ impl Metric {
 }
 
 /// LoadGen's rule: the sorted element floor(N·p), the last one at most.
-pub(in crate::harness) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
+pub(crate) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     Some(sorted[rank(sorted.len(), p)?])
 }
 
 /// Its place among this many; `None` of none.
-pub(in crate::harness) fn rank(n: usize, p: f64) -> Option<usize> {
+pub(crate) fn rank(n: usize, p: f64) -> Option<usize> {
     Some(((n as f64 * p).floor() as usize).min(n.checked_sub(1)?))
 }
 
 /// The nearest-rank percentile of `n` values is their largest one: floor(N·p) is the last index, or beyond it.
-pub(in crate::harness) fn is_maximum(n: u64, p: f64) -> bool {
+pub(crate) fn is_maximum(n: u64, p: f64) -> bool {
     n > 0 && (n as f64 * p).floor() as u64 >= n - 1
 }
 

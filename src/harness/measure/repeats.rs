@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::event::Verdict;
-use crate::files::{is_absence, metadata_if_there};
-use crate::harness::HarnessError;
-use crate::stats::{RunValues, mean_interval};
+use crate::HarnessError;
+use base::event::Verdict;
+use base::files::{is_absence, metadata_if_there};
+use base::stats::{RunValues, mean_interval};
 
 /// The folder of the runs, below that of their result.
 pub const REPEATS: &str = "repeats";

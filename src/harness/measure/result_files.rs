@@ -9,9 +9,9 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use serde::de::DeserializeOwned;
 
-use crate::files::{open_regular, read_text};
-use crate::harness::schedule::plan::{self, PLAN};
-use crate::harness::{HarnessError, Measured, ResultFormatError, RunResult};
+use crate::schedule::plan::{self, PLAN};
+use crate::{HarnessError, Measured, ResultFormatError, RunResult};
+use base::files::{open_regular, read_text};
 
 /// The result of a run.
 pub const RESULT: &str = "result.json";
@@ -120,8 +120,8 @@ pub fn result_schema() -> serde_json::Value {
 mod tests {
     use serde_json::json;
 
-    use crate::event::Verdict;
-    use crate::harness::{RequestEnd, RunResult, VerdictCheck};
+    use crate::{RequestEnd, RunResult, VerdictCheck};
+    use base::event::Verdict;
 
     /// The golden result has the keys of the first version.
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]
     fn the_schema_in_the_repository_is_that_of_the_types() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/result.json");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/result.json");
         let now = format!("{:#}\n", super::result_schema());
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, &now).unwrap();

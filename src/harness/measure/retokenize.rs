@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 
 use super::collector::Collector;
-use crate::files::shared_pool;
-use crate::harness::schedule::data::PreviousAnswers;
-use crate::harness::tokens::{AnswerText, TokenSource};
-use crate::harness::transport::call::TokenCounting;
-use crate::harness::{PlannedRequest, RequestEnd, RequestRecord, RequestRecords, RequestSchedule};
+use crate::schedule::data::PreviousAnswers;
+use crate::tokens::{AnswerText, TokenSource};
+use crate::transport::call::TokenCounting;
+use crate::{PlannedRequest, RequestEnd, RequestRecord, RequestRecords, RequestSchedule};
+use base::files::shared_pool;
 
 /// Where such counts come from.
-pub(in crate::harness) const RETOKENIZED: &str = "retokenized: each answer's joined text, by the tokenizer given";
+pub(crate) const RETOKENIZED: &str = "retokenized: each answer's joined text, by the tokenizer given";
 
 /// Sets the tokens of every successful request with a stored text, and marks it.
-pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector<RequestRecords>) {
+pub(crate) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector<RequestRecords>) {
     let answer_texts: Vec<(u64, AnswerText)> = std::mem::take(&mut all.answer_texts);
     if answer_texts.is_empty() {
         return;

@@ -3,14 +3,14 @@
 use super::metric::MetricLabel;
 use super::request_times::FULL;
 use super::result::{Cancellations, ExtraOutput, ServerSide};
-use crate::harness::record::ServerStamps;
-use crate::harness::transport::kserve::extra_outputs::OutputTally;
-use crate::harness::{BenchSpec, Metric, RequestEnd, RequestRecord, RequestRecords};
+use crate::record::ServerStamps;
+use crate::transport::kserve::extra_outputs::OutputTally;
+use crate::{BenchSpec, Metric, RequestEnd, RequestRecord, RequestRecords};
 
 const ARRIVAL: &str = "arrival_time_ns, as the server stamps";
 
 /// None unless stamps were requested.
-pub(in crate::harness) fn server(spec: &BenchSpec, records: &RequestRecords) -> Option<ServerSide> {
+pub(crate) fn server(spec: &BenchSpec, records: &RequestRecords) -> Option<ServerSide> {
     if !spec.request.return_perf_metrics {
         return None;
     }
@@ -42,7 +42,7 @@ pub(in crate::harness) fn server(spec: &BenchSpec, records: &RequestRecords) -> 
 }
 
 /// None unless `cancel` was requested.
-pub(in crate::harness) fn cancellations(spec: &BenchSpec, records: &RequestRecords) -> Option<Cancellations> {
+pub(crate) fn cancellations(spec: &BenchSpec, records: &RequestRecords) -> Option<Cancellations> {
     let cancel = spec.request.cancel?;
     let cancelled = || records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly);
     let population = "requests that were cancelled early";

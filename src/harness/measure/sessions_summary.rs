@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::MetricLabel;
 use super::request_times::{FULL, ttft};
-use crate::harness::{Metric, RequestRecords};
+use crate::{Metric, RequestRecords};
 
 /// Later turns wait for answers, so a slow server slows their arrivals down: they are counted separately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::{Metric, MetricLabel};
 use super::request_times::{e2e, tpot, ttft};
-use crate::harness::measure::in_flight_changes::Before;
-use crate::harness::{RequestEnd, RequestRecord, RequestRecords, ServerFreeze};
-use crate::stats::{LevelChange, Observation, separated_floors};
+use crate::measure::in_flight_changes::Before;
+use crate::{RequestEnd, RequestRecord, RequestRecords, ServerFreeze};
+use base::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;
 /// Fewer batches say nothing about a beginning.
@@ -77,7 +77,7 @@ impl TtftDrift {
     }
 
     /// How much slower it got, as a share; below 0 faster.
-    pub(in crate::harness) fn share(&self) -> Option<f64> {
+    pub(crate) fn share(&self) -> Option<f64> {
         let at_equal_load = self.at_equal_load.filter(|_| self.standard_errors.abs() > DRIFT_Z);
         at_equal_load.filter(|share| share.abs() > DRIFT_SHARE).or(self.floor.filter(|share| share.abs() > DRIFT_SHARE))
     }
@@ -85,7 +85,7 @@ impl TtftDrift {
 
 impl Steady {
     /// `tokens`: of successful requests, by second of the run; `zero`: what their `t_sched` is.
-    pub(in crate::harness) fn of(
+    pub(crate) fn of(
         records: &RequestRecords,
         tokens: &[u64],
         freeze: Option<&ServerFreeze>,
@@ -126,7 +126,7 @@ impl Steady {
 }
 
 /// Successful requests with a first token, in the order of their intended arrivals.
-pub(in crate::harness) fn answered_in_order(records: &RequestRecords) -> RequestRecords {
+pub(crate) fn answered_in_order(records: &RequestRecords) -> RequestRecords {
     let answered = records.filtered(|record| record.ended == RequestEnd::Ok && record.t_first.is_some());
     answered.sorted_by_key(|record| (record.t_sched, record.index))
 }
@@ -162,7 +162,7 @@ fn batch_means(mut series: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// Position of the first request of the steady part, among answered requests in the order of their intended arrivals.
-pub(in crate::harness) fn cut(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<usize> {
+pub(crate) fn cut(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<usize> {
     let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.overlaps(record));
     let series = || {
         let free = answered.iter().enumerate().filter(|(_, record)| is_free(record));

@@ -15,23 +15,23 @@ use super::unexplained_ends::UnexplainedEnds;
 use super::unknown_chunks::one_read_share;
 use super::worker_output::WorkerOutput;
 use super::{arrival_law, by_host, consistency, latency, retokenize, secondary_metrics};
-use crate::event::Verdict;
-use crate::files::cores;
-use crate::harness::schedule::random_draws;
-use crate::harness::tokens::{CHUNKS, TokenSource};
-use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::{
+use crate::schedule::random_draws;
+use crate::tokens::{CHUNKS, TokenSource};
+use crate::transport::call::{CallKind, TokenCounting};
+use crate::{
     BenchSpec, CachedInput, CutInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
     RequestRecords, RequestSchedule, ServerFreeze, Stability, Steady, Transport,
 };
-use crate::spec::StreamMode;
+use base::event::Verdict;
+use base::files::cores;
+use base::spec::StreamMode;
 
 const NS: f64 = 1e9;
 const SECOND: u64 = 1_000_000_000;
 const FAILURES_SHOWN_PER_CLASS: u64 = 3;
 
 /// When the run began.
-pub(in crate::harness) struct RunStart {
+pub(crate) struct RunStart {
     /// Start of set-up, RFC 3339.
     pub wall: String,
     /// The first possible arrival.
@@ -39,7 +39,7 @@ pub(in crate::harness) struct RunStart {
 }
 
 /// `untaken`: requests that no user of a closed loop reached, because the run was stopped.
-pub(in crate::harness) fn summarize(
+pub(crate) fn summarize(
     spec: &BenchSpec,
     schedule: &Arc<RequestSchedule>,
     outputs: Vec<WorkerOutput>,

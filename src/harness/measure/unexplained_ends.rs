@@ -3,7 +3,7 @@
 //! A gateway may write `[DONE]` where the server behind it broke off. But servers also leave out what says why an answer ended: only
 //! what the others of the same server have is missed here.
 
-use crate::harness::{RequestRecord, TokenSource};
+use crate::{RequestRecord, TokenSource};
 
 /// Above this share of a server's answers it is no accident, but what this server always does at some end.
 const HABIT: f64 = 0.2;

@@ -4,15 +4,15 @@
 //! A server may put several tokens into a chunk (speculative decoding, stream intervals) and report only the total.
 //! Answers that happen to have one token in each chunk are not a fair sample of the others, so they do not represent all.
 
-use crate::harness::{RequestRecords, ServerFreeze, TokenSource};
+use crate::{RequestRecords, ServerFreeze, TokenSource};
 
 /// Above this share of the answers a figure of the rest is one of a selection.
-pub(in crate::harness) const NEGLIGIBLE: f64 = 0.01;
+pub(crate) const NEGLIGIBLE: f64 = 0.01;
 /// Above this share of unmeasured times between tokens a figure of the rest is one of few; above this share of chunks that share a read the
 /// times between tokens are rather those of a proxy.
-pub(in crate::harness) const COALESCED: f64 = 0.5;
+pub(crate) const COALESCED: f64 = 0.5;
 
-pub(in crate::harness) struct UnknownChunks {
+pub(crate) struct UnknownChunks {
     /// Of answers with at least two chunks.
     share: f64,
     /// The same, of those that have a total.
@@ -95,6 +95,6 @@ pub(super) fn one_read_share(records: &RequestRecords, freeze: Option<&ServerFre
 }
 
 /// That share, in words.
-pub(in crate::harness) fn in_one_read(share: f64) -> String {
+pub(crate) fn in_one_read(share: f64) -> String {
     format!("{:.0} % of the gaps between chunks are in answers that came in one read", share * 100.0)
 }

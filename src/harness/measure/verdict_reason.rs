@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::verdict_check::VerdictCheck;
-use crate::event::Verdict;
+use base::event::Verdict;
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub enum ReasonSeverity {
 
 /// The findings so far.
 #[derive(Default)]
-pub(in crate::harness) struct VerdictReasons(Vec<Reason>);
+pub(crate) struct VerdictReasons(Vec<Reason>);
 
 impl VerdictReasons {
     pub fn add(&mut self, check: VerdictCheck, severity: ReasonSeverity, text: String) {

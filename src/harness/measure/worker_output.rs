@@ -1,10 +1,10 @@
 //! What one worker reports at the end of a run.
 
 use super::collector::Collector;
-use crate::harness::transport::call::{CallKind, TokenCounting};
+use crate::transport::call::{CallKind, TokenCounting};
 
 /// The output of a worker.
-pub(in crate::harness) struct WorkerOutput {
+pub(crate) struct WorkerOutput {
     pub collector: Collector,
     pub issued: u64,
     pub not_sent: u64,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(in crate::harness) use request_records::RecordWriter;
+pub(crate) use request_records::RecordWriter;
 pub use request_records::{RecordReader, RequestRecords};
 
 use super::tokens::{FinishReason, TokenSource, Usage, Violation};

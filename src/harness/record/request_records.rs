@@ -4,7 +4,7 @@ use std::io;
 
 use super::stored_record::StoredRecord;
 use super::{RequestEnd, RequestRecord};
-use crate::harness::spool::{Spool, SpoolContext, SpoolReader, SpoolValue, SpoolWriter};
+use crate::spool::{Spool, SpoolContext, SpoolReader, SpoolValue, SpoolWriter};
 
 /// Records in an order, which is that of their indices unless it is said to be another.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct RequestRecords(Spool<StoredRecord>);
 
 /// Takes the records of one worker, as its requests end.
 #[derive(Debug)]
-pub(in crate::harness) struct RecordWriter(SpoolWriter<StoredRecord>);
+pub(crate) struct RecordWriter(SpoolWriter<StoredRecord>);
 
 impl RecordWriter {
     /// One of this many writers, which hold a limited number of records in memory together.
@@ -59,56 +59,52 @@ impl RequestRecords {
     }
 
     /// An error if a temporary file could not be written or read, so that records are missing.
-    pub(in crate::harness) fn check(&self) -> io::Result<()> {
+    pub(crate) fn check(&self) -> io::Result<()> {
         self.0.context().check()
     }
 
     /// The successful ones.
-    pub(in crate::harness) fn ok(&self) -> impl Iterator<Item = RequestRecord> {
+    pub(crate) fn ok(&self) -> impl Iterator<Item = RequestRecord> {
         self.iter().filter(|record| record.ended == RequestEnd::Ok)
     }
 
     /// Those of several workers, by index.
-    pub(in crate::harness) fn merged(parts: Vec<Self>) -> Self {
+    pub(crate) fn merged(parts: Vec<Self>) -> Self {
         let parts = parts.into_iter().map(|part| part.0).collect();
         Self(Spool::merged(parts, |StoredRecord(record)| record.index))
     }
 
     /// These records, each changed.
-    pub(in crate::harness) fn map(&self, change: impl Fn(RequestRecord) -> RequestRecord) -> Self {
+    pub(crate) fn map(&self, change: impl Fn(RequestRecord) -> RequestRecord) -> Self {
         Self(Spool::of(self.iter().map(|record| StoredRecord(change(record))), self.0.context()))
     }
 
-    pub(in crate::harness) fn filtered(&self, is_kept: impl Fn(&RequestRecord) -> bool) -> Self {
+    pub(crate) fn filtered(&self, is_kept: impl Fn(&RequestRecord) -> bool) -> Self {
         Self(Spool::of(self.iter().filter(is_kept).map(StoredRecord), self.0.context()))
     }
 
-    pub(in crate::harness) fn sorted_by_key<K: Ord>(&self, key: impl Fn(&RequestRecord) -> K) -> Self {
+    pub(crate) fn sorted_by_key<K: Ord>(&self, key: impl Fn(&RequestRecord) -> K) -> Self {
         Self(self.0.sorted_by_key(|StoredRecord(record)| key(record)))
     }
 
     /// What is taken of some records, in their order.
-    pub(in crate::harness) fn column<T: SpoolValue>(&self, of: impl Fn(&RequestRecord) -> Option<T>) -> Spool<T> {
+    pub(crate) fn column<T: SpoolValue>(&self, of: impl Fn(&RequestRecord) -> Option<T>) -> Spool<T> {
         Spool::of(self.iter().filter_map(|record| of(&record)), self.0.context())
     }
 
     /// A number of each record that has one, in place of what `into` held: those of ten million records take 80 MB, so that
     /// one vector serves one number after the other.
-    pub(in crate::harness) fn values_into(
-        &self,
-        into: &mut Vec<f64>,
-        of: impl Fn(&RequestRecord) -> Option<f64> + Sync,
-    ) {
+    pub(crate) fn values_into(&self, into: &mut Vec<f64>, of: impl Fn(&RequestRecord) -> Option<f64> + Sync) {
         self.0.filter_map_into(into, |StoredRecord(record)| of(&record));
     }
 
     /// What was made of these records.
-    pub(in crate::harness) fn collected<T: SpoolValue>(&self, values: impl IntoIterator<Item = T>) -> Spool<T> {
+    pub(crate) fn collected<T: SpoolValue>(&self, values: impl IntoIterator<Item = T>) -> Spool<T> {
         Spool::of(values, self.0.context())
     }
 
     /// Stamps of all records, in the order of time.
-    pub(in crate::harness) fn sorted_stamps(&self, of: impl Fn(&RequestRecord) -> u64) -> Spool<u64> {
+    pub(crate) fn sorted_stamps(&self, of: impl Fn(&RequestRecord) -> u64) -> Spool<u64> {
         self.column(|record| Some(of(record))).sorted()
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{FailedAttempt, RequestEnd, RequestRecord, ServerStamps};
-use crate::harness::tokens::{FinishReason, TokenSource, Usage, Violation};
+use crate::tokens::{FinishReason, TokenSource, Usage, Violation};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredRecord(#[serde(with = "Fields")] pub RequestRecord);
@@ -51,7 +51,7 @@ struct Fields {
 mod stored_usage {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::harness::tokens::Usage;
+    use crate::tokens::Usage;
 
     type Fields = (Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 

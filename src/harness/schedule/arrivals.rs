@@ -7,15 +7,15 @@ use rand_distr::{Distribution, Gamma};
 use rand_pcg::Pcg64;
 
 use super::random_draws::generator;
-use crate::harness::LoadLevel;
-use crate::spec::Arrivals;
+use crate::LoadLevel;
+use base::spec::Arrivals;
 
 const NS: f64 = 1e9;
 
 /// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only where the
 /// rate falls to 0 for good.
 #[derive(Clone)]
-pub(in crate::harness) struct ArrivalTimes {
+pub(crate) struct ArrivalTimes {
     process: ArrivalProcess,
     rate: LoadLevel,
     next: u64,

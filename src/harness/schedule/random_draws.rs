@@ -4,18 +4,18 @@ use rand::RngExt;
 use rand_distr::{Distribution, LogNormal, Normal};
 use rand_pcg::Pcg64;
 
-use crate::files::Hasher;
-use crate::harness::Pause;
-use crate::spec::{Length, Weighted};
+use crate::Pause;
+use base::files::Hasher;
+use base::spec::{Length, Weighted};
 
 /// The name that goes into results; a change of how numbers are drawn needs a new one.
-pub(in crate::harness) const GENERATOR: &str = "pcg64-blake3/2";
+pub(crate) const GENERATOR: &str = "pcg64-blake3/2";
 
 /// Ids below this are special in the vocabularies in use (unknown, begin, end).
 const FIRST_PLAIN_TOKEN: u32 = 3;
 
 /// The generator for one purpose and one request. State and stream come from a hash, so neighbors are unrelated.
-pub(in crate::harness) fn generator(purpose: &str, seed: u64, index: u64) -> Pcg64 {
+pub(crate) fn generator(purpose: &str, seed: u64, index: u64) -> Pcg64 {
     let digest = Hasher::new()
         .field(GENERATOR.as_bytes())
         .field(purpose.as_bytes())
@@ -28,7 +28,7 @@ pub(in crate::harness) fn generator(purpose: &str, seed: u64, index: u64) -> Pcg
 }
 
 /// None where the law leaves it to the data.
-pub(in crate::harness) fn length(law: &Length, purpose: &str, seed: u64, index: u64) -> Option<u32> {
+pub(crate) fn length(law: &Length, purpose: &str, seed: u64, index: u64) -> Option<u32> {
     let within = |drawn: f64, min: u32, max: u32| drawn.round().clamp(f64::from(min), f64::from(max)) as u32;
     let rng = || generator(purpose, seed, index);
     Some(match law {
@@ -59,7 +59,7 @@ fn empirical(values: &[Weighted], rng: &mut impl RngExt) -> u32 {
 }
 
 /// The think time before request `index`, ns.
-pub(in crate::harness) fn think_time(pause: Pause, seed: u64, index: u64) -> u64 {
+pub(crate) fn think_time(pause: Pause, seed: u64, index: u64) -> u64 {
     let ms = match pause {
         Pause::Fixed(ms) => ms,
         Pause::Exponential(mean) => {
@@ -75,14 +75,7 @@ pub(in crate::harness) fn think_time(pause: Pause, seed: u64, index: u64) -> u64
 }
 
 /// `len` tokens in 3..vocab_size without `end_id`.
-pub(in crate::harness) fn prompt(
-    purpose: &str,
-    seed: u64,
-    index: u64,
-    len: u32,
-    vocab_size: u32,
-    end_id: i32,
-) -> Vec<i32> {
+pub(crate) fn prompt(purpose: &str, seed: u64, index: u64, len: u32, vocab_size: u32, end_id: i32) -> Vec<i32> {
     let mut rng = generator(purpose, seed, index);
     (0..len)
         .map(|_| {

@@ -1,10 +1,10 @@
 //! How near a measurement is to its limits, as one number that a search can fit a line to.
 
-use crate::harness::measure::metric::percentile;
-use crate::harness::measure::request_times::{e2e, max_stall, tpot, ttft};
-use crate::harness::{BenchSpec, Measured, Reason, ReasonSeverity, RequestRecord, VerdictCheck};
-use crate::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
-use crate::stats::ProbeOutcome;
+use crate::measure::metric::percentile;
+use crate::measure::request_times::{e2e, max_stall, tpot, ttft};
+use crate::{BenchSpec, Measured, Reason, ReasonSeverity, RequestRecord, VerdictCheck};
+use base::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
+use base::stats::ProbeOutcome;
 
 /// Far beyond any limit, either way.
 const LARGEST_MARGIN: f64 = 3.0;

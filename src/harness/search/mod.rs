@@ -5,7 +5,7 @@
 //! the best rate once more with other seeds, because a server just after an overload, or a lucky minute, may pass once.
 //! The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end. A search by the limits
 //! of the stage is another one, since it measures how near each probe is to them: its interval is that of the estimate of
-//! [`crate::stats::RateSearcher`].
+//! [`base::stats::RateSearcher`].
 
 mod limit_margin;
 mod report;
@@ -13,8 +13,8 @@ mod report;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::RateEstimate;
-use crate::units::four_digits;
+use base::stats::RateEstimate;
+use base::units::four_digits;
 
 pub use report::{
     EarlierSearch, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchGoal, SearchJudge, SearchProbe,

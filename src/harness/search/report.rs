@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{FoundRate, RateBounds, RateProbe};
-use crate::event::Verdict;
-use crate::files::Digest;
-use crate::harness::measure::verdict_reason::Reason;
-use crate::stats::{ProbeOutcome, RateEstimate};
+use crate::measure::verdict_reason::Reason;
+use base::event::Verdict;
+use base::files::Digest;
+use base::stats::{ProbeOutcome, RateEstimate};
 
 /// The content of `search.json`. `J` is what decided about its probes; a reader does not know which it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

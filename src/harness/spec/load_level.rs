@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::HarnessError;
-use crate::spec::{Ramp, TimeSpan};
+use crate::HarnessError;
+use base::spec::{Ramp, TimeSpan};
 
 /// After the last piece the level stays where it ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,7 +72,7 @@ impl LoadLevel {
     }
 
     /// Its integral from 0 to `at`, seconds.
-    pub(in crate::harness) fn area(&self, at: f64) -> f64 {
+    pub(crate) fn area(&self, at: f64) -> f64 {
         let (mut area, mut start) = (0.0, 0.0);
         for piece in self.pieces() {
             if at < start + piece.seconds {
@@ -85,7 +85,7 @@ impl LoadLevel {
     }
 
     /// When the integral reaches `total`: the inverse of `area`. None when it never does.
-    pub(in crate::harness) fn when(&self, total: f64) -> Option<f64> {
+    pub(crate) fn when(&self, total: f64) -> Option<f64> {
         let (mut left, mut start) = (total, 0.0);
         for piece in self.pieces() {
             let area = piece.area(piece.seconds);
@@ -101,7 +101,7 @@ impl LoadLevel {
     }
 
     /// The earliest time from `at` on at which it is `least` or more. None when it never is again.
-    pub(in crate::harness) fn reaches(&self, least: f64, at: f64) -> Option<f64> {
+    pub(crate) fn reaches(&self, least: f64, at: f64) -> Option<f64> {
         let mut start = 0.0;
         for piece in self.pieces() {
             let end = start + piece.seconds;
@@ -119,7 +119,7 @@ impl LoadLevel {
         (self.last() >= least).then(|| at.max(start))
     }
 
-    pub(in crate::harness) fn scaled(&self, by: f64) -> Self {
+    pub(crate) fn scaled(&self, by: f64) -> Self {
         match self {
             Self::Fixed(level) => Self::Fixed(level * by),
             Self::Ramp(pieces) => Self::Ramp(
@@ -128,7 +128,7 @@ impl LoadLevel {
         }
     }
 
-    pub(in crate::harness) fn check(&self, what: &str) -> Result<(), HarnessError> {
+    pub(crate) fn check(&self, what: &str) -> Result<(), HarnessError> {
         let numbers = self.pieces().iter().flat_map(|piece| [piece.from, piece.to]).chain([self.last()]);
         let lengths = self.pieces().iter().all(|piece| piece.seconds.is_finite() && piece.seconds > 0.0);
         if numbers.into_iter().any(|level| !level.is_finite() || level < 0.0) || !lengths || self.highest() <= 0.0 {

@@ -23,7 +23,7 @@ pub enum LoadPattern {
 
 impl LoadPattern {
     /// What `t_sched` is, for metrics.
-    pub(in crate::harness) const fn zero_point(&self) -> &'static str {
+    pub(crate) const fn zero_point(&self) -> &'static str {
         match self {
             Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
             Self::Concurrency { .. } => "user_idle",

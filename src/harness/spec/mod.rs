@@ -20,8 +20,8 @@ use self::sending::SendingSpec;
 use self::slo::Slo;
 use self::transport::Transport;
 use super::HarnessError;
-use crate::event::Endpoint;
-use crate::spec::{
+use base::event::Endpoint;
+use base::spec::{
     Arrivals, CancelBy, History, Interface, Length, Limits, Request, Retries, StopAfter, StreamMode, TimeSpan,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::ThinkTime;
+use base::spec::ThinkTime;
 
 /// A pause, ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ impl From<&ThinkTime> for Pause {
 
 impl Pause {
     /// What is wrong with it.
-    pub(in crate::harness) fn problem(self) -> Option<&'static str> {
+    pub(crate) fn problem(self) -> Option<&'static str> {
         let is_time = |ms: f64| ms.is_finite() && ms >= 0.0;
         match self {
             Self::Fixed(ms) | Self::Exponential(ms) if !is_time(ms) => Some("think time must not be negative"),

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pause::Pause;
-use crate::harness::HarnessError;
-use crate::spec::{DelayPlace, Prefixes, RecordOrder, Sessions};
+use crate::HarnessError;
+use base::spec::{DelayPlace, Prefixes, RecordOrder, Sessions};
 
 /// Where prompts come from, beside the lengths that the spec draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,11 +59,11 @@ pub enum DataKind {
 
 impl PromptSource {
     /// The pause between the turns of a session, where that is not the think time.
-    pub(in crate::harness) fn turn_delay(&self) -> Option<Pause> {
+    pub(crate) fn turn_delay(&self) -> Option<Pause> {
         self.sessions.as_ref()?.turn_delay.as_ref().map(Pause::from)
     }
 
-    pub(in crate::harness) fn check(&self) -> Result<(), HarnessError> {
+    pub(crate) fn check(&self) -> Result<(), HarnessError> {
         let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
         if let Some(fault) = self.prefixes.and_then(|prefixes| prefixes.fault()) {
             return refuse(fault);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::harness::FailureClass;
-use crate::spec::ResponseSizeLimits;
+use crate::FailureClass;
+use base::spec::ResponseSizeLimits;
 
 /// In bytes: what the request's limits come to. An answer beyond one of them fails, with the class `too_large`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) const SHORTEST_TIME_OUT: Duration = Duration::from_mins(1);
 
 impl ResponseBounds {
     /// With the usual ones for what is left out. Without any, a message with logits may be as long as gRPC allows.
-    pub(in crate::harness) fn of(given: Option<ResponseSizeLimits>, has_logits: bool) -> Self {
+    pub(crate) fn of(given: Option<ResponseSizeLimits>, has_logits: bool) -> Self {
         let ResponseSizeLimits { body, header, line, frame, total } = given.unwrap_or_default();
         let usual = Self::default();
         let bounds = Self {
@@ -64,12 +64,12 @@ impl ResponseBounds {
     /// gRPC's own bound: a longer message is a stream out of step.
     pub const LONGEST_FRAME: u64 = i32::MAX as u64;
 
-    pub(in crate::harness) fn body_bytes(&self) -> usize {
+    pub(crate) fn body_bytes(&self) -> usize {
         usize::try_from(self.body).unwrap_or(usize::MAX)
     }
 
     /// Of all messages of one answer over gRPC, of which `bytes` have come. One message alone may have as much as `frame`.
-    pub(in crate::harness) fn check_messages(&self, bytes: u64) -> Result<(), Fault> {
+    pub(crate) fn check_messages(&self, bytes: u64) -> Result<(), Fault> {
         let limit = self.body.max(self.frame);
         let key = if self.frame > self.body { "frame" } else { "body" };
         if bytes <= limit { Ok(()) } else { Err(exceeded("the answer, all messages together,", limit, key)) }
@@ -77,7 +77,7 @@ impl ResponseBounds {
 
     /// Of an answer that has `tokens` so far. A server that does not heed the requested length, and does not stop, would otherwise
     /// occupy a request for as long as its bytes last: hours.
-    pub(in crate::harness) fn check_tokens(tokens: u32, requested: u32) -> Result<(), Fault> {
+    pub(crate) fn check_tokens(tokens: u32, requested: u32) -> Result<(), Fault> {
         if tokens <= requested.saturating_mul(4).saturating_add(4096) {
             return Ok(());
         }
@@ -89,7 +89,7 @@ impl ResponseBounds {
 
     /// Of an answer whose first token came this long ago. A server that sends a token just before each stall time-out would otherwise occupy
     /// a request for days.
-    pub(in crate::harness) fn check_duration(&self, since_first: Duration, requested: u32) -> Result<(), Fault> {
+    pub(crate) fn check_duration(&self, since_first: Duration, requested: u32) -> Result<(), Fault> {
         // Ten time-outs and a sixth of one for each token: far above real answers, and servers for which the time-out was raised have more.
         let time_out = self.time_out;
         let longest = time_out.saturating_mul(10).saturating_add((time_out / 6).saturating_mul(requested));
@@ -107,26 +107,26 @@ impl ResponseBounds {
         ))
     }
 
-    pub(in crate::harness) fn header_bytes(&self) -> usize {
+    pub(crate) fn header_bytes(&self) -> usize {
         usize::try_from(self.header).unwrap_or(usize::MAX)
     }
 
-    pub(in crate::harness) fn check_line(&self, bytes: usize) -> Result<(), Fault> {
+    pub(crate) fn check_line(&self, bytes: usize) -> Result<(), Fault> {
         if bytes as u64 <= self.line {
             return Ok(());
         }
         Err(exceeded("one event of the answer", self.line, "line"))
     }
 
-    pub(in crate::harness) fn body_exceeded(&self) -> Fault {
+    pub(crate) fn body_exceeded(&self) -> Fault {
         exceeded("the answer", self.body, "body")
     }
 
-    pub(in crate::harness) fn header_exceeded(&self) -> Fault {
+    pub(crate) fn header_exceeded(&self) -> Fault {
         exceeded("the header of the answer", self.header, "header")
     }
 
-    pub(in crate::harness) fn total_exceeded(&self) -> Fault {
+    pub(crate) fn total_exceeded(&self) -> Fault {
         (
             FailureClass::TooLarge,
             format!(
@@ -136,7 +136,7 @@ impl ResponseBounds {
         )
     }
 
-    pub(in crate::harness) fn frame_exceeded(&self) -> Fault {
+    pub(crate) fn frame_exceeded(&self) -> Fault {
         exceeded("a message of the answer", self.frame, "frame")
     }
 }

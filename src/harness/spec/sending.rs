@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::pause::Pause;
-use crate::spec::{Retries, StreamMode};
+use base::spec::{Retries, StreamMode};
 
 /// How requests are sent: held back, tried again, over which streams.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{SloLimits, TimeSpan};
+use base::spec::{SloLimits, TimeSpan};
 
 /// The SLO of one request: limits in ms, at least one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Protocol, Tls, requests_token_ids};
+use base::spec::{Protocol, Tls, requests_token_ids};
 
-pub(in crate::harness) const USUAL_MODELS_PATH: &str = "/v1/models";
+pub(crate) const USUAL_MODELS_PATH: &str = "/v1/models";
 
 /// What requests are sent over: a protocol with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,13 +42,13 @@ impl Http {
     }
 
     /// Answers to one prompt.
-    pub(in crate::harness) fn choices(&self) -> u32 {
+    pub(crate) fn choices(&self) -> u32 {
         let choices = self.extra.get("n").and_then(serde_json::Value::as_u64);
         choices.map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX).max(1))
     }
 
     /// Where a server of OpenAI's interfaces lists its models: below the base URL that its completions are below.
-    pub(in crate::harness) fn models_path(&self) -> String {
+    pub(crate) fn models_path(&self) -> String {
         let base = self.path.as_deref().and_then(|path| {
             let base = path.strip_suffix("/completions")?;
             Some(base.strip_suffix("/chat").unwrap_or(base))
@@ -91,7 +91,7 @@ impl Api {
 
 impl Transport {
     /// The transport without the names of certificates and keys, for a result.
-    pub(in crate::harness) fn without_files(&self) -> Self {
+    pub(crate) fn without_files(&self) -> Self {
         let mut shown = self.clone();
         if let Self::Http(http) = &mut shown {
             http.tls = http.tls.take().map(|tls| Box::new(tls.without_files()));
@@ -100,7 +100,7 @@ impl Transport {
     }
 
     /// Answers to one prompt that its settings request.
-    pub(in crate::harness) fn choices(&self) -> u32 {
+    pub(crate) fn choices(&self) -> u32 {
         match self {
             Self::Kserve => 1,
             Self::Http(http) => http.choices(),
@@ -108,7 +108,7 @@ impl Transport {
     }
 
     /// Whether prompts are token ids, and answers have theirs.
-    pub(in crate::harness) fn answers_with_ids(&self) -> bool {
+    pub(crate) fn answers_with_ids(&self) -> bool {
         match self {
             Self::Kserve => true,
             Self::Http(http) => {

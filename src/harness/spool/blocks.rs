@@ -20,7 +20,7 @@ const WAITING: usize = 64;
 
 /// Blocks in a file without a name.
 #[derive(Debug)]
-pub(in crate::harness) struct BlockFile {
+pub(crate) struct BlockFile {
     file: File,
     blocks: Vec<Block>,
     values: usize,
@@ -143,7 +143,7 @@ impl BlockWriter {
 }
 
 /// Reads the values of some blocks, one block after the other. Holds one block and one value, because a merge has many readers.
-pub(in crate::harness) struct BlockReader<'f, T> {
+pub(crate) struct BlockReader<'f, T> {
     file: &'f BlockFile,
     rest: Range<usize>,
     block: Vec<u8>,

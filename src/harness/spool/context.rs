@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 const IN_MEMORY: usize = 16 << 20;
 
 /// What one value of a sequence must be able to do: be written into a file, and read again on any core.
-pub(in crate::harness) trait SpoolValue: Clone + Send + Serialize + DeserializeOwned {}
+pub(crate) trait SpoolValue: Clone + Send + Serialize + DeserializeOwned {}
 impl<T: Clone + Send + Serialize + DeserializeOwned> SpoolValue for T {}
 
 /// What some sequences that belong together share: the first error of their files, and how much of each is in memory.
 #[derive(Clone, Debug)]
-pub(in crate::harness) struct SpoolContext(Arc<Shared>);
+pub(crate) struct SpoolContext(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {

@@ -14,12 +14,12 @@ use std::io;
 use std::sync::Arc;
 
 use self::blocks::{BlockFile, BlockWriter};
-pub(in crate::harness) use self::context::{SpoolContext, SpoolValue};
+pub(crate) use self::context::{SpoolContext, SpoolValue};
 use self::whole_file::WholeFileReader;
 
 /// A sequence that is complete.
 #[derive(Clone, Debug)]
-pub(in crate::harness) struct Spool<T> {
+pub(crate) struct Spool<T> {
     values: Stored<T>,
     context: SpoolContext,
 }
@@ -101,7 +101,7 @@ impl<T: SpoolValue + Ord> Spool<T> {
 }
 
 /// Reads a sequence from its beginning.
-pub(in crate::harness) enum SpoolReader<'s, T> {
+pub(crate) enum SpoolReader<'s, T> {
     Memory(std::slice::Iter<'s, T>),
     File(WholeFileReader<'s, T>),
 }
@@ -122,7 +122,7 @@ const FEW: usize = 1024;
 
 /// Takes a sequence, value after value.
 #[derive(Debug)]
-pub(in crate::harness) struct SpoolWriter<T> {
+pub(crate) struct SpoolWriter<T> {
     memory: Vec<T>,
     /// Values beyond which all of them go into the file.
     most: usize,

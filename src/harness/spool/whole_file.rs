@@ -9,7 +9,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::blocks::{BlockBuffer, BlockFile};
 use super::context::{SpoolContext, SpoolValue};
-use crate::files::cores;
+use base::files::cores;
 
 /// Cores that decode at once, a block each: a decoded block of records has about half a MB.
 const MOST_CORES: usize = 8;
@@ -80,7 +80,7 @@ impl<'f, R: Send> DecodedBlocks<'f, R> {
     }
 }
 
-pub(in crate::harness) struct WholeFileReader<'f, T> {
+pub(crate) struct WholeFileReader<'f, T> {
     blocks: DecodedBlocks<'f, T>,
     /// Which of them is being read.
     at: usize,

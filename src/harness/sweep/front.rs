@@ -22,9 +22,9 @@ pub(super) fn mark(points: &mut [SweepPoint]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Verdict;
-    use crate::harness::sweep::level::SweepLevel;
-    use crate::harness::{Reason, ReasonSeverity, VerdictCheck};
+    use crate::sweep::level::SweepLevel;
+    use crate::{Reason, ReasonSeverity, VerdictCheck};
+    use base::event::Verdict;
 
     #[test]
     fn the_front_has_what_nothing_valid_beats() {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::level::SweepLevel;
 use super::point::SweepPoint;
 use super::report::SweepReport;
-use crate::harness::{LoadLevel, LoadPattern, RunResult};
+use crate::{LoadLevel, LoadPattern, RunResult};
 
 /// One benchmark: the name of its task, the folder of its result, and the result.
 #[derive(Clone, Debug)]

@@ -65,9 +65,9 @@ pub(super) fn find(points: &[SweepPoint]) -> Option<Knee> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Verdict;
-    use crate::harness::sweep::point::{LatencySummary, MeasuredNumber};
-    use crate::harness::{Reason, ReasonSeverity, VerdictCheck};
+    use crate::sweep::point::{LatencySummary, MeasuredNumber};
+    use crate::{Reason, ReasonSeverity, VerdictCheck};
+    use base::event::Verdict;
 
     /// The bound of a closed loop (Denning & Buzen 1978): a server that answers in one second alone, and at most 16 a second.
     fn point(users: u32) -> SweepPoint {

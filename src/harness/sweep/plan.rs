@@ -2,8 +2,8 @@
 
 use super::level::{PointRole, SweepLevel};
 use super::point::SweepPoint;
-use crate::spec::{BenchSweep, SweepLevelsError};
-use crate::units::four_digits;
+use base::spec::{BenchSweep, SweepLevelsError};
+use base::units::four_digits;
 
 /// Users at which saturation is looked for, in order.
 const SATURATING: [u32; 4] = [64, 256, 1024, 4096];
@@ -108,11 +108,7 @@ mod tests {
             let offered = step.level.number().unwrap();
             let is_lost = matches!(step.level, SweepLevel::Users(users) if users > lost);
             points.push(SweepPoint {
-                verdict: Some(if is_lost {
-                    crate::event::Verdict::InvalidServer
-                } else {
-                    crate::event::Verdict::Valid
-                }),
+                verdict: Some(if is_lost { base::event::Verdict::InvalidServer } else { base::event::Verdict::Valid }),
                 requests_per_s: Some(offered.min(limit)),
                 output_tokens_per_s: Some(offered.min(limit) * 100.0),
                 ..SweepPoint::empty(step.level, step.role)

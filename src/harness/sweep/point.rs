@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::level::{PointRole, SweepLevel};
-use crate::event::Verdict;
-use crate::harness::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult, VerdictCheck};
+use crate::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult, VerdictCheck};
+use base::event::Verdict;
 
 /// One measurement of a sweep. `folder` has its whole result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -274,7 +274,7 @@ impl SweepPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Goodput, result_of_repeats};
+    use crate::{Goodput, result_of_repeats};
 
     #[test]
     fn a_point_of_several_runs_has_their_means_and_the_sums_of_their_counts() {

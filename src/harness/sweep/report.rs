@@ -13,12 +13,12 @@ use super::front;
 use super::knee::{self, Knee};
 use super::level::PointRole;
 use super::point::SweepPoint;
-use crate::event::Verdict;
-use crate::files::read_bytes;
-use crate::harness::gpu::{HOST_GPUS, are_of_servers};
-use crate::harness::measure::mixed_source::token_counters;
-use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
-use crate::units::counted;
+use crate::gpu::{HOST_GPUS, are_of_servers};
+use crate::measure::mixed_source::token_counters;
+use crate::{FurtherLimits, RunIdentity, RunResult, Slo};
+use base::event::Verdict;
+use base::files::read_bytes;
+use base::units::counted;
 
 /// The file.
 pub const SWEEP: &str = "sweep.json";
@@ -282,13 +282,13 @@ pub fn sweep_schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::gpu::{HOST_GPUS, LEASED_GPUS, REPORTED_GPUS};
-    use crate::harness::{EngineIdentity, GpuIdentity, SweepLevel};
+    use crate::gpu::{HOST_GPUS, LEASED_GPUS, REPORTED_GPUS};
+    use crate::{EngineIdentity, GpuIdentity, SweepLevel};
 
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]
     fn the_schema_in_the_repository_is_that_of_the_sweep() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/sweep.json");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/sweep.json");
         let now = format!("{:#}\n", sweep_schema());
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, &now).unwrap();

@@ -12,7 +12,7 @@ const SAME_STEP: u64 = 1_000_000;
 
 /// The account of one request, while its answer arrives.
 #[derive(Clone, Debug, Default)]
-pub(in crate::harness) struct Accounting {
+pub(crate) struct Accounting {
     /// Time of the socket read, and the chunk's own token count.
     chunks: Vec<(u64, ChunkTokens)>,
     marks: Vec<UsageMark>,
@@ -32,7 +32,7 @@ pub(in crate::harness) struct Accounting {
 
 /// The totals of the answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::harness) struct CountedTokens {
+pub(crate) struct CountedTokens {
     /// Those with at least one token.
     pub chunks: Vec<TokenChunk>,
     pub tokens: u32,

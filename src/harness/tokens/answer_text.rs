@@ -2,7 +2,7 @@
 
 /// The text of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::harness) struct AnswerText {
+pub(crate) struct AnswerText {
     /// One for each choice.
     pub texts: Vec<String>,
     /// The text of the first chunk that had any.

@@ -28,7 +28,7 @@ pub enum FinishReason {
 
 impl FinishReason {
     /// From the value as written in JSON, without its quotes.
-    pub(in crate::harness) fn from_wire(raw: &[u8]) -> Self {
+    pub(crate) fn from_wire(raw: &[u8]) -> Self {
         match raw {
             b"stop" | b"eos_token" | b"stop_sequence" | b"end_turn" => Self::Stop,
             b"length" | b"max_tokens" => Self::Length,
@@ -63,7 +63,7 @@ impl FinishReason {
     }
 
     /// The server did not finish the answer, so it is no successful request.
-    pub(in crate::harness) const fn is_failure(self) -> bool {
+    pub(crate) const fn is_failure(self) -> bool {
         matches!(
             self,
             Self::Abort

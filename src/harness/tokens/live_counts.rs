@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts of one worker. Only that worker's thread writes, so an addition needs no locked instruction.
 #[derive(Debug, Default)]
-pub(in crate::harness) struct LiveCounts {
+pub(crate) struct LiveCounts {
     issued: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
@@ -19,7 +19,7 @@ pub(in crate::harness) struct LiveCounts {
 
 /// The sum over all workers at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::harness) struct LiveTotals {
+pub(crate) struct LiveTotals {
     pub issued: u64,
     pub ended: u64,
     pub failed: u64,

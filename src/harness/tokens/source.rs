@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The label where chunks stand in for tokens.
-pub(in crate::harness) const CHUNKS: &str = "chunks, each counted as one token";
+pub(crate) const CHUNKS: &str = "chunks, each counted as one token";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -55,7 +55,7 @@ impl Violation {
 
 /// Violations by class, and the first example of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::harness) struct Violations(BTreeMap<Violation, (u64, String)>);
+pub(crate) struct Violations(BTreeMap<Violation, (u64, String)>);
 
 impl Violations {
     pub fn add(&mut self, class: Violation, example: impl FnOnce() -> String) {

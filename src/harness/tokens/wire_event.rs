@@ -3,7 +3,7 @@
 use super::{FinishReason, Usage, Violation};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::harness) enum WireEvent {
+pub(crate) enum WireEvent {
     /// The answer has begun; no token yet.
     Role,
     /// One message with output.
@@ -20,7 +20,7 @@ pub(in crate::harness) enum WireEvent {
 
 /// The token count of a chunk, as far as the chunk itself carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::harness) enum ChunkTokens {
+pub(crate) enum ChunkTokens {
     /// Token ids, or a log probability for each token.
     Exact(u32),
     /// Text, a tool call, or other output: at least one token.

@@ -5,7 +5,7 @@ use std::env::VarError;
 
 use parking_lot::RwLock;
 
-use crate::harness::{ApiKeyFault, HarnessError};
+use crate::{ApiKeyFault, HarnessError};
 
 /// Values from the command line, in place of variables. A manifest of the line has the variable only.
 static GIVEN: RwLock<BTreeMap<String, String>> = RwLock::new(BTreeMap::new());

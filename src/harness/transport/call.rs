@@ -2,7 +2,7 @@
 
 /// How a model is called: decoupled ones by stream, the others by a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::harness) enum CallKind {
+pub(crate) enum CallKind {
     Stream,
     Unary,
 }
@@ -18,7 +18,7 @@ impl CallKind {
 
 /// How output tokens are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::harness) enum TokenCounting {
+pub(crate) enum TokenCounting {
     /// Elements of `output_ids` over the beams, of all sequences; the prompt in front is not counted.
     Ids { beams: u32, sequences: u32, has_prompt: bool },
     /// One response is one token.

@@ -14,14 +14,14 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// Attempts to connect to one server. While the last one failed there is one at a time, and a request that waits for it shares its error:
 /// none fails by an attempt that was made before it needed a connection.
 #[derive(Default)]
-pub(in crate::harness) struct ConnectAttempts {
+pub(crate) struct ConnectAttempts {
     /// The last one, if it failed: when that was known.
     failed: RefCell<Option<(Instant, ConnectError)>>,
     turn: Mutex<()>,
 }
 
 /// Held by the one request that may connect now.
-pub(in crate::harness) struct ConnectTurn<'a> {
+pub(crate) struct ConnectTurn<'a> {
     _alone: Option<MutexGuard<'a, ()>>,
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::http::TlsError;
-use crate::diag::error_chain;
+use base::diag::error_chain;
 
 /// Why a connection was not made. Cheap to clone: requests that come while a server is away all get the same one.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(in crate::harness) enum ConnectError {
+pub(crate) enum ConnectError {
     #[error("no connection within {} s", .0.as_secs())]
     Late(Duration),
     #[error("{}", dial_text(.0))]

@@ -14,19 +14,19 @@ use tokio::sync::Notify;
 
 use super::http::ConnectionPool;
 use super::kserve::stamped_socket::StampedSocket;
-use crate::event::{Endpoint, host_port};
-use crate::harness::Transport;
-use crate::harness::clock::BenchClock;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::tokens::Violations;
-use crate::harness::transport::connect_attempts::ConnectAttempts;
-use crate::harness::transport::connect_error::ConnectError;
-use crate::harness::transport::kserve::call_error::CallError;
-use crate::harness::transport::kserve::rpc::{self, RpcSender};
-use crate::harness::transport::kserve::shared_stream::SharedStream;
-use crate::harness::transport::limits::CONNECT_TIMEOUT;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::spec::StreamMode;
+use crate::Transport;
+use crate::clock::BenchClock;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::tokens::Violations;
+use crate::transport::connect_attempts::ConnectAttempts;
+use crate::transport::connect_error::ConnectError;
+use crate::transport::kserve::call_error::CallError;
+use crate::transport::kserve::rpc::{self, RpcSender};
+use crate::transport::kserve::shared_stream::SharedStream;
+use crate::transport::limits::CONNECT_TIMEOUT;
+use crate::transport::sent_headers::SentHeaders;
+use base::event::{Endpoint, host_port};
+use base::spec::StreamMode;
 
 /// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
 const STREAM_WINDOW: u32 = 2 << 20;
@@ -38,7 +38,7 @@ const SMALL_FRAMES: usize = usize::MAX;
 const STREAMS_AT_FIRST: usize = 100;
 
 /// Belongs to one worker.
-pub(in crate::harness) struct Connection {
+pub(crate) struct Connection {
     /// Position in `BenchSpec::endpoints`.
     pub endpoint: u32,
     host: String,

@@ -4,7 +4,7 @@
 const LONGEST: usize = 400;
 
 /// The beginning of a server's text.
-pub(in crate::harness) fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{}…", &text[..at]),

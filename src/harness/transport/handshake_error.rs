@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::connect_error::ConnectError;
 use super::http::QueryError;
 use super::kserve::call_error::CallError;
-use crate::diag::nearest;
+use base::diag::nearest;
 
 /// Why a server, or its model, cannot be used. Reads after the endpoint.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::harness) enum HandshakeError {
+pub(crate) enum HandshakeError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("{method}: {error}")]

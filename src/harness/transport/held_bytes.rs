@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::harness::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
+use crate::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
 
 /// Bytes that are held now, by all connections of this process: benchmarks that run at once share its memory.
 static ALL: AtomicU64 = AtomicU64::new(0);
@@ -13,7 +13,7 @@ const STEP: u64 = 4 << 10;
 
 /// The part of one answer, given back when it ends.
 #[derive(Debug)]
-pub(in crate::harness) struct HeldBytes {
+pub(crate) struct HeldBytes {
     all: &'static AtomicU64,
     counted: u64,
 }

@@ -2,6 +2,6 @@
 
 use std::time::Duration;
 
-pub(in crate::harness) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit of a name or id that a server sent, in an example.
-pub(in crate::harness) const LONGEST_NAME: usize = 80;
+pub(crate) const LONGEST_NAME: usize = 80;

@@ -4,25 +4,25 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::connection::Connection;
 use super::http::{self, HttpRequestTemplate};
-use crate::harness::schedule::data::{PreviousAnswers, Prompt};
-use crate::harness::spec::transport::Api;
-use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::{grpc_messages, handshake};
-use crate::harness::{BenchSpec, HarnessError, PlannedRequest, RequestSchedule, Transport};
-use crate::triton::proto::inference::ModelInferRequest;
+use crate::schedule::data::{PreviousAnswers, Prompt};
+use crate::spec::transport::Api;
+use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::kserve::infer_request::InferRequestTemplate;
+use crate::transport::kserve::{grpc_messages, handshake};
+use crate::{BenchSpec, HarnessError, PlannedRequest, RequestSchedule, Transport};
+use triton::proto::inference::ModelInferRequest;
 
 /// The field of a request's id, in `ModelInferRequest`.
 const ID: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::harness) enum RequestEncoder {
+pub(crate) enum RequestEncoder {
     Kserve(InferRequestTemplate),
     Http(HttpRequestTemplate),
 }
 
 /// A message, ready to be sent.
-pub(in crate::harness) struct EncodedMessage {
+pub(crate) struct EncodedMessage {
     pub frame: Bytes,
     /// Tokens of the prompt, where answers that came before are part of it. All others are as long as planned.
     pub input_len: Option<u32>,

@@ -5,8 +5,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::api_key::api_key;
-use crate::harness::{BenchSpec, HarnessError, Transport};
-use crate::spec::{HeaderPart, RequestHeaders, header_parts};
+use crate::{BenchSpec, HarnessError, Transport};
+use base::spec::{HeaderPart, RequestHeaders, header_parts};
 
 /// Name and value of each, and the values that must not be shown.
 #[derive(Clone, Default, PartialEq)]
@@ -83,17 +83,17 @@ impl SentHeaders {
     }
 
     /// A text of the server without them.
-    pub(in crate::harness) fn hide(&self, text: String) -> String {
+    pub(crate) fn hide(&self, text: String) -> String {
         without_secrets(text, &self.secrets)
     }
 
     /// A text that a server has about itself, without them.
-    pub(in crate::harness) fn hide_in_description(&self, text: String) -> String {
+    pub(crate) fn hide_in_description(&self, text: String) -> String {
         self.secrets.iter().filter(|secret| secret.len() >= LEAST_KEY).fold(text, |text, key| without_key(text, key))
     }
 
     /// Like `hide_in_description`, for all texts in a value. After their escapes were read: a server may write a key in many ways.
-    pub(in crate::harness) fn hide_in_value(&self, value: &mut Value) {
+    pub(crate) fn hide_in_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.hide_in_description(std::mem::take(text)),
             Value::Array(values) => values.iter_mut().for_each(|value| self.hide_in_value(value)),
@@ -153,8 +153,8 @@ impl SentHeaders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::transport::api_key::give_key;
-    use crate::harness::{Api, Http};
+    use crate::transport::api_key::give_key;
+    use crate::{Api, Http};
 
     fn headers(each: &[(&str, &str)]) -> RequestHeaders {
         RequestHeaders(each.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())

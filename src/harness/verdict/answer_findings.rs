@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::harness::measure::mixed_source::token_counters;
-use crate::harness::measure::result::{RunResult, TokenCounts, WHOLE_ANSWERS};
-use crate::harness::measure::retokenize::RETOKENIZED;
-use crate::harness::measure::unknown_chunks::{COALESCED, NEGLIGIBLE, in_one_read};
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::harness::tokens::CHUNKS;
-use crate::harness::transport::call::TokenCounting;
-use crate::harness::{Api, BenchSpec, CallSource, LoadPattern, Transport, Violation};
+use crate::measure::mixed_source::token_counters;
+use crate::measure::result::{RunResult, TokenCounts, WHOLE_ANSWERS};
+use crate::measure::retokenize::RETOKENIZED;
+use crate::measure::unknown_chunks::{COALESCED, NEGLIGIBLE, in_one_read};
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::tokens::CHUNKS;
+use crate::transport::call::TokenCounting;
+use crate::{Api, BenchSpec, CallSource, LoadPattern, Transport, Violation};
 
 /// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.
 pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {

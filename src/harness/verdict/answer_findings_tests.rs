@@ -1,12 +1,12 @@
 //! Answers that came in one read, that broke off, or that were counted in several ways: what is said of them, and what is left out.
 
 use super::metric_vector_tests::{ended, spec, summarize_with, summarized};
-use crate::harness::measure::collector::Collector;
-use crate::harness::record::RecordWriter;
-use crate::harness::spool::SpoolContext;
-use crate::harness::transport::call::TokenCounting;
-use crate::harness::*;
-use crate::spec::{GoodputLimit, Limits};
+use crate::measure::collector::Collector;
+use crate::record::RecordWriter;
+use crate::spool::SpoolContext;
+use crate::transport::call::TokenCounting;
+use crate::*;
+use base::spec::{GoodputLimit, Limits};
 
 #[test]
 fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
@@ -33,9 +33,9 @@ fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
     let verdict = |result: &RunResult| (result.counts.broken_off, result.verdict());
     let broken = |index: u64| (!index.is_multiple_of(10)).then_some(FinishReason::Length);
     let found = result(broken, None);
-    assert_eq!(verdict(&found), (20, crate::event::Verdict::InvalidServer));
+    assert_eq!(verdict(&found), (20, base::event::Verdict::InvalidServer));
     insta::assert_snapshot!(found.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason; they are in the latencies and rates");
-    assert_eq!(verdict(&result(broken, Some("10%"))), (20, crate::event::Verdict::ValidWithWarnings));
+    assert_eq!(verdict(&result(broken, Some("10%"))), (20, base::event::Verdict::ValidWithWarnings));
     assert_eq!(result(|_| None, None).counts.broken_off, 0);
     assert_eq!(result(|_| Some(FinishReason::Stop), None).counts.broken_off, 0);
     // Chunks may be fewer than tokens, unless the others show by their usage that these lack one.
@@ -60,7 +60,7 @@ fn a_server_that_often_names_no_finish_reason_has_that_habit() {
     }
     let result = summarized(&spec(200), all).result;
     assert_eq!((result.counts.broken_off, result.counts.unexplained), (0, 50));
-    assert_eq!(result.verdict(), crate::event::Verdict::ValidWithWarnings);
+    assert_eq!(result.verdict(), base::event::Verdict::ValidWithWarnings);
     insta::assert_snapshot!(result.reasons()[0].text, @"50 of 200 answers are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason: it cannot be told whether they broke off; they are in the latencies and rates");
 }
 

@@ -1,7 +1,7 @@
 //! What a verdict counts beside the numbers of the result.
 
-use crate::event::ReducedSetting;
-use crate::harness::ServerIdentity;
+use crate::ServerIdentity;
+use base::event::ReducedSetting;
 
 #[derive(Debug, Default)]
 pub(super) struct Evidence {

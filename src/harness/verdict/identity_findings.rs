@@ -2,10 +2,10 @@
 //! run with the clock.
 
 use super::evidence::Evidence;
-use crate::harness::identity::server_changes;
-use crate::harness::measure::result::RunResult;
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::identity::server_changes;
+use crate::measure::result::RunResult;
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 
 pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut VerdictReasons) {
     let Some(identity) = &result.identity else { return };

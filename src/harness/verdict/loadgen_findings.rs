@@ -1,10 +1,10 @@
 //! What in LoadGen's own result speaks against a run that it drove.
 
-use crate::harness::measure::result::RunResult;
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::harness::{LoadgenResult, ReportingDelay};
-use crate::units::counted;
+use crate::measure::result::RunResult;
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::{LoadgenResult, ReportingDelay};
+use base::units::counted;
 
 /// The share of TTFT p99 from which on a lag may be why TTFT is over LoadGen's limit.
 const LAG_OF_TTFT: f64 = 0.5;

@@ -1,22 +1,22 @@
 //! Hand-made vectors with known answers: every formula, without a network.
 
-use crate::harness::measure::collector::Collector;
-use crate::harness::measure::histogram::ValueHistogram;
-use crate::harness::measure::summary;
-use crate::harness::measure::worker_output::WorkerOutput;
-use crate::harness::record::RecordWriter;
-use crate::harness::spool::SpoolContext;
-use crate::harness::tokens::{CountedTokens, TokenChunk};
-use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::*;
-use crate::spec::{Arrivals, GoodputLimit, Length, Limits, Request, StopAfter};
+use crate::measure::collector::Collector;
+use crate::measure::histogram::ValueHistogram;
+use crate::measure::summary;
+use crate::measure::worker_output::WorkerOutput;
+use crate::record::RecordWriter;
+use crate::spool::SpoolContext;
+use crate::tokens::{CountedTokens, TokenChunk};
+use crate::transport::call::{CallKind, TokenCounting};
+use crate::*;
+use base::spec::{Arrivals, GoodputLimit, Length, Limits, Request, StopAfter};
 
-pub(in crate::harness) const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
-pub(in crate::harness) fn spec(requests: u64) -> BenchSpec {
+pub(crate) fn spec(requests: u64) -> BenchSpec {
     BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
-        protocol: crate::harness::Transport::Kserve,
+        protocol: crate::Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: LoadPattern::Server { rate: 100.0.into() },
         arrivals: Arrivals::Constant,
@@ -25,8 +25,8 @@ pub(in crate::harness) fn spec(requests: u64) -> BenchSpec {
         output_len: Length::Fixed(1),
         seed: 0,
         warmup: 0,
-        pace: crate::harness::SendingSpec::default(),
-        content: crate::harness::PromptSource::default(),
+        pace: crate::SendingSpec::default(),
+        content: crate::PromptSource::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: std::time::Duration::from_mins(1),
@@ -40,7 +40,7 @@ pub(in crate::harness) fn spec(requests: u64) -> BenchSpec {
 }
 
 /// Times in ms, chunks as (ms, tokens).
-pub(in crate::harness) fn ended(
+pub(crate) fn ended(
     collector: &mut Collector,
     index: u64,
     (sched, issue, end): (u64, u64, u64),
@@ -87,12 +87,12 @@ pub(in crate::harness) fn ended(
     collector.take(record, counted, None);
 }
 
-pub(in crate::harness) fn summarized(spec: &BenchSpec, collector: Collector) -> Measured {
+pub(crate) fn summarized(spec: &BenchSpec, collector: Collector) -> Measured {
     summarize_with(spec, collector, |_| ()).judge()
 }
 
 /// The same with other facts of the worker.
-pub(in crate::harness) fn summarize_with(
+pub(crate) fn summarize_with(
     spec: &BenchSpec,
     collector: Collector,
     change: impl FnOnce(&mut WorkerOutput),
@@ -219,7 +219,7 @@ fn five_hand_made_requests_give_the_primary_row() {
     close(latency.e2e_sent.mean, 294.25);
     close(result.rates.requests_loadgen_completed, 3.30);
     assert_eq!(result.counts.failed_by_class[&FailureClass::Server], 1);
-    assert_eq!(result.verdict(), crate::event::Verdict::InvalidServer);
+    assert_eq!(result.verdict(), base::event::Verdict::InvalidServer);
     assert!(result.counts.conserved);
     assert_eq!(result.tokens.output, 23);
     // The delayed request, the slow one and the failed one missed their limits.
@@ -297,21 +297,21 @@ fn late_by(late: u64, change: impl FnOnce(&mut BenchSpec)) -> RunResult {
 #[test]
 fn lateness_of_the_client_warns_first_and_then_invalidates() {
     let verdict = |late| late_by(late, |_| {}).verdict();
-    assert_eq!(verdict(0), crate::event::Verdict::Valid);
-    assert_eq!(verdict(1), crate::event::Verdict::Valid);
-    assert_eq!(verdict(4), crate::event::Verdict::ValidWithWarnings);
-    assert_eq!(verdict(50), crate::event::Verdict::InvalidClient);
+    assert_eq!(verdict(0), base::event::Verdict::Valid);
+    assert_eq!(verdict(1), base::event::Verdict::Valid);
+    assert_eq!(verdict(4), base::event::Verdict::ValidWithWarnings);
+    assert_eq!(verdict(50), base::event::Verdict::InvalidClient);
     let offline = late_by(50, |spec| spec.scenario = LoadPattern::Offline);
-    assert_eq!(offline.verdict(), crate::event::Verdict::Valid);
+    assert_eq!(offline.verdict(), base::event::Verdict::Valid);
 }
 
 #[test]
 fn the_worst_finding_decides_and_comes_first() {
     let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90).into());
     let missed = late_by(0, limit);
-    assert_eq!(missed.verdict(), crate::event::Verdict::InvalidLoad);
+    assert_eq!(missed.verdict(), base::event::Verdict::InvalidLoad);
     let both = late_by(50, limit);
-    assert_eq!(both.verdict(), crate::event::Verdict::InvalidClient);
+    assert_eq!(both.verdict(), base::event::Verdict::InvalidClient);
     let checks: Vec<&str> = both.reasons().iter().map(|reason| reason.check.as_str()).collect();
     assert_eq!(checks, ["lag", "limits"]);
 }
@@ -323,7 +323,7 @@ fn requests_that_vanish_are_noticed() {
     let result = summarized(&spec(2), all).result;
     assert!(!result.counts.conserved);
     assert!(result.reasons().iter().any(|reason| reason.check == VerdictCheck::Conservation));
-    assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
+    assert_eq!(result.verdict(), base::event::Verdict::InvalidClient);
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
     request(&mut all);
     all.itl_token.add(20e6, 1);
     let result = summarized(&spec(1), all).result;
-    assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
+    assert_eq!(result.verdict(), base::event::Verdict::InvalidClient);
     let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::SelfCheck).unwrap();
     assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first reads: 4 and 3");
 }
@@ -423,7 +423,7 @@ fn a_result_is_the_same_of_records_in_memory_and_in_a_file() {
 /// What each class does to the verdict depends on whether tokens or their owner are in doubt.
 #[test]
 fn violations_invalidate_where_they_make_the_numbers_doubtful() {
-    use crate::event::Verdict::{InvalidServer, ValidWithWarnings};
+    use base::event::Verdict::{InvalidServer, ValidWithWarnings};
 
     let verdict = |class, protocol| {
         let mut all = Collector::new();
@@ -457,7 +457,7 @@ fn without_any_answer_no_budget_makes_a_run_valid() {
         }
         let measured = summarize_with(&spec, collector, |_| {}).judge();
         let reasons = measured.result.reasons();
-        assert_eq!(measured.result.verdict(), crate::event::Verdict::InvalidServer, "{reasons:?}");
+        assert_eq!(measured.result.verdict(), base::event::Verdict::InvalidServer, "{reasons:?}");
         assert_eq!(reasons.iter().any(|reason| reason.check == VerdictCheck::Limits), has_goodput_limit, "{reasons:?}");
     }
 }

@@ -53,13 +53,13 @@ pub use unjudged_run::UnjudgedRun;
 use self::answer_findings::{answers, broken_off, violations};
 use self::evidence::Evidence;
 use super::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch};
-use crate::harness::measure::metric::is_maximum;
-use crate::harness::measure::preflight_result::PreflightResult;
-use crate::harness::measure::result::RunResult;
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::spec::{Arrivals, GoodputLimit};
-use crate::units::{counted, distinct_decimals};
+use crate::measure::metric::is_maximum;
+use crate::measure::preflight_result::PreflightResult;
+use crate::measure::result::RunResult;
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use base::spec::{Arrivals, GoodputLimit};
+use base::units::{counted, distinct_decimals};
 
 const RATE: f64 = 0.01;
 /// Of runs whose every lag is within the second bound: of few requests 1 % of the time is a few milliseconds.

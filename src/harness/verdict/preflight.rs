@@ -5,17 +5,17 @@
 
 use std::time::Duration;
 
-use crate::event::Endpoint;
-use crate::harness::measure::metric::is_maximum;
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::verdict::{CPU, LAG, LAG_HARD};
-use crate::harness::{
+use crate::measure::metric::is_maximum;
+use crate::measure::verdict_check::VerdictCheck;
+use crate::verdict::{CPU, LAG, LAG_HARD};
+use crate::{
     BenchSpec, LoadPattern, Measured, PromptSource, Reason, ReasonSeverity, RequestEnd, RequestSchedule, RunResult,
     SendingSpec, Slo, Transport,
 };
-use crate::spec::{Length, Limits, Request, StopAfter};
+use base::event::Endpoint;
+use base::spec::{Length, Limits, Request, StopAfter};
 
-pub use crate::harness::measure::preflight_result::PreflightResult;
+pub use crate::measure::preflight_result::PreflightResult;
 
 /// Of arrivals, or of users at work.
 const ARRIVALS: Duration = Duration::from_millis(1_200);
@@ -73,7 +73,7 @@ impl PreflightTrial {
     /// The same load, for a second. None: there is no schedule to be late for.
     pub fn of(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
         let requests = schedule.requests.len().max(1) as f64;
-        let mean = |of: fn(&crate::harness::PlannedRequest) -> u32| {
+        let mean = |of: fn(&crate::PlannedRequest) -> u32| {
             (schedule.requests.iter().map(|planned| f64::from(of(&planned))).sum::<f64>() / requests).round() as u32
         };
         let (input, output) = (mean(|planned| planned.input_len), mean(|planned| planned.output_len).max(1));
@@ -283,7 +283,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::harness::plan;
+    use crate::plan;
 
     fn spec(scenario: LoadPattern, requests: Option<u64>, seconds: Option<u64>) -> BenchSpec {
         BenchSpec {
@@ -294,7 +294,7 @@ mod tests {
             protocol: Transport::Kserve,
             model: "ensemble".to_owned(),
             scenario,
-            arrivals: crate::spec::Arrivals::Constant,
+            arrivals: base::spec::Arrivals::Constant,
             stop: StopAfter { requests, duration: seconds.map(|seconds| Duration::from_secs(seconds).into()) },
             input_len: Length::Uniform { min: 100, max: 300 },
             output_len: Length::Fixed(100),
@@ -334,8 +334,7 @@ mod tests {
 
     #[test]
     fn of_a_ramp_the_highest_level_is_tried_and_of_users_all() {
-        let ramp =
-            crate::harness::LoadLevel::Ramp(vec![crate::harness::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
+        let ramp = crate::LoadLevel::Ramp(vec![crate::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
         let spec_of = |scenario| spec(scenario, None, Some(60));
         let ramped = spec_of(LoadPattern::Server { rate: ramp });
         let trial = PreflightTrial::of(&ramped, &plan(&ramped).unwrap()).unwrap();
@@ -354,8 +353,8 @@ mod tests {
         let mut schedule = plan(&spec).unwrap();
         let ms = [0, 400, 900, 1_000, 1_100, 5_000];
         let template = schedule.requests.to_vec()[0].clone();
-        let at = |ms: u64| crate::harness::PlannedRequest { at_ns: ms * 1_000_000, ..template.clone() };
-        schedule.requests = crate::harness::PlannedRequests::kept(ms.map(at).to_vec());
+        let at = |ms: u64| crate::PlannedRequest { at_ns: ms * 1_000_000, ..template.clone() };
+        schedule.requests = crate::PlannedRequests::kept(ms.map(at).to_vec());
         // From 400 ms on: 400, 900, 1000, 1100; what comes a whole second later is the next second's.
         assert!((busiest(&schedule) - 4.0).abs() < f64::EPSILON);
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::harness::measure::repeats::{AcrossRuns, RepeatedRun, Repeats, repeat_folder};
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::harness::{Reason, RunResult};
+use crate::measure::repeats::{AcrossRuns, RepeatedRun, Repeats, repeat_folder};
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::{Reason, RunResult};
 
 /// Statistics of a metric that are reported over runs.
 const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
@@ -87,7 +87,7 @@ fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Verdict;
+    use base::event::Verdict;
 
     #[test]
     fn of_all_runs_numbers_are_means_and_counts_are_sums() {

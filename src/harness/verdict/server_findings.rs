@@ -1,11 +1,11 @@
 //! Findings about the servers that no request shows: one that was lost, one that ran with less, other clients on it.
 
 use super::evidence::Evidence;
-use crate::harness::measure::counted_prompts::CountedPrompts;
-use crate::harness::measure::result::RunResult;
-use crate::harness::measure::unknown_chunks::NEGLIGIBLE;
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::measure::counted_prompts::CountedPrompts;
+use crate::measure::result::RunResult;
+use crate::measure::unknown_chunks::NEGLIGIBLE;
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 
 /// Requests that the server may count beyond those that were sent.
 const COUNTED: f64 = 0.02;

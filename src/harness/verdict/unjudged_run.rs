@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::evidence::Evidence;
 use super::set_verdict;
-use crate::event::ReducedSetting;
-use crate::harness::gpu::{self, GpuContext, GpuTrace, GpusUsage};
-use crate::harness::measure::request_times::FULL;
-use crate::harness::measure::result::{Measured, RunResult, Versions};
-use crate::harness::{BenchSpec, HostShare, LoadgenResult, RequestRecords, RunIdentity, ServerIdentity, preflight};
-use crate::triton::{Scrape, ServerMetrics};
+use crate::gpu::{self, GpuContext, GpuTrace, GpusUsage};
+use crate::measure::request_times::FULL;
+use crate::measure::result::{Measured, RunResult, Versions};
+use crate::{BenchSpec, HostShare, LoadgenResult, RequestRecords, RunIdentity, ServerIdentity, preflight};
+use base::event::ReducedSetting;
+use triton::{Scrape, ServerMetrics};
 
 /// A run that has no verdict yet. Everything that is known of it is put in before [`UnjudgedRun::judge`], which is the only
 /// way to its result.
@@ -22,7 +22,7 @@ pub struct UnjudgedRun {
 }
 
 impl UnjudgedRun {
-    pub(in crate::harness) fn new(spec: Arc<BenchSpec>, measured: Measured) -> Self {
+    pub(crate) fn new(spec: Arc<BenchSpec>, measured: Measured) -> Self {
         Self { spec, measured, evidence: Evidence::default() }
     }
 
@@ -67,7 +67,7 @@ impl UnjudgedRun {
     }
 
     /// The run was stopped before its end, whether or not a request was cancelled by that.
-    pub(in crate::harness) const fn stopped(&mut self) {
+    pub(crate) const fn stopped(&mut self) {
         self.evidence.was_stopped = true;
     }
 

@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 
 use super::VerdictReasons;
 use super::metric_vector_tests::{ended, spec, summarize_with};
-use crate::harness::measure::collector::Collector;
-use crate::harness::measure::stability::Stability;
-use crate::harness::measure::steady::Steady;
-use crate::harness::transport::call::CallKind;
-use crate::harness::*;
-use crate::triton::{Scrape, ServerMetric, ServerMetrics};
+use crate::measure::collector::Collector;
+use crate::measure::stability::Stability;
+use crate::measure::steady::Steady;
+use crate::transport::call::CallKind;
+use crate::*;
+use triton::{Scrape, ServerMetric, ServerMetrics};
 
-#[path = "../../stats/queue.rs"]
+#[path = "../../base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
 mod queue;
 
@@ -196,7 +196,7 @@ fn bad() -> Vec<Case> {
         all
     };
     cases.push(case("a client that sends 50 ms late", 300, late(50), |_| ()));
-    let share = |name, change: fn(&mut crate::harness::measure::worker_output::WorkerOutput)| Case {
+    let share = |name, change: fn(&mut crate::measure::worker_output::WorkerOutput)| Case {
         name,
         result: summarize_with(&spec(300), answered_after(300, |_| 30), change).judge().result,
     };
@@ -284,7 +284,7 @@ fn bad_measurements_get_their_verdicts() {
     let cases = bad();
     assert!(cases.len() >= 20, "{}", cases.len());
     for case in &cases {
-        assert_ne!(case.result.verdict(), crate::event::Verdict::Valid, "{}", case.name);
+        assert_ne!(case.result.verdict(), base::event::Verdict::Valid, "{}", case.name);
     }
     insta::assert_snapshot!(table(&cases));
 }
@@ -327,7 +327,7 @@ fn loadgen_test(lag_ms_of: impl Fn(u64) -> u64, result: &str, why: &[&str]) -> R
 
 #[test]
 fn a_late_client_is_why_loadgen_reports_a_latency_over_its_limit_and_a_warning_where_it_does_not() {
-    use crate::event::Verdict;
+    use base::event::Verdict;
     let over = ["TTFT constrain not met: Reduce target QPS to improve latency."];
     let few = ["Run unsuccessful.", "Would need to run at least 331 more queries,"];
     let first_checks = |run: &RunResult| run.reasons().first().map(|reason| reason.check.clone());
@@ -353,7 +353,7 @@ fn a_late_client_is_why_loadgen_reports_a_latency_over_its_limit_and_a_warning_w
 
 #[test]
 fn a_lower_rate_than_scheduled_is_the_clients_unless_the_server_misses_a_limit_at_it_too() {
-    use crate::event::Verdict;
+    use base::event::Verdict;
     let slowed = |result: &str, why: &[&str]| {
         let mut run = loadgen_test(|index| index * 2, result, why);
         run.rates.offered = Some(100.0);
@@ -370,7 +370,7 @@ fn a_lower_rate_than_scheduled_is_the_clients_unless_the_server_misses_a_limit_a
 #[test]
 fn sound_measurements_are_valid() {
     for Case { name, result } in sound() {
-        assert_eq!(result.verdict(), crate::event::Verdict::Valid, "{name}: {:?}", result.reasons());
+        assert_eq!(result.verdict(), base::event::Verdict::Valid, "{name}: {:?}", result.reasons());
     }
 }
 

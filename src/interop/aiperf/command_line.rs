@@ -5,17 +5,17 @@ use serde_json::json;
 use super::input_file::{FirstLine, InputFile};
 use super::option_table::{TABLE, left};
 use super::warm_up;
-use crate::interop::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
-use crate::interop::command_line::headers::header;
-use crate::interop::command_line::json_number::number;
-use crate::interop::command_line::load::{
+use crate::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
+use crate::command_line::headers::header;
+use crate::command_line::json_number::number;
+use crate::command_line::load::{
     CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput,
     length, needs_tokenizer, overlapping_address, ready_timeout, tokenizer, whole,
 };
-use crate::interop::command_line::options::{GivenOption, ParsedLine, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::options::{GivenOption, ParsedLine, read};
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "aiperf profile";
 
@@ -32,10 +32,7 @@ const CONVERSATIONS: ConversationOptions = ConversationOptions {
     delay_ratio: "--conversation-turn-delay-ratio",
 };
 
-pub(in crate::interop) fn translate(
-    words: &[String],
-    first_line: FirstLine<'_>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {

@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::interop::metrics::{
-    ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool,
-};
-use crate::interop::results::exported::{
+use crate::metrics::{ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool};
+use crate::results::exported::{
     Exported, PERCENTILES, cell, counted_otherwise, duration_s, facts, input_tokens, linear, ok, output_tokens,
     second_token, single, spread, statistics, tokens_per_user,
 };
-use crate::interop::results::identity;
+use crate::results::identity;
 use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::AiPerf;
@@ -20,7 +18,7 @@ type Spreads = Vec<(&'static str, &'static str, &'static str, SortedValues)>;
 /// Tag, heading with its unit, unit, value.
 type Singles = Vec<(&'static str, &'static str, &'static str, f64)>;
 
-pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     let spreads = spreads(measured_run, out);
     let singles = singles(measured_run, &spreads);
     let mut all = Map::new();

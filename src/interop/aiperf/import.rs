@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::metrics::{RequestTrace, Tool, TracedChunks};
-use crate::interop::results::imported::{ImportedRequests, SERVER, at, from_gaps, text_at};
+use crate::metrics::{RequestTrace, Tool, TracedChunks};
+use crate::results::imported::{ImportedRequests, SERVER, at, from_gaps, text_at};
 
 /// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not show
 /// whether the option was set; where all counts agree, they are the server's count.
@@ -21,7 +21,7 @@ fn has_server_counts<'a>(mut lines: impl Iterator<Item = &'a Value>) -> bool {
 }
 
 /// AIPerf's records, without its warm-up.
-pub(in crate::interop) fn requests(lines: &[Value]) -> ImportedRequests {
+pub(crate) fn requests(lines: &[Value]) -> ImportedRequests {
     let profiled = |line: &&Value| text_at(line, "/metadata/benchmark_phase").is_none_or(|phase| phase == "profiling");
     let ns = |line: &Value, key: &str| line.pointer(&format!("/metadata/{key}")).and_then(Value::as_u64);
     let start = lines.iter().filter(profiled).filter_map(|line| ns(line, "request_start_ns")).min().unwrap_or(0);

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::options::ParsedLine;
-use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
+use crate::command_line::load::TranslatedLoad;
+use crate::command_line::options::ParsedLine;
+use crate::command_line::translation::{NoMeaning, TranslationBuilder};
 
 /// The first line of a file that is at hand.
-pub(in crate::interop) type FirstLine<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type FirstLine<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// What is in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

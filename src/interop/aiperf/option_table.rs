@@ -1,6 +1,6 @@
 //! AIPerf's options: all that a line may have, and why some have no meaning here.
 
-use crate::interop::command_line::options::{Opt, flag, many, one};
+use crate::command_line::options::{Opt, flag, many, one};
 
 #[rustfmt::skip]
 pub(super) static TABLE: &[Opt] = &[

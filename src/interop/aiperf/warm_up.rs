@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::options::ParsedLine;
-use crate::interop::command_line::translation::TranslationBuilder;
+use crate::command_line::load::TranslatedLoad;
+use crate::command_line::options::ParsedLine;
+use crate::command_line::translation::TranslationBuilder;
 
 /// A number of requests or of conversations, or a time. Several are limits, the first of which ends it.
 pub(super) fn put(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {

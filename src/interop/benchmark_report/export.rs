@@ -3,15 +3,15 @@
 //! Its schema allows no other keys, so unknown values are left out. TTFT, TPOT, ITL and latency are inference-perf's,
 //! the tool that has an exporter of this format.
 
-use crate::interop::metrics::{DeviationRule, MeasuredRun, MetricConcept, SortedValues, Tool};
-use crate::interop::results::exported::{Exported, counted_otherwise, facts, input_tokens, ok, output_tokens, spread};
-use crate::interop::results::identity;
-use crate::spec::Length;
+use crate::metrics::{DeviationRule, MeasuredRun, MetricConcept, SortedValues, Tool};
+use crate::results::exported::{Exported, counted_otherwise, facts, input_tokens, ok, output_tokens, spread};
+use crate::results::identity;
+use base::spec::Length;
 use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::InferencePerf;
 
-pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     let facts = facts(measured_run);
     let mut latency = Map::new();
     for (concept, name, units) in [

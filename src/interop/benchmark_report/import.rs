@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::metrics::{MetricConcept, Tool};
-use crate::interop::results::imported::{ImportedNumbers, StatsLayout, at, put, text_at};
+use crate::metrics::{MetricConcept, Tool};
+use crate::results::imported::{ImportedNumbers, StatsLayout, at, put, text_at};
 
 /// The neutral format; its numbers mean what the tool named in it means.
-pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
+pub(crate) fn import_numbers(value: &Value) -> ImportedNumbers {
     let load = value.pointer("/scenario/load/standardized").unwrap_or(&Value::Null);
     let aggregate = value.pointer("/results/request_performance/aggregate").unwrap_or(&Value::Null);
     let tool = match text_at(load, "/tool").unwrap_or_default().to_lowercase().as_str() {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// A server that the script starts.
 #[derive(Clone, Debug)]
-pub(in crate::interop) struct StartedServer {
+pub(crate) struct StartedServer {
     pub stage: String,
     /// None of them known: the server gets a free one.
     ports: Vec<u16>,
@@ -14,7 +14,7 @@ pub(in crate::interop) struct StartedServer {
 
 /// What a target leads to.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::interop) enum TargetMatch<'a> {
+pub(crate) enum TargetMatch<'a> {
     /// This stage's server.
     Server(&'a str),
     /// This stage's server, whose ports are others: a sentence on it.
@@ -40,7 +40,7 @@ impl StartedServer {
 }
 
 /// `target` is an address or a URL, as it was written.
-pub(in crate::interop) fn match_target<'a>(servers: &'a [StartedServer], target: &str) -> TargetMatch<'a> {
+pub(crate) fn match_target<'a>(servers: &'a [StartedServer], target: &str) -> TargetMatch<'a> {
     let Some(last) = servers.last() else { return TargetMatch::Other(None) };
     // A value that the text does not have is most likely the address of what it started.
     if target.contains(['{', '$']) {
@@ -74,7 +74,7 @@ pub(in crate::interop) fn match_target<'a>(servers: &'a [StartedServer], target:
 }
 
 /// Where one stage names a path that another one writes, it reads that stage's output.
-pub(in crate::interop) fn read_outputs<'a>(stages: impl Iterator<Item = &'a mut Value>, produced: &[(String, String)]) {
+pub(crate) fn read_outputs<'a>(stages: impl Iterator<Item = &'a mut Value>, produced: &[(String, String)]) {
     for stage in stages {
         for (path, expression) in produced {
             replace_path(stage, path.trim_start_matches("./").trim_end_matches('/'), expression);
@@ -83,7 +83,7 @@ pub(in crate::interop) fn read_outputs<'a>(stages: impl Iterator<Item = &'a mut 
 }
 
 /// A path, and every path below it, in each text of the value.
-pub(in crate::interop) fn replace_path(value: &mut Value, path: &str, with: &str) {
+pub(crate) fn replace_path(value: &mut Value, path: &str, with: &str) {
     match value {
         Value::String(text) => {
             let plain = text.trim_start_matches("./").trim_end_matches('/');

@@ -8,7 +8,7 @@ use super::options::ParsedLine;
 use super::translation::TranslationBuilder;
 
 /// The names of a tool's options for conversations.
-pub(in crate::interop) struct ConversationOptions {
+pub(crate) struct ConversationOptions {
     pub count: &'static str,
     pub turns_mean: &'static str,
     pub turns_stddev: &'static str,
@@ -91,11 +91,7 @@ impl ConversationOptions {
 
 /// A rate of requests, where a conversation has several: there each arrival is a turn. A rate is one of conversations here, so it
 /// is as many times lower as they have turns.
-pub(in crate::interop) fn rate_of_conversations(
-    written: &str,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) {
+pub(crate) fn rate_of_conversations(written: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let turns = load.keys.get("sessions").and_then(|sessions| sessions.get("turns"));
     let mean = turns.and_then(|turns| turns.get("fixed").or(turns.pointer("/normal/mean"))?.as_f64());
     let Some(mean) = mean.filter(|mean| *mean > 1.0 && load.has("--rate")) else { return };
@@ -158,12 +154,7 @@ fn semicolons(text: &str) -> String {
 }
 
 /// Lengths with weights, of prompts and of answers.
-pub(in crate::interop) fn length_pairs(
-    written: &str,
-    text: &str,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) {
+pub(crate) fn length_pairs(written: &str, text: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let usable = |pair: &LengthPair| pair.input >= 1.0 && pair.output >= 1.0 && pair.weight >= 0.0;
     let Some(all) = pairs(text).filter(|all| !all.is_empty() && all.iter().all(usable)) else {
         return builder.push_error(format!("`{written}`: pairs such as `256,128:60;512,256:40`"));

@@ -5,22 +5,17 @@ use serde_json::json;
 use super::load::{TranslatedLoad, api_key};
 use super::options::GivenOption;
 use super::translation::TranslationBuilder;
-use crate::spec::{AUTHORIZATION, HeaderFault, RequestHeaders, is_secret_header, secret_variable};
+use base::spec::{AUTHORIZATION, HeaderFault, RequestHeaders, is_secret_header, secret_variable};
 
 /// `NAME:VALUE` or `NAME=VALUE`, of each header. A key belongs into the environment, and nowhere else.
-pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+pub(crate) fn header(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     for word in &given.values {
         header_field(&given.written, word, load, builder);
     }
 }
 
 /// A header of every request. What the harness sends by itself is left out.
-pub(in crate::interop) fn header_field(
-    origin: &str,
-    word: &str,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) {
+pub(crate) fn header_field(origin: &str, word: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let name = word.split([':', '=']).next().unwrap_or_default().trim();
     let value = word.get(name.len()..).unwrap_or_default().trim_start_matches([' ', ':', '=']);
     let is_bearer = value.to_ascii_lowercase().starts_with("bearer ");

@@ -24,7 +24,7 @@ const READ_ON_THE_HOST: [&str; 11] = [
 ];
 
 /// `HOST:INSIDE` of a container's mounts, the longest path inside it first.
-pub(in crate::interop) fn mounts(container: &Map<String, Value>) -> Vec<(String, String)> {
+pub(crate) fn mounts(container: &Map<String, Value>) -> Vec<(String, String)> {
     let all = container.get("mounts").and_then(Value::as_array).into_iter().flatten();
     read_mounts(all.filter_map(Value::as_str))
 }
@@ -51,7 +51,7 @@ fn read_mounts<'a>(mounts: impl Iterator<Item = &'a str>) -> Vec<(String, String
 }
 
 /// Programs look their paths up where the stage's container has them; what a stage reads itself is on the host.
-pub(in crate::interop) fn on_the_host(translation: &mut Translation) {
+pub(crate) fn on_the_host(translation: &mut Translation) {
     let mut unknown: Vec<UnknownValue> = Vec::new();
     for stage in translation.kind.stages_mut() {
         let Some(mounts) = stage.get("container").and_then(Value::as_object).map(mounts).or_else(|| step_mounts(stage))

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::spec::Quantity;
+use base::spec::Quantity;
 
 /// A whole number of a key, or the formula that it has in its place.
-pub(in crate::interop) fn quantity(value: &Value) -> Option<Quantity<u64>> {
+pub(crate) fn quantity(value: &Value) -> Option<Quantity<u64>> {
     match value {
         Value::String(text) => text.parse().ok(),
         value => value.as_u64().map(Quantity::Known),
@@ -13,6 +13,6 @@ pub(in crate::interop) fn quantity(value: &Value) -> Option<Quantity<u64>> {
 }
 
 /// As JSON: whole where it is.
-pub(in crate::interop) fn number(value: f64) -> Value {
+pub(crate) fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }

@@ -9,8 +9,8 @@ use super::options::GivenOption;
 use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{TranslationBuilder, TranslationKind};
 
-use crate::spec::{Formula, NumberKind, Quantity};
-use crate::units::unquoted;
+use base::spec::{Formula, NumberKind, Quantity};
+use base::units::unquoted;
 
 /// In the order in which they are written.
 const ORDER: [&str; 31] = [
@@ -49,7 +49,7 @@ const ORDER: [&str; 31] = [
 
 /// Options by Regatta's names, in any order.
 #[derive(Clone, Debug, Default)]
-pub(in crate::interop) struct TranslatedLoad {
+pub(crate) struct TranslatedLoad {
     target: String,
     options: Vec<(&'static str, Vec<String>)>,
     pub keys: Map<String, Value>,
@@ -230,7 +230,7 @@ impl TranslatedLoad {
 }
 
 /// `1:4`, `1:4:2` or `8`, ends included, as perf_analyzer and GenAI-Perf write ranges; step 1 where none is given.
-pub(in crate::interop) fn range(text: &str) -> Option<Vec<Value>> {
+pub(crate) fn range(text: &str) -> Option<Vec<Value>> {
     /// A range with more values than this is an error.
     const MOST: usize = 1000;
     let parts: Vec<f64> =
@@ -249,7 +249,7 @@ pub(in crate::interop) fn range(text: &str) -> Option<Vec<Value>> {
 }
 
 /// Mean and deviation of a length, which have one option each there and here.
-pub(in crate::interop) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
+pub(crate) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
     let name = match given.name {
         "--synthetic-input-tokens-mean" | "--input-mean" => "--input-tokens",
         "--synthetic-input-tokens-stddev" | "--input-stdev" => "--input-tokens-stddev",
@@ -267,12 +267,7 @@ pub(in crate::interop) fn length(load: &mut TranslatedLoad, given: &GivenOption)
 }
 
 /// Further fields of each request. Over HTTP any field is allowed; over gRPC those that have a tensor.
-pub(in crate::interop) fn extra(
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-    word: &str,
-    is_http: bool,
-) {
+pub(crate) fn extra(load: &mut TranslatedLoad, builder: &mut TranslationBuilder, word: &str, is_http: bool) {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
         for (name, value) in all {
             extra_field(load, builder, &name, &unquoted(&value), is_http);
@@ -327,7 +322,7 @@ fn extra_field(load: &mut TranslatedLoad, builder: &mut TranslationBuilder, name
 }
 
 /// `METRIC:MS` of a goodput SLO.
-pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, builder: &mut TranslationBuilder, given: &GivenOption) {
+pub(crate) fn goodput(load: &mut TranslatedLoad, builder: &mut TranslationBuilder, given: &GivenOption) {
     // Several may stand in one pair of quotes.
     for word in given.values.iter().flat_map(|values| values.split_whitespace()) {
         let key = match word.split(':').next().unwrap_or_default() {
@@ -348,13 +343,13 @@ pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, builder: &mut Trans
 }
 
 /// The key of `origin` is read from a variable.
-pub(in crate::interop) fn api_key(origin: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+pub(crate) fn api_key(origin: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     load.put("--api-key-env", "API_KEY");
     builder.note(format!("the key of {origin} is read from the environment variable API_KEY; it is not written down"));
 }
 
 /// A tokenizer, which is a file here.
-pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+pub(crate) fn tokenizer(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     load.put("--tokenizer", given.value());
     builder.note(format!(
         "{} is used where it is a folder or a tokenizer.json here; nothing is downloaded",
@@ -363,10 +358,10 @@ pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLo
 }
 
 /// The file that tools download for their data set `sharegpt`; here it must be at hand.
-pub(in crate::interop) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.json";
+pub(crate) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.json";
 
 /// Names a duration that a number of requests stands beside.
-pub(in crate::interop) fn duration_beside_requests(duration: String, builder: &mut TranslationBuilder) {
+pub(crate) fn duration_beside_requests(duration: String, builder: &mut TranslationBuilder) {
     builder.push_untranslated(
         duration,
         "there a run ends with the first of its limits, here after its number of requests",
@@ -374,11 +369,7 @@ pub(in crate::interop) fn duration_beside_requests(duration: String, builder: &m
 }
 
 /// Where lengths are counted in tokens: the tokenizer of `model` must be at hand, as a file.
-pub(in crate::interop) fn needs_tokenizer(
-    model: Option<&str>,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) {
+pub(crate) fn needs_tokenizer(model: Option<&str>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let folder = model.map(std::path::Path::new).filter(|path| path.is_file() || path.join("tokenizer.json").is_file());
     if let (Some(_), Some(model)) = (folder, model) {
         return load.put("--tokenizer", model);
@@ -393,12 +384,7 @@ pub(in crate::interop) fn needs_tokenizer(
 }
 
 /// A whole number for a key of `bench:`.
-pub(in crate::interop) fn whole(
-    given: &GivenOption,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-    key: &str,
-) {
+pub(crate) fn whole(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder, key: &str) {
     match given.number::<u32>() {
         Some(number) if number != Quantity::Known(0) => {
             load.keys.insert(key.to_owned(), json!(number));
@@ -409,7 +395,7 @@ pub(in crate::interop) fn whole(
 
 /// A rate that may be `inf`, and a limit of requests in flight, as vLLM and SGLang have them: all at once; as many users as
 /// the limit; or a rate at which arrivals beyond the limit wait.
-pub(in crate::interop) fn rate_and_limit(
+pub(crate) fn rate_and_limit(
     rate: Option<&str>,
     limit: Option<&GivenOption>,
     load: &mut TranslatedLoad,
@@ -429,7 +415,7 @@ pub(in crate::interop) fn rate_and_limit(
 }
 
 /// Gaps of a gamma distribution. `burstiness` is its shape: 1 is Poisson, above it is more even.
-pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+pub(crate) fn burstiness(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     match given.number::<f64>() {
         Some(Quantity::Known(shape)) if (shape - 1.0).abs() < f64::EPSILON => {}
         Some(Quantity::Known(shape)) if shape > 0.0 && shape.is_finite() => {
@@ -445,7 +431,7 @@ pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedL
 }
 
 /// A server by its host and port. An IPv6 address has brackets in a URL; one that stands for all addresses of a machine is its own.
-pub(in crate::interop) fn host_and_port(host: &str, port: &str) -> String {
+pub(crate) fn host_and_port(host: &str, port: &str) -> String {
     match host {
         "::" => format!("[::1]:{port}"),
         _ if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]:{port}"),
@@ -454,12 +440,12 @@ pub(in crate::interop) fn host_and_port(host: &str, port: &str) -> String {
 }
 
 /// OpenAI's interfaces by their protocol, with the path that servers and tools usually have for it.
-pub(in crate::interop) const CHAT: (&str, &str) = ("openai-chat", "/v1/chat/completions");
-pub(in crate::interop) const COMPLETIONS: (&str, &str) = ("openai-completions", "/v1/completions");
+pub(crate) const CHAT: (&str, &str) = ("openai-chat", "/v1/chat/completions");
+pub(crate) const COMPLETIONS: (&str, &str) = ("openai-completions", "/v1/completions");
 
 /// The server and the path of requests, of a base URL and a path behind it. The path is only given where it is not the usual
 /// one of the protocol.
-pub(in crate::interop) fn address(base: &str, path: &str, usual: &str, load: &mut TranslatedLoad) {
+pub(crate) fn address(base: &str, path: &str, usual: &str, load: &mut TranslatedLoad) {
     let (server, prefix) = server_and_prefix(base);
     load.target(server);
     let whole = format!("{prefix}/{}", path.trim_start_matches('/'));
@@ -470,7 +456,7 @@ pub(in crate::interop) fn address(base: &str, path: &str, usual: &str, load: &mu
 
 /// Like `address`, for several base URLs, and as AIPerf 0.13.0 joins them with the path (`_dedup_path_overlap` in
 /// aiperf/transports/aiohttp_transport.py): what ends a base URL and begins the path, stands once.
-pub(in crate::interop) fn overlapping_address(
+pub(crate) fn overlapping_address(
     bases: &[&str],
     path: &str,
     usual: &str,
@@ -513,11 +499,7 @@ fn joined_once(prefix: &str, path: &str) -> String {
 }
 
 /// How long a server that is still loading is waited for, in seconds. 0: it has to be ready.
-pub(in crate::interop) fn ready_timeout(
-    given: &GivenOption,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) {
+pub(crate) fn ready_timeout(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let value = given.value();
     match value.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds.is_finite() => load.put("--ready-timeout", format!("{value}s")),

@@ -6,11 +6,11 @@
 use std::str::FromStr;
 
 use super::translation::TranslationBuilder;
-use crate::diag::did_you_mean;
-use crate::spec::{Numeric, Quantity};
+use base::diag::did_you_mean;
+use base::spec::{Numeric, Quantity};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::interop) enum Takes {
+pub(crate) enum Takes {
     Nothing,
     One,
     /// All arguments up to the next option.
@@ -19,7 +19,7 @@ pub(in crate::interop) enum Takes {
 
 /// One option: its names with their dashes, the first of which is the one it is known by here.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::interop) struct Opt {
+pub(crate) struct Opt {
     pub names: &'static [&'static str],
     pub takes: Takes,
 }
@@ -30,21 +30,21 @@ impl Opt {
     }
 }
 
-pub(in crate::interop) const fn flag(names: &'static [&'static str]) -> Opt {
+pub(crate) const fn flag(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::Nothing }
 }
 
-pub(in crate::interop) const fn one(names: &'static [&'static str]) -> Opt {
+pub(crate) const fn one(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::One }
 }
 
-pub(in crate::interop) const fn many(names: &'static [&'static str]) -> Opt {
+pub(crate) const fn many(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::Many }
 }
 
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::interop) struct GivenOption {
+pub(crate) struct GivenOption {
     /// The first name in the table.
     pub name: &'static str,
     /// The name as it was written.
@@ -74,7 +74,7 @@ impl GivenOption {
 
 /// A line, read.
 #[derive(Debug, Default)]
-pub(in crate::interop) struct ParsedLine {
+pub(crate) struct ParsedLine {
     pub given: Vec<GivenOption>,
     /// Arguments that belong to no option.
     pub plain: Vec<String>,
@@ -105,7 +105,7 @@ impl ParsedLine {
 }
 
 /// Reads the arguments behind a tool's name. What cannot be read goes to the builder's problems.
-pub(in crate::interop) fn read(
+pub(crate) fn read(
     tool: &str,
     table: &'static [Opt],
     words: &[String],
@@ -116,7 +116,7 @@ pub(in crate::interop) fn read(
 
 /// Reads a tool's options up to its first plain argument, as `docker run` and `srun` do: that one and all behind it are
 /// `behind`.
-pub(in crate::interop) fn read_front(
+pub(crate) fn read_front(
     tool: &str,
     table: &'static [Opt],
     words: &[String],
@@ -199,7 +199,7 @@ fn values(
 
 /// Takes the options of the table out of a line, for programs with far more options than have a meaning here. Every other
 /// argument is returned as it was written, in its order.
-pub(in crate::interop) fn read_known(
+pub(crate) fn read_known(
     tool: &str,
     table: &'static [Opt],
     words: &[String],

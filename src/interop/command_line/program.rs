@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use super::options::{Opt, flag, many, one, read_front};
 use super::translation::TranslationBuilder;
 use super::translation_error::{ProblemKind, TranslationError};
-use crate::units::is_identifier;
+use base::units::is_identifier;
 
 /// Variables that were set in front of the command.
 #[derive(Clone, Debug, Default)]
-pub(in crate::interop) struct Env(pub Vec<(String, String)>);
+pub(crate) struct Env(pub Vec<(String, String)>);
 
 impl Env {
     pub fn has(&self, name: &str) -> bool {
@@ -50,7 +50,7 @@ impl Env {
 }
 
 /// Brings up the ranks of TensorRT-LLM.
-pub(in crate::interop) const LAUNCHER: &str = "trtllm-llmapi-launch";
+pub(crate) const LAUNCHER: &str = "trtllm-llmapi-launch";
 /// Prefixes of a command that do not change what it does, with the options that they take.
 #[rustfmt::skip]
 static AROUND: &[(&str, &[Opt])] = &[
@@ -107,7 +107,7 @@ static MPI: &[Opt] = &[
 ];
 
 /// A command without what stands around it.
-pub(in crate::interop) struct Program<'a> {
+pub(crate) struct Program<'a> {
     pub env: Env,
     /// As it was written; the script or module where Python runs one.
     pub path: &'a str,
@@ -119,7 +119,7 @@ pub(in crate::interop) struct Program<'a> {
 }
 
 /// Variables in front, launchers, and the tool with its arguments.
-pub(in crate::interop) fn program(words: &[String]) -> Result<Program<'_>, TranslationError> {
+pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError> {
     let mut env = Env::default();
     let mut around: Vec<Vec<String>> = Vec::new();
     let mut rest = words;
@@ -202,17 +202,17 @@ fn behind_profiler<'a>(name: &str, words: &'a [String]) -> &'a [String] {
 }
 
 /// Whether a variable holds a secret, by its name.
-pub(in crate::interop) fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
 }
 
 /// `NAME=VALUE`, and `NAME+=VALUE` with the `+` as a part of the name.
-pub(in crate::interop) fn assignment(word: &str) -> Option<(&str, &str)> {
+pub(crate) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     is_identifier(name.strip_suffix('+').unwrap_or(name)).then_some((name, value))
 }
 
-pub(in crate::interop) fn base(program: &str) -> &str {
+pub(crate) fn base(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 

@@ -11,7 +11,7 @@ fn is_ours(stage: &Map<String, Value>) -> bool {
 }
 
 /// The container of a stage, unless it has one of its own; whether the stage can run in one.
-pub(in crate::interop) fn put_container(stage: &mut Map<String, Value>, container: &Map<String, Value>) -> bool {
+pub(crate) fn put_container(stage: &mut Map<String, Value>, container: &Map<String, Value>) -> bool {
     let can = RUN_IN_CONTAINERS.iter().any(|action| stage.contains_key(*action)) && !is_ours(stage);
     if can {
         stage.entry("container").or_insert_with(|| Value::Object(container.clone()));
@@ -20,7 +20,7 @@ pub(in crate::interop) fn put_container(stage: &mut Map<String, Value>, containe
 }
 
 /// A variable that the stage's programs get from the environment of the run.
-pub(in crate::interop) fn put_secret(stage: &mut Map<String, Value>, name: &str) {
+pub(crate) fn put_secret(stage: &mut Map<String, Value>, name: &str) {
     if let Some(names) = stage.entry("secrets").or_insert_with(|| json!([])).as_array_mut()
         && !names.contains(&json!(name))
     {

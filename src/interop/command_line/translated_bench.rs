@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::json_number::number;
-use crate::units::unquoted;
+use base::units::unquoted;
 
 /// Options that set one number for every request, and the keys of `bench:` for them.
 const LEVELS: [(&str, &str); 4] = [
@@ -45,7 +45,7 @@ impl Sweep {
 
 impl TranslatedBench {
     /// The value of an option.
-    pub(in crate::interop) fn value(&self, option: &str) -> Option<&str> {
+    pub(crate) fn value(&self, option: &str) -> Option<&str> {
         self.args.get(self.at(option)? + 1).map(String::as_str)
     }
 
@@ -54,7 +54,7 @@ impl TranslatedBench {
     }
 
     /// These arguments in place of its users or its rate.
-    pub(in crate::interop) fn replace_load(&mut self, load: &[String]) {
+    pub(crate) fn replace_load(&mut self, load: &[String]) {
         self.sweep = None;
         for option in ["--concurrency", "--rate"] {
             if let Some(at) = self.at(option) {
@@ -105,7 +105,7 @@ impl TranslatedBench {
     }
 
     /// Each of its measurements is made this many times. `bench.sweep` has no such thing: then its levels are a `foreach`.
-    pub(in crate::interop) fn repeat(&mut self, runs: u32) {
+    pub(crate) fn repeat(&mut self, runs: u32) {
         if runs < 2 {
             return;
         }
@@ -128,7 +128,7 @@ impl TranslatedBench {
     }
 
     /// Measurements that differ in one level only are one sweep.
-    pub(in crate::interop) fn gathered(all: Vec<Self>) -> Vec<Self> {
+    pub(crate) fn gathered(all: Vec<Self>) -> Vec<Self> {
         let [first, others @ ..] = all.as_slice() else { return all };
         let place = |(option, key): (&'static str, &'static str)| {
             let at = first.at(option)? + 1;

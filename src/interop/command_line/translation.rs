@@ -64,7 +64,7 @@ pub enum TranslationKind {
 
 impl TranslationKind {
     /// Whether it has a variable of this name: in the environment of a stage, as a secret, or in a command.
-    pub(in crate::interop) fn mentions(&self, name: &str) -> bool {
+    pub(crate) fn mentions(&self, name: &str) -> bool {
         let word = json!(name).to_string();
         let in_stages = |stages: &Map<String, Value>| stages.values().any(|stage| stage.to_string().contains(&word));
         let in_bench = |bench: &TranslatedBench| bench.args.iter().any(|argument| argument == name);
@@ -78,7 +78,7 @@ impl TranslationKind {
     }
 
     /// The stages of what becomes a manifest.
-    pub(in crate::interop) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
+    pub(crate) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
         let stages = match self {
             Self::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
             Self::Script(script) => Some(&mut script.stages),
@@ -167,7 +167,7 @@ pub struct RunSetting {
 }
 
 impl RunSetting {
-    pub(in crate::interop) fn new(name: &str, value: impl Into<String>, word: impl Into<String>) -> Self {
+    pub(crate) fn new(name: &str, value: impl Into<String>, word: impl Into<String>) -> Self {
         Self { names: vec![name.to_owned()], value: value.into(), argument: word.into() }
     }
 }
@@ -175,7 +175,7 @@ impl RunSetting {
 /// The sentence on a line that has no meaning here: why, and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(in crate::interop) struct NoMeaning(String);
+pub(crate) struct NoMeaning(String);
 
 impl From<String> for NoMeaning {
     fn from(sentence: String) -> Self {
@@ -196,15 +196,14 @@ impl From<NoMeaning> for String {
 }
 
 /// The same behind words that start several ranks of the command: `srun -N 2 …`.
-pub(in crate::interop) type TranslateRanks<'a> =
-    &'a dyn Fn(&[String], &[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateRanks<'a> = &'a dyn Fn(&[String], &[String]) -> Result<Translation, TranslationError>;
 
 /// What a command in another command means: `docker run IMAGE COMMAND`.
-pub(in crate::interop) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;
 
 /// Collects while arguments are read.
 #[derive(Debug, Default)]
-pub(in crate::interop) struct TranslationBuilder {
+pub(crate) struct TranslationBuilder {
     pub notes: Vec<String>,
     pub untranslated: Vec<UntranslatedOption>,
     /// What keeps the line from being understood.
@@ -288,7 +287,7 @@ pub fn origin(tool: &str) -> String {
 }
 
 /// A manifest of these stages.
-pub(in crate::interop) fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> TranslationKind {
+pub(crate) fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> TranslationKind {
     let mut manifest = Map::new();
     manifest.insert("regatta".to_owned(), json!(1));
     manifest.insert("name".to_owned(), json!(name));

@@ -9,17 +9,17 @@ pub struct TranslationError {
 }
 
 impl TranslationError {
-    pub(in crate::interop) fn new(problem: impl Into<TranslationProblem>) -> Self {
+    pub(crate) fn new(problem: impl Into<TranslationProblem>) -> Self {
         Self { problems: vec![problem.into()] }
     }
 
     /// The same problems of a text that stands at `place` of another one.
-    pub(in crate::interop) fn within(self, place: &str) -> Self {
+    pub(crate) fn within(self, place: &str) -> Self {
         Self { problems: self.problems.into_iter().map(|problem| problem.within(place)).collect() }
     }
 
     /// The programs that are not known here.
-    pub(in crate::interop) fn unknown_programs(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn unknown_programs(&self) -> impl Iterator<Item = &str> {
         self.problems.iter().filter_map(|problem| match &problem.kind {
             ProblemKind::UnknownProgram { name, .. } => Some(name.as_str()),
             _ => None,
@@ -27,7 +27,7 @@ impl TranslationError {
     }
 
     /// Whether it is only that a program is not known here.
-    pub(in crate::interop) fn has_unknown_program(&self) -> bool {
+    pub(crate) fn has_unknown_program(&self) -> bool {
         self.unknown_programs().next().is_some()
     }
 }

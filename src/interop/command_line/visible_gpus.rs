@@ -4,7 +4,7 @@ use super::program::Env;
 use super::translation::TranslationBuilder;
 
 /// The lease decides which GPUs are visible.
-pub(in crate::interop) fn visible(env: &Env, builder: &mut TranslationBuilder) {
+pub(crate) fn visible(env: &Env, builder: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
         builder.push_untranslated(
             "CUDA_VISIBLE_DEVICES=…",

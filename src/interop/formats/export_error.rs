@@ -1,6 +1,6 @@
 //! Why a run was not written in the format of another tool.
 
-use crate::diag::FeatureLeftOut;
+use base::diag::FeatureLeftOut;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::read::{ImportError, Imported};
-use crate::harness::{
+use crate::metrics::{ImportedMetric, ImportedResult, MetricConcept, Tool};
+use crate::results::ImportIdentity;
+use crate::results::import_identity::{RunDifference, differences};
+use harness::{
     AcrossRuns, LatencySummary, MeasuredNumber, PointRole, SWEEP_POINTS, SweepLevel, SweepOrigin, SweepPoint,
     SweepReport, repeat_folder,
 };
-use crate::interop::metrics::{ImportedMetric, ImportedResult, MetricConcept, Tool};
-use crate::interop::results::ImportIdentity;
-use crate::interop::results::import_identity::{RunDifference, differences};
 
 /// One run, and where its files are: what they are called tells the level where the files do not.
 #[derive(Clone, Debug)]

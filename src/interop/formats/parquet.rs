@@ -14,10 +14,10 @@ use parquet::schema::types::Type;
 
 use super::export_error::ExportError;
 use super::request_columns::{COLUMNS, Column, ColumnSource};
-use crate::harness::RequestRecord;
-use crate::interop::metrics::MeasuredRun;
-use crate::interop::results::exported::Exported;
-use crate::interop::results::identity;
+use crate::metrics::MeasuredRun;
+use crate::results::exported::Exported;
+use crate::results::identity;
+use harness::RequestRecord;
 
 /// Rows in one group.
 const GROUP: usize = 65_536;

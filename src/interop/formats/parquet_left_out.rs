@@ -1,10 +1,10 @@
 //! A program without the feature `parquet` writes no Parquet files.
 
 use super::export_error::ExportError;
-use crate::diag::FeatureLeftOut;
-use crate::harness::RequestRecord;
-use crate::interop::metrics::MeasuredRun;
-use crate::interop::results::exported::Exported;
+use crate::metrics::MeasuredRun;
+use crate::results::exported::Exported;
+use base::diag::FeatureLeftOut;
+use harness::RequestRecord;
 
 pub(super) fn write(_: &MeasuredRun, _: &[RequestRecord], _: &mut Exported) -> Result<(), ExportError> {
     Err(FeatureLeftOut("parquet").into())

@@ -9,14 +9,14 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::interop::loadgen::{LOG_FILES, ReadLog};
-use crate::interop::metrics::{
+use crate::loadgen::{LOG_FILES, ReadLog};
+use crate::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
 };
-use crate::interop::results::ImportIdentity;
-use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, SERVER};
-use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
+use crate::results::ImportIdentity;
+use crate::results::imported::{ImportedNumbers, ImportedRequests, SERVER};
+use crate::{aiperf, benchmark_report, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
 
 /// One imported run.
 #[derive(Clone, Debug)]

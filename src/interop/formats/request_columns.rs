@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::harness::{RequestEnd, RequestRecord};
+use harness::{RequestEnd, RequestRecord};
 
 /// One column of `requests.parquet`.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::harness::{RequestEnd, RequestRecord};
-use crate::interop::metrics::MeasuredRun;
-use crate::interop::results::exported::{Exported, cell};
-use crate::interop::results::identity;
+use crate::metrics::MeasuredRun;
+use crate::results::exported::{Exported, cell};
+use crate::results::identity;
+use harness::{RequestEnd, RequestRecord};
 
 const NS: u64 = 1_000_000_000;
 /// Eleven days: of more, the file would have hundreds of megabytes, and records may state any time.

@@ -4,10 +4,10 @@
 
 use super::export_error::ExportError;
 use super::{parquet, timeslices};
-use crate::harness::RequestRecord;
-use crate::interop::metrics::MeasuredRun;
-use crate::interop::results::exported::Exported;
-use crate::interop::{aiperf, benchmark_report, genai_perf, mlflow, perf_analyzer, vllm};
+use crate::metrics::MeasuredRun;
+use crate::results::exported::Exported;
+use crate::{aiperf, benchmark_report, genai_perf, mlflow, perf_analyzer, vllm};
+use harness::RequestRecord;
 
 /// The file format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

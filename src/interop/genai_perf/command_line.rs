@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
-use crate::interop::command_line::headers::header;
-use crate::interop::command_line::load::{
+use crate::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
+use crate::command_line::headers::header;
+use crate::command_line::load::{
     CHAT, COMPLETIONS, TranslatedLoad, extra, goodput, length, overlapping_address, range, whole,
 };
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::perf_analyzer::command_line as perf_analyzer;
-use crate::spec::Quantity;
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
+use crate::perf_analyzer::command_line as perf_analyzer;
+use base::spec::Quantity;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -70,13 +70,13 @@ const REPORTING: [(&str, &str); 9] = [
 
 /// Which of GenAI-Perf's commands a line is, or has the options of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::interop) enum Subcommand {
+pub(crate) enum Subcommand {
     Profile,
     /// Measures several levels, also where no option names them.
     Analyze,
 }
 
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     tool: &'static str,
     command: Subcommand,
     words: &[String],

@@ -1,19 +1,19 @@
 //! `profile_export_genai_perf.json` and `.csv`.
 
-use crate::units::grouped;
+use base::units::grouped;
 use std::fmt::Write as _;
 
-use crate::interop::metrics::{MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool};
-use crate::interop::results::exported::{
+use crate::metrics::{MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool};
+use crate::results::exported::{
     Exported, PERCENTILES, cell, counted_otherwise, duration_s, facts, input_tokens, ok, output_tokens, second_token,
     single, spread, statistics, tokens_per_user,
 };
-use crate::interop::results::identity;
+use crate::results::identity;
 use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::GenAiPerf;
 
-pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     let mut all = Map::new();
     // (heading, spread), in the order of the CSV file.
     let mut rows: Vec<(&str, SortedValues)> = Vec::new();

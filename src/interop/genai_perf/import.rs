@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::metrics::{MetricConcept, Tool};
-use crate::interop::results::imported::{ImportedNumbers, SERVER, StatsLayout, at, put, text_at};
+use crate::metrics::{MetricConcept, Tool};
+use crate::results::imported::{ImportedNumbers, SERVER, StatsLayout, at, put, text_at};
 
 /// GenAI-Perf and AIPerf, which uses the same format.
-pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
+pub(crate) fn import_numbers(value: &Value) -> ImportedNumbers {
     let is_aiperf = value.get("schema_version").is_some() || value.get("aiperf_version").is_some();
     let (tool, format) = if is_aiperf {
         (Tool::AiPerf, "AIPerf profile_export_aiperf.json")

@@ -1,10 +1,10 @@
 //! Which of GuideLLM's commands a line is.
 
 use super::{options, run};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     match (command, rest.first().map(String::as_str)) {
         ("run", _) => run::translate(rest),

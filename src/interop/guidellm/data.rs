@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::command_line::json_number::quantity;
-use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
-use crate::spec::Quantity;
-use crate::units::unquoted;
+use crate::command_line::json_number::quantity;
+use crate::command_line::load::TranslatedLoad;
+use crate::command_line::translation::{NoMeaning, TranslationBuilder};
+use base::spec::Quantity;
+use base::units::unquoted;
 
 /// What GuideLLM sends.
 #[derive(Debug)]

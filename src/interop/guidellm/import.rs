@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrace, Tool, TracedChunk, TracedChunks};
-use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, StatsLayout, at, put, text_at};
+use crate::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrace, Tool, TracedChunk, TracedChunks};
+use crate::results::imported::{ImportedNumbers, ImportedRequests, StatsLayout, at, put, text_at};
 
 /// The benchmarks of the file; a sweep has several, each a run of its own.
-pub(in crate::interop) fn runs(value: &Value) -> Vec<(ImportedNumbers, Option<ImportedRequests>)> {
+pub(crate) fn runs(value: &Value) -> Vec<(ImportedNumbers, Option<ImportedRequests>)> {
     let benchmarks = value.get("benchmarks").and_then(Value::as_array).into_iter().flatten();
     benchmarks.map(|benchmark| (import_numbers(value, benchmark), requests(value, benchmark))).collect()
 }

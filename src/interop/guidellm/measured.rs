@@ -4,17 +4,15 @@ use serde_json::{Value, json};
 
 use super::data::GuideLlmData;
 use super::warm_up::WarmUp;
-use crate::diag::nearest;
-use crate::interop::command_line::conversations::rate_of_conversations;
-use crate::interop::command_line::headers::header_field;
-use crate::interop::command_line::json_number::number;
-use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra,
-};
-use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
-use crate::units::unquoted;
+use crate::command_line::conversations::rate_of_conversations;
+use crate::command_line::headers::header_field;
+use crate::command_line::json_number::number;
+use crate::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra};
+use crate::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
+use base::diag::nearest;
+use base::spec::Quantity;
+use base::units::unquoted;
 
 const TOOL: &str = "guidellm";
 /// Requests in flight at most, where nothing else is set.

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::data::{GuideLlmData, pairs};
 use super::measured::GuideLlmRun;
 use super::warm_up::WarmUp;
-use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::options::{GivenOption, Opt, flag, many, one, read};
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "guidellm benchmark";
 

@@ -6,13 +6,13 @@ use super::data::{GuideLlmData, numeric, pairs};
 use super::measured::GuideLlmRun;
 use super::options::backend;
 use super::warm_up::WarmUp;
-use crate::diag::{did_you_mean, nearest};
-use crate::interop::command_line::json_number::quantity;
-use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
-use crate::units::unquoted;
+use crate::command_line::json_number::quantity;
+use crate::command_line::options::{GivenOption, Opt, flag, many, one, read};
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
+use base::diag::{did_you_mean, nearest};
+use base::spec::Quantity;
+use base::units::unquoted;
 
 const TOOL: &str = "guidellm run";
 

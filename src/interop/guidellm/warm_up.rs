@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::data::numeric;
-use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::translation::TranslationBuilder;
+use crate::command_line::load::TranslatedLoad;
+use crate::command_line::translation::TranslationBuilder;
 
 /// What a profile sets.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use super::request_trace::ChunkFilter;
 use super::rules::{
     AnswerEnd, ChunkGapRule, ClockZero, MetricConcept, PerRequestMetric, RateRule, SingleTokenRule, Tool, ToolRules,
 };
-use crate::harness::are_counted_alike;
+use harness::are_counted_alike;
 
 /// Two numbers with one meaning may be subtracted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::imported_result::ImportedResult;
 use super::request_trace::RequestTrace;
 use super::rules::Tool;
-use crate::event::Verdict;
-use crate::harness::{Measured, REPEATS, RunIdentity, RunResult, TimeSlice};
+use base::event::Verdict;
+use harness::{Measured, REPEATS, RunIdentity, RunResult, TimeSlice};
 
 /// One run: its result and its requests.
 #[derive(Clone, Debug)]

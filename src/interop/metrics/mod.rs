@@ -30,8 +30,8 @@ pub use rules::{MetricConcept, PercentileRule, Tool, UnknownTool};
 pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
 
-use crate::harness::{FailureClass, LatencyMetrics, Metric};
-use crate::units::counted;
+use base::units::counted;
+use harness::{FailureClass, LatencyMetrics, Metric};
 
 /// The few numbers that most tools give of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{RequestEnd, RequestRecord};
+use harness::{RequestEnd, RequestRecord};
 
 /// Stamps are ms from any instant that all requests of a run share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

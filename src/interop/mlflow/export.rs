@@ -4,10 +4,10 @@
 
 use serde_json::{Value, json};
 
-use crate::files::Sha256Of;
-use crate::interop::metrics::MeasuredRun;
-use crate::interop::results::exported::{Exported, facts};
-use crate::interop::results::identity;
+use crate::metrics::MeasuredRun;
+use crate::results::exported::{Exported, facts};
+use crate::results::identity;
+use base::files::Sha256Of;
 
 /// Of all runs of Regatta: its name, and its number in the form of MLflow's own.
 const EXPERIMENT: &str = "regatta";
@@ -17,7 +17,7 @@ const FINISHED: u64 = 3;
 /// `SourceType.LOCAL`.
 const LOCAL: u64 = 4;
 
-pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     let started = (facts(measured_run).epoch_ns() / 1_000_000) as i64;
     let id = run_id(measured_run);
     let experiment = format!("mlruns/{EXPERIMENT_ID}");
@@ -136,8 +136,8 @@ fn plain(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{RunResult, result_of_repeats};
-    use crate::interop::metrics::MeasuredResult;
+    use crate::metrics::MeasuredResult;
+    use harness::{RunResult, result_of_repeats};
 
     #[test]
     fn a_measurement_of_several_runs_has_their_means_and_all_failures() {

@@ -10,8 +10,8 @@ use super::benchmarks::benchmark;
 use super::file::ConfigFile;
 use super::v4_1_fields::WeightFormat;
 use super::{entry, gpu_data_sheets};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
 /// A larger file is no config.
@@ -109,7 +109,7 @@ fn choose(read: &mut ConfigFile, pick: &[String], place: &str, builder: &mut Tra
     for name in pick {
         if !read.settings.iter().any(|setting| setting.name == *name) {
             let names: Vec<&str> = read.settings.iter().map(|setting| setting.name.as_str()).collect();
-            let hint = crate::diag::did_you_mean(name, names).unwrap_or_default();
+            let hint = base::diag::did_you_mean(name, names).unwrap_or_default();
             builder.push_error(format!("{place} has no setting `{name}`; {hint}"));
         }
     }

@@ -8,9 +8,9 @@ use super::file::ConfigSetting;
 use super::gpu_data_sheets::machine;
 use super::v4_1_fields::{self, BUILD_FIELD, RUNTIME_FIELD, WeightFormat};
 use super::value::ConfigValue;
-use crate::diag::nearest;
-use crate::interop::command_line::translation::TranslationBuilder;
-use crate::triton::repository::RUNTIME_FLAGS;
+use crate::command_line::translation::TranslationBuilder;
+use base::diag::nearest;
+use triton::repository::RUNTIME_FLAGS;
 
 /// LoadGen's settings that go to user.conf unchanged.
 const USER_CONF: [&str; 6] = [

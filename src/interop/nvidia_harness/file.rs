@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::value::{ConfigNames, ConfigValue};
-use crate::interop::command_line::python::{Expr, Statement, StatementKind, parse};
-use crate::interop::command_line::translation::TranslationBuilder;
+use crate::command_line::python::{Expr, Statement, StatementKind, parse};
+use crate::command_line::translation::TranslationBuilder;
 
 /// A larger value no config has.
 const LARGEST: usize = 20_000;

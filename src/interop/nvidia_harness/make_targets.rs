@@ -2,11 +2,9 @@
 
 use super::placeholder::placeholder;
 use super::run_args::{HarnessFields, TOOL};
-use crate::diag::{did_you_mean, nearest};
-use crate::interop::command_line::translation::{
-    RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
-};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
+use base::diag::{did_you_mean, nearest};
 
 /// What a target of the Makefile is here.
 enum Target {
@@ -58,7 +56,7 @@ const TARGETS: &[(&[&str], Target)] = &[
 ];
 
 /// `make`'s arguments.
-pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     let mut elsewhere = Vec::new();

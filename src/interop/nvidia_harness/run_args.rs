@@ -3,15 +3,15 @@
 //! The fields are those of round v5.1 with those that v6.0 added.
 
 use super::benchmarks::{BENCHMARKS, benchmark};
-pub(in crate::interop) use super::make_targets::make;
+pub(crate) use super::make_targets::make;
 use super::placeholder::placeholder;
 use super::system_name::system_name;
 use super::{tuning_fields, untranslated_fields};
-use crate::diag::{did_you_mean, nearest};
-use crate::interop::command_line::translation::{
+use crate::command_line::translation::{
     RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
 };
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation_error::TranslationError;
+use base::diag::{did_you_mean, nearest};
 
 pub(super) const TOOL: &str = "RUN_ARGS";
 
@@ -56,7 +56,7 @@ pub(super) struct HarnessFields {
 }
 
 /// Whether words that begin with an option are of RUN_ARGS, and not the rest of another command.
-pub(in crate::interop) fn begin(first: &str, rest: &[String]) -> bool {
+pub(crate) fn begin(first: &str, rest: &[String]) -> bool {
     const OWN: [&str; 7] =
         ["benchmarks", "scenarios", "accuracy_target", "config_ver", "harness_type", "core_type", "test_mode"];
     let words = std::iter::once(first).chain(rest.iter().map(String::as_str)).flat_map(str::split_whitespace);
@@ -65,7 +65,7 @@ pub(in crate::interop) fn begin(first: &str, rest: &[String]) -> bool {
 }
 
 /// The line alone.
-pub(in crate::interop) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     for word in words {

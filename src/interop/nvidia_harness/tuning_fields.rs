@@ -1,9 +1,9 @@
 //! Fields of RUN_ARGS that tune the engine, the servers and the clients: places in the manifest of a system.
 
 use super::v4_1_fields::{BUILD_FIELD, RUNTIME_FIELD};
-use crate::diag::nearest;
-use crate::interop::command_line::translation::{RunSetting, TranslationBuilder};
-use crate::triton::repository::RUNTIME_FLAGS;
+use crate::command_line::translation::{RunSetting, TranslationBuilder};
+use base::diag::nearest;
+use triton::repository::RUNTIME_FLAGS;
 
 /// Set for each scenario under the same name.
 const NUMBERS: [&str; 6] = [

@@ -47,8 +47,8 @@ pub(super) fn add_field(flags: &mut Map<String, Value>, setting: &ConfigSetting,
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::interop::command_line::translation::{Translation, TranslationKind};
-    use crate::interop::nvidia_harness::read_config;
+    use crate::command_line::translation::{Translation, TranslationKind};
+    use crate::nvidia_harness::read_config;
 
     /// What is imported from a class with these fields, as the one setting.
     fn imported(fields: &str) -> (Value, Translation) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::interop::command_line::python::{Expr, PythonItem};
+use crate::command_line::python::{Expr, PythonItem};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ConfigValue {

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use crate::interop::command_line::headers::header;
-use crate::interop::command_line::load::{TranslatedLoad, extra, range};
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
-use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::headers::header;
+use crate::command_line::load::{TranslatedLoad, extra, range};
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use crate::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "perf_analyzer";
 
@@ -50,7 +50,7 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--model-repository", "--server-directory", "--bls-composing-models"], "requests go to the server's ports"),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
@@ -277,11 +277,7 @@ fn level(
 }
 
 /// The arguments behind `--` on another tool's line.
-pub(in crate::interop) fn translate_passthrough(
-    words: &[String],
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) {
+pub(crate) fn translate_passthrough(words: &[String], load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let line = read("perf_analyzer (behind `--`)", TABLE, words, builder);
     for word in &line.plain {
         builder.push_error(format!("`{word}` behind `--`: perf_analyzer takes options only"));

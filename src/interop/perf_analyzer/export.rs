@@ -1,11 +1,11 @@
 //! `profile_export.json`: perf_analyzer's raw export, from which every metric can be computed again.
 
-use crate::interop::metrics::{MeasuredRun, RequestTrace, TracedChunks};
-use crate::interop::results::exported::{Exported, facts, has_every_chunk};
-use crate::interop::results::identity;
+use crate::metrics::{MeasuredRun, RequestTrace, TracedChunks};
+use crate::results::exported::{Exported, facts, has_every_chunk};
+use crate::results::identity;
 use serde_json::{Value, json};
 
-pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     if let Err(missing) = has_every_chunk(measured_run) {
         out.without(format!("profile_export.json: {}", missing.reason()));
         return;

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::metrics::{ChunkKind, RequestTrace, Tool, TracedChunk, TracedChunks};
-use crate::interop::results::imported::{ImportedRequests, text_at};
+use crate::metrics::{ChunkKind, RequestTrace, Tool, TracedChunk, TracedChunks};
+use crate::results::imported::{ImportedRequests, text_at};
 
 /// Each level of a range is an experiment of its own.
-pub(in crate::interop) fn experiments(value: &Value) -> Vec<ImportedRequests> {
+pub(crate) fn experiments(value: &Value) -> Vec<ImportedRequests> {
     let version = text_at(value, "/version").filter(|version| !version.is_empty());
     let all = value.get("experiments").and_then(Value::as_array).into_iter().flatten();
     all.map(|experiment| ImportedRequests { version: version.clone(), ..requests(experiment) }).collect()

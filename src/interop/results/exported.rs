@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::{LoadLevel, LoadPattern, RunResult};
-use crate::interop::metrics::{
+use crate::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues,
     Tool, TracedChunks,
 };
+use harness::{LoadLevel, LoadPattern, RunResult};
 
 /// One file to be written.
 #[derive(Clone, Debug)]
@@ -25,15 +25,15 @@ pub struct Exported {
 }
 
 impl Exported {
-    pub(in crate::interop) fn file(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) {
+    pub(crate) fn file(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) {
         self.files.push(ExportFile { name: name.into(), bytes: bytes.into() });
     }
 
-    pub(in crate::interop) fn json(&mut self, name: impl Into<String>, value: &Value) {
+    pub(crate) fn json(&mut self, name: impl Into<String>, value: &Value) {
         self.file(name, format!("{value:#}\n"));
     }
 
-    pub(in crate::interop) fn without(&mut self, what: impl Into<String>) {
+    pub(crate) fn without(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !self.left_out.contains(&what) {
             self.left_out.push(what);
@@ -42,13 +42,13 @@ impl Exported {
 }
 
 /// The facts of a run, for the formats' headers.
-pub(in crate::interop) struct RunFacts<'a> {
+pub(crate) struct RunFacts<'a> {
     /// `None` of an imported result, which has none of them in Regatta's form.
     pub result: Option<&'a RunResult>,
 }
 
 impl RunFacts<'_> {
-    pub(in crate::interop) fn model(&self) -> Option<&str> {
+    pub(crate) fn model(&self) -> Option<&str> {
         let result = self.result?;
         // Where no model was requested, the server's only one was measured.
         let served =
@@ -56,21 +56,21 @@ impl RunFacts<'_> {
         Some(result.requested.model.as_str()).filter(|model| !model.is_empty()).or(served)
     }
 
-    pub(in crate::interop) fn urls(&self) -> &[String] {
+    pub(crate) fn urls(&self) -> &[String] {
         self.result.map(|result| result.requested.endpoints.as_slice()).unwrap_or_default()
     }
 
-    pub(in crate::interop) fn seed(&self) -> Option<u64> {
+    pub(crate) fn seed(&self) -> Option<u64> {
         self.result.map(|result| result.requested.seed)
     }
 
     /// Start of set-up, RFC 3339.
-    pub(in crate::interop) fn started(&self) -> Option<&str> {
+    pub(crate) fn started(&self) -> Option<&str> {
         self.result.map(|result| result.started.as_str()).filter(|started| !started.is_empty())
     }
 
     /// The requested rate, in requests per second; `None` where there is no rate, or none that stays.
-    pub(in crate::interop) fn rate(&self) -> Option<f64> {
+    pub(crate) fn rate(&self) -> Option<f64> {
         match &self.result?.requested.scenario {
             LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
             _ => None,
@@ -78,7 +78,7 @@ impl RunFacts<'_> {
     }
 
     /// Users of a closed loop.
-    pub(in crate::interop) fn users(&self) -> Option<f64> {
+    pub(crate) fn users(&self) -> Option<f64> {
         match &self.result?.requested.scenario {
             LoadPattern::Concurrency { users: LoadLevel::Fixed(users) } => Some(*users),
             _ => None,
@@ -86,26 +86,26 @@ impl RunFacts<'_> {
     }
 
     /// Wall-clock ns of the instant that stamps count from, as near as it is known.
-    pub(in crate::interop) fn epoch_ns(&self) -> i128 {
+    pub(crate) fn epoch_ns(&self) -> i128 {
         let started: Option<jiff::Timestamp> = self.started().and_then(|text| text.parse().ok());
         started.map_or(0, jiff::Timestamp::as_nanosecond)
     }
 }
 
-pub(in crate::interop) fn facts(measured_run: &MeasuredRun) -> RunFacts<'_> {
+pub(crate) fn facts(measured_run: &MeasuredRun) -> RunFacts<'_> {
     RunFacts { result: measured_run.result.own() }
 }
 
-pub(in crate::interop) fn ok(measured_run: &MeasuredRun) -> impl Iterator<Item = &RequestTrace> {
+pub(crate) fn ok(measured_run: &MeasuredRun) -> impl Iterator<Item = &RequestTrace> {
     measured_run.request_traces.iter().filter(|one| one.ok)
 }
 
-pub(in crate::interop) fn linear(values: impl IntoIterator<Item = f64>) -> SortedValues {
+pub(crate) fn linear(values: impl IntoIterator<Item = f64>) -> SortedValues {
     SortedValues::new(values.into_iter().collect(), PercentileRule::Linear)
 }
 
 /// The second token chunk less the first, ms, of requests that have two. `None` without timelines.
-pub(in crate::interop) fn second_token(measured_run: &MeasuredRun) -> Option<SortedValues> {
+pub(crate) fn second_token(measured_run: &MeasuredRun) -> Option<SortedValues> {
     let mut values = Vec::new();
     for one in ok(measured_run) {
         values.extend(one.gaps(ChunkFilter::Token)?.first().map(|gap| gap.0));
@@ -115,7 +115,7 @@ pub(in crate::interop) fn second_token(measured_run: &MeasuredRun) -> Option<Sor
 
 /// Output tokens of each successful request as a tool counts them. Where one has no count, a sum would be of the others alone: then
 /// a note, and nothing.
-pub(in crate::interop) fn output_tokens(
+pub(crate) fn output_tokens(
     measured_run: &MeasuredRun,
     tool: Tool,
     name: &str,
@@ -128,17 +128,17 @@ pub(in crate::interop) fn output_tokens(
     counts.map(|counts| linear(counts.into_iter().map(f64::from)))
 }
 
-pub(in crate::interop) fn input_tokens(measured_run: &MeasuredRun) -> SortedValues {
+pub(crate) fn input_tokens(measured_run: &MeasuredRun) -> SortedValues {
     linear(ok(measured_run).filter_map(|one| one.input).map(f64::from))
 }
 
 /// 1/ITL of each request, tokens/s.
-pub(in crate::interop) fn tokens_per_user(itl: &SortedValues) -> SortedValues {
+pub(crate) fn tokens_per_user(itl: &SortedValues) -> SortedValues {
     linear(itl.values().iter().filter(|ms| **ms > 0.0).map(|ms| 1e3 / ms))
 }
 
 /// Percentile names and places as GenAI-Perf and AIPerf have them.
-pub(in crate::interop) const PERCENTILES: [(&str, f64); 9] = [
+pub(crate) const PERCENTILES: [(&str, f64); 9] = [
     ("p1", 0.01),
     ("p5", 0.05),
     ("p10", 0.10),
@@ -151,7 +151,7 @@ pub(in crate::interop) const PERCENTILES: [(&str, f64); 9] = [
 ];
 
 /// `{unit, avg, p1, …, min, max, std}`; AIPerf adds count and sum.
-pub(in crate::interop) fn statistics(unit: &str, spread: &SortedValues, counted: bool) -> Value {
+pub(crate) fn statistics(unit: &str, spread: &SortedValues, counted: bool) -> Value {
     let mut all = Map::new();
     all.insert("unit".to_owned(), json!(unit));
     all.insert("avg".to_owned(), json!(spread.mean()));
@@ -168,12 +168,12 @@ pub(in crate::interop) fn statistics(unit: &str, spread: &SortedValues, counted:
     Value::Object(all)
 }
 
-pub(in crate::interop) fn single(unit: &str, value: f64) -> Value {
+pub(crate) fn single(unit: &str, value: f64) -> Value {
     json!({ "unit": unit, "avg": value })
 }
 
 /// A tool's numbers, and a note on those that are missing.
-pub(in crate::interop) fn spread(
+pub(crate) fn spread(
     run: &MeasuredRun,
     tool: Tool,
     concept: MetricConcept,
@@ -194,7 +194,7 @@ pub(in crate::interop) fn spread(
 }
 
 /// A tool's own tokenizer counts text; where another count is taken, there is no such count.
-pub(in crate::interop) fn counted_otherwise(measured_run: &MeasuredRun, out: &mut Exported) {
+pub(crate) fn counted_otherwise(measured_run: &MeasuredRun, out: &mut Exported) {
     if ok(measured_run).any(|one| one.retokenized.is_none()) {
         let source = match measured_run.result.token_source() {
             "" => "the server",
@@ -205,19 +205,19 @@ pub(in crate::interop) fn counted_otherwise(measured_run: &MeasuredRun, out: &mu
 }
 
 /// A cell of a CSV file, quoted where it must be.
-pub(in crate::interop) fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 /// Seconds from the first start to the last response, as GenAI-Perf and AIPerf take it.
-pub(in crate::interop) fn duration_s(measured_run: &MeasuredRun, tool: Tool) -> Option<f64> {
+pub(crate) fn duration_s(measured_run: &MeasuredRun, tool: Tool) -> Option<f64> {
     let rate = tool.rate(&measured_run.request_traces).ok()?;
     let count = if tool == Tool::GenAiPerf { measured_run.request_traces.len() } else { ok(measured_run).count() };
     (rate > 0.0).then(|| count as f64 / rate)
 }
 
 /// Whether every chunk was kept.
-pub(in crate::interop) fn has_every_chunk(measured_run: &MeasuredRun) -> Result<(), MissingMetric> {
+pub(crate) fn has_every_chunk(measured_run: &MeasuredRun) -> Result<(), MissingMetric> {
     let partly = |one: &RequestTrace| matches!(one.chunks, TracedChunks::Ends { count, .. } if count > 2);
     if measured_run.request_traces.iter().any(partly) { Err(MissingMetric::Timelines) } else { Ok(()) }
 }
@@ -225,7 +225,7 @@ pub(in crate::interop) fn has_every_chunk(measured_run: &MeasuredRun) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interop::metrics::{MeasuredResult, vector};
+    use crate::metrics::{MeasuredResult, vector};
 
     #[test]
     fn a_sum_of_tokens_is_of_every_answer_or_there_is_none() {

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::exported::cell;
-use crate::harness::RunIdentity;
-use crate::interop::metrics::MeasuredRun;
+use crate::metrics::MeasuredRun;
+use harness::RunIdentity;
 
 /// For formats that take an object of a tool's own.
-pub(in crate::interop) fn object(measured_run: &MeasuredRun) -> Value {
+pub(crate) fn object(measured_run: &MeasuredRun) -> Value {
     json!({
         "generated_by": format!("regatta {}", env!("CARGO_PKG_VERSION")),
         "verdict": measured_run.result.verdict_text(),
@@ -20,7 +20,7 @@ pub(in crate::interop) fn object(measured_run: &MeasuredRun) -> Value {
 }
 
 /// For formats with a single text field.
-pub(in crate::interop) fn line(measured_run: &MeasuredRun) -> String {
+pub(crate) fn line(measured_run: &MeasuredRun) -> String {
     let verdict = measured_run.result.verdict_text();
     match measured_run.result.identity() {
         Some(identity) => format!("{verdict}; {}", identity.line()),
@@ -29,14 +29,14 @@ pub(in crate::interop) fn line(measured_run: &MeasuredRun) -> String {
 }
 
 /// Name and value, the verdict first.
-pub(in crate::interop) fn entries(measured_run: &MeasuredRun) -> Vec<(String, String)> {
+pub(crate) fn entries(measured_run: &MeasuredRun) -> Vec<(String, String)> {
     let first = ("verdict".to_owned(), measured_run.result.verdict_text());
     let others = measured_run.result.identity().map(RunIdentity::entries).unwrap_or_default();
     std::iter::once(first).chain(others).collect()
 }
 
 /// One more section of a CSV file, after a blank line, as these tools add sections of their own.
-pub(in crate::interop) fn csv_section(measured_run: &MeasuredRun) -> String {
+pub(crate) fn csv_section(measured_run: &MeasuredRun) -> String {
     let mut text = "\nIdentity,Value\n".to_owned();
     for (name, value) in entries(measured_run) {
         let _ = writeln!(text, "{},{}", cell(&name), cell(&value));
@@ -45,6 +45,6 @@ pub(in crate::interop) fn csv_section(measured_run: &MeasuredRun) -> String {
 }
 
 /// `None`: the result does not state it.
-pub(in crate::interop) fn is_simulated(measured_run: &MeasuredRun) -> Option<bool> {
+pub(crate) fn is_simulated(measured_run: &MeasuredRun) -> Option<bool> {
     measured_run.result.identity().map(|identity| identity.simulated)
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrace, Tool, TracedChunk, TracedChunks};
+use crate::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrace, Tool, TracedChunk, TracedChunks};
 
 /// A server's count of tokens, as [`Tool::counted`] names it.
-pub(in crate::interop) const SERVER: &str = "the server";
+pub(crate) const SERVER: &str = "the server";
 
 #[derive(Default)]
-pub(in crate::interop) struct ImportedNumbers {
+pub(crate) struct ImportedNumbers {
     pub tool: Option<Tool>,
     pub format: &'static str,
     pub version: Option<String>,
@@ -30,7 +30,7 @@ pub(in crate::interop) struct ImportedNumbers {
     pub stats: Vec<(MetricConcept, MetricStats)>,
 }
 
-pub(in crate::interop) struct ImportedRequests {
+pub(crate) struct ImportedRequests {
     pub tool: Tool,
     pub format: &'static str,
     pub version: Option<String>,
@@ -41,7 +41,7 @@ pub(in crate::interop) struct ImportedRequests {
 }
 
 /// Where a file keeps the numbers of a metric: places under it, and what makes ms of them.
-pub(in crate::interop) struct StatsLayout<'a> {
+pub(crate) struct StatsLayout<'a> {
     pub value: &'a Value,
     pub factor: f64,
     pub n: &'a str,
@@ -68,22 +68,22 @@ impl StatsLayout<'_> {
 }
 
 /// A number at a place such as `/request_latency/avg`.
-pub(in crate::interop) fn at(value: &Value, place: &str) -> Option<f64> {
+pub(crate) fn at(value: &Value, place: &str) -> Option<f64> {
     value.pointer(place)?.as_f64().filter(|number| number.is_finite())
 }
 
-pub(in crate::interop) fn text_at(value: &Value, place: &str) -> Option<String> {
+pub(crate) fn text_at(value: &Value, place: &str) -> Option<String> {
     Some(value.pointer(place)?.as_str()?.to_owned())
 }
 
-pub(in crate::interop) fn put(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
+pub(crate) fn put(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
     if let Some(value) = value.filter(|value| !value.is_null()) {
         map.insert(key.to_owned(), value);
     }
 }
 
 /// Chunks from a first one and the gaps after it. Which chunk has how many tokens is known only if each has one.
-pub(in crate::interop) fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -> TracedChunks {
+pub(crate) fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -> TracedChunks {
     let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
     if tokens == Some(gaps.len() as u32 + 1) {
         let mut at = first;

@@ -3,15 +3,15 @@
 use serde_json::Value;
 
 use super::server;
-use crate::interop::command_line::load::{COMPLETIONS, TranslatedLoad, address};
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read_known};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translated_bench::TranslatedBench;
-use crate::interop::command_line::translation::{
+use crate::command_line::load::{COMPLETIONS, TranslatedLoad, address};
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read_known};
+use crate::command_line::program::Env;
+use crate::command_line::translated_bench::TranslatedBench;
+use crate::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "sglang.bench_one_batch_server";
 

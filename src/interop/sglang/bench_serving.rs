@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::headers::header;
-use crate::interop::command_line::load::{
+use crate::command_line::headers::header;
+use crate::command_line::load::{
     CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, address, extra, host_and_port, needs_tokenizer, rate_and_limit,
     ready_timeout, tokenizer,
 };
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "sglang.bench_serving";
 

@@ -1,12 +1,12 @@
 //! Which of SGLang's programs a line is.
 
 use super::{bench_one_batch_server, bench_serving, server};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
 
 /// `sglang serve …`
-pub(in crate::interop) fn sglang(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn sglang(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     match words.split_first() {
         Some((command, rest)) if command == "serve" => server::serve(&["sglang", "serve"], env, rest),
         other => {
@@ -22,7 +22,7 @@ pub(in crate::interop) fn sglang(env: &Env, words: &[String]) -> Result<Translat
 }
 
 /// `python3 -m sglang.MODULE …`
-pub(in crate::interop) fn module(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     match module {
         "sglang.launch_server" => server::serve(&["python3", "-m", module], env, words),
         "sglang.bench_serving" | "sglang.benchmark.serving" => bench_serving::translate(env, words),

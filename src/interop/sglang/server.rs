@@ -1,10 +1,10 @@
 //! `python3 -m sglang.launch_server` and `sglang serve`.
 
-use crate::interop::command_line::options::{Opt, flag, one, read_known};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::command_server::ServerProgram;
+use crate::command_line::options::{Opt, flag, one, read_known};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
+use crate::command_server::ServerProgram;
 
 const SERVER: ServerProgram = ServerProgram {
     tool: "sglang.launch_server",

@@ -3,12 +3,12 @@
 use serde_json::Map;
 
 use super::ProgramLine;
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
 
 /// `script` is the script's path.
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     env: &Env,
     script: &str,
     arguments: &[String],

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::command_line::program::Env;
 use super::command_line::translation::TranslationBuilder;
-use crate::spec::Quantity;
+use base::spec::Quantity;
 
 /// A program's line as a `shell` stage. What it reads are inputs, so that the stage runs again when they change; the folder
 /// that it writes is the stage's. All other options are the program's own, and stay as they are.

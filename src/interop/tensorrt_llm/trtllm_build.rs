@@ -3,13 +3,13 @@
 use serde_json::Map;
 
 use super::ProgramLine;
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "trtllm-build";
 
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     env: &Env,
     arguments: &[String],
     path: &dyn Fn(&str) -> String,

@@ -7,20 +7,20 @@ use std::path::Path;
 use super::no_meaning::no_meaning;
 use super::prefix::{keep, need_own_line};
 use super::script::read_commands;
-use crate::diag::did_you_mean;
-use crate::files::{open_text, read_text_up_to};
-use crate::interop::command_line::program::{Env, Program, program};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::{ProblemKind, TranslationError};
-use crate::interop::nvidia_harness::run_args;
-use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
-use crate::interop::triton_backend::{
+use crate::command_line::program::{Env, Program, program};
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::{ProblemKind, TranslationError};
+use crate::nvidia_harness::run_args;
+use crate::tensorrt_llm::{convert_checkpoint, trtllm_build};
+use crate::triton_backend::{
     core_model, end_to_end_test, fill_template, grpc_clients, launch_triton_server, tritonserver,
 };
-use crate::interop::{
+use crate::{
     aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer,
     prepare_dataset, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
+use base::diag::did_you_mean;
+use base::files::{open_text, read_text_up_to};
 
 /// The programs with supported command lines.
 pub(super) const TOOLS: [&str; 35] = [

@@ -2,9 +2,9 @@
 
 use super::command::{Surroundings, translate};
 use super::script::read_commands;
-use crate::interop::command_line::host_paths::on_the_host;
-use crate::interop::command_line::translation::Translation;
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::host_paths::on_the_host;
+use crate::command_line::translation::Translation;
+use crate::command_line::translation_error::TranslationError;
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
 pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {

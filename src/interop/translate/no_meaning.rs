@@ -1,7 +1,7 @@
 //! Programs around a benchmark that do nothing here: why, and what to do instead.
 
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
 
 /// Programs, and the sentence on them.
 #[rustfmt::skip]

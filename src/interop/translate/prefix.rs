@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::interop::command_line::program::LAUNCHER;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::program::LAUNCHER;
+use crate::command_line::translation::{Translation, TranslationBuilder};
 
 /// Prefixes that a server's own command line keeps.
 const KEPT: [&str; 8] = ["nsys", "ncu", "numactl", "taskset", "srun", "mpirun", "mpiexec", LAUNCHER];

@@ -10,20 +10,20 @@ use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::no_meaning::no_meaning;
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
-use crate::interop::command_line::connections::{StartedServer, TargetMatch, match_target, read_outputs};
-use crate::interop::command_line::host_paths::on_the_host;
-use crate::interop::command_line::program::{assignment, base, program};
-use crate::interop::command_line::shell::{Variables, WrittenCommand, as_written, split, without_prompts};
-use crate::interop::command_line::stage_container::put_container;
-use crate::interop::command_line::translation::{
+use crate::command_line::connections::{StartedServer, TargetMatch, match_target, read_outputs};
+use crate::command_line::host_paths::on_the_host;
+use crate::command_line::program::{assignment, base, program};
+use crate::command_line::shell::{Variables, WrittenCommand, as_written, split, without_prompts};
+use crate::command_line::stage_container::put_container;
+use crate::command_line::translation::{
     RunLine, RunSetting, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
     UntranslatedOption,
 };
-use crate::interop::command_line::translation_error::{ProblemKind, TranslationError};
-use crate::interop::nvidia_smi;
-use crate::interop::slurm::directives;
-use crate::interop::triton_backend::fill_template::{self, FilledFile};
-use crate::units::is_identifier;
+use crate::command_line::translation_error::{ProblemKind, TranslationError};
+use crate::nvidia_smi;
+use crate::slurm::directives;
+use crate::triton_backend::fill_template::{self, FilledFile};
+use base::units::is_identifier;
 
 const TOOL: &str = "a script";
 /// A text with more commands than this is no page's.

@@ -1,9 +1,9 @@
 //! Values that a text does not have: each is in the translation, or an error names it with what to do.
 
-use crate::interop::command_line::program::{assignment, is_secret};
-use crate::interop::command_line::shell::{UnknownValue, as_written, unmentioned};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::{ProblemKind, TranslationError, TranslationProblem};
+use crate::command_line::program::{assignment, is_secret};
+use crate::command_line::shell::{UnknownValue, as_written, unmentioned};
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::{ProblemKind, TranslationError, TranslationProblem};
 
 /// The translation of a command. On error the values that it does not have, although the command's words do: something else was computed
 /// in their place.

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::interop::command_line::load::{TranslatedLoad, length};
-use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
-use crate::interop::command_line::translation::{
+use crate::command_line::load::{TranslatedLoad, length};
+use crate::command_line::options::{GivenOption, Opt, flag, one, read};
+use crate::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "benchmark_core_model.py";
 
@@ -34,7 +34,7 @@ pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoa
     }
 }
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
     let mut load = TranslatedLoad::default();

@@ -1,10 +1,10 @@
 //! `end_to_end_test.py` of the TensorRT-LLM backend: the prompts of a data set, all at once.
 
 use super::core_model::leave_longer_prompts;
-use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::load::TranslatedLoad;
+use crate::command_line::options::{GivenOption, Opt, flag, one, read};
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "end_to_end_test.py";
 
@@ -15,7 +15,7 @@ static TABLE: &[Opt] = &[
     one(&["--output-config"]), one(&["--sampling-params"]),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {

@@ -5,11 +5,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::diag::did_you_mean;
-use crate::interop::command_line::options::{Opt, flag, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::triton::repository::{PARAMETERS, pairs};
+use crate::command_line::options::{Opt, flag, read};
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
+use crate::command_line::translation_error::TranslationError;
+use base::diag::did_you_mean;
+use triton::repository::{PARAMETERS, pairs};
 
 const TOOL: &str = "fill_template.py";
 
@@ -22,14 +22,14 @@ static TABLE: &[Opt] = &[flag(&["--in_place", "-i"])];
 
 /// One file and its values.
 #[derive(Clone, Debug)]
-pub(in crate::interop) struct FilledFile {
+pub(crate) struct FilledFile {
     /// The folder above the model's.
     pub tree: String,
     pub model: String,
     pub values: Vec<(String, String)>,
 }
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let Some(filled) = filled(words, &mut builder) else {
         return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
@@ -57,7 +57,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
 }
 
 /// Reads `[-i] FILE key:value,key:value`.
-pub(in crate::interop) fn filled(words: &[String], builder: &mut TranslationBuilder) -> Option<FilledFile> {
+pub(crate) fn filled(words: &[String], builder: &mut TranslationBuilder) -> Option<FilledFile> {
     let line = read(TOOL, TABLE, words, builder);
     let [file, text] = line.plain.as_slice() else {
         builder.push_error(format!("{TOOL} takes a file and `key:value,key:value`"));
@@ -97,7 +97,7 @@ pub(in crate::interop) fn filled(words: &[String], builder: &mut TranslationBuil
 }
 
 /// The `repository:` stage for the filled templates; none without an engine.
-pub(in crate::interop) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder) -> Option<Value> {
+pub(crate) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder) -> Option<Value> {
     let find = |name: &str| {
         files.iter().flat_map(|file| &file.values).find(|(other, _)| other == name).map(|(_, value)| value.clone())
     };

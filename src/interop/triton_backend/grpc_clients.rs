@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::options::{Opt, ParsedLine, flag, many, one, read};
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::command_line::translation_error::TranslationError;
 
 #[rustfmt::skip]
 static INFLIGHT: &[Opt] = &[
@@ -45,7 +45,7 @@ const OUTPUTS: [(&str, &str); 4] = [
 /// Its prompt, where none is given.
 const PROMPT: &str = "Born in north-east France, Soyer trained as a";
 
-pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "inflight_batcher_llm_client.py";
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, INFLIGHT, words, &mut builder);
@@ -120,7 +120,7 @@ const TEXTS: [(&str, &str); 2] = [
     ("--guided-decoding-guide", "guided_decoding_guide"),
 ];
 
-pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "end_to_end_grpc_client.py";
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, END_TO_END, words, &mut builder);

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::options::{Opt, ParsedLine, flag, one, read};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "launch_triton_server.py";
 
@@ -27,7 +27,7 @@ const NUMBERS: [(&str, &str, Option<u64>); 5] = [
     ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", None),
 ];
 
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let stage = stage(env, words, &mut builder);
     let stages = Map::from_iter([("triton".to_owned(), stage)]);
@@ -35,7 +35,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
 }
 
 /// The stage, with the folder of its models as it was written.
-pub(in crate::interop) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilder) -> Value {
+pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilder) -> Value {
     let line = read(TOOL, TABLE, words, builder);
     for word in line.plain.iter().chain(&line.behind) {
         builder.push_error(format!("`{word}`: {TOOL} takes options only"));

@@ -4,11 +4,11 @@
 use serde_json::{Map, Value, json};
 
 use super::launch_triton_server;
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
-use crate::interop::command_line::program::{Env, program};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
+use crate::command_line::program::{Env, program};
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "tritonserver";
 

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::mpi_ranks;
-use crate::interop::command_line::options::{Opt, one, read_known};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::spec::Quantity;
+use crate::command_line::options::{Opt, one, read_known};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
+use base::spec::Quantity;
 
 const TOOL: &str = "tritonserver";
 
@@ -18,7 +18,7 @@ static READ: &[Opt] = &[
 ];
 
 /// `path` is the program as it was written, `around` what stands in front of it.
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     path: &str,
     env: &Env,
     around: &[Vec<String>],

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::throughput::throughput;
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::command_line::visible_gpus::visible;
-use crate::interop::trtllm_serve::ServeStage;
-use crate::spec::Quantity;
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
+use crate::command_line::visible_gpus::visible;
+use crate::trtllm_serve::ServeStage;
+use base::spec::Quantity;
 
 const BENCH: &str = "trtllm-bench";
 
@@ -28,7 +28,7 @@ static BENCHES: &[Opt] = &[
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     env: &Env,
     words: &[String],
     content: &dyn Fn(&str) -> Option<String>,

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::metrics::{MetricConcept, MetricStats, Tool};
-use crate::interop::results::imported::{ImportedNumbers, at, text_at};
+use crate::metrics::{MetricConcept, MetricStats, Tool};
+use crate::results::imported::{ImportedNumbers, at, text_at};
 
 /// Where its result begins in what it prints.
-pub(in crate::interop) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
+pub(crate) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
 
 /// The file of `--report_json`.
-pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
+pub(crate) fn report(value: &Value) -> ImportedNumbers {
     let spread = |place: &str| {
         let get = |name: &str| at(value, &format!("{place}/{name}"));
         MetricStats {
@@ -71,7 +71,7 @@ pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
 }
 
 /// Each overview in what it printed, with anything before and after it. Lines may begin with the logger's prefix.
-pub(in crate::interop) fn overviews(text: &str) -> Vec<ImportedNumbers> {
+pub(crate) fn overviews(text: &str) -> Vec<ImportedNumbers> {
     // The settings of an overview are above it, behind the numbers of the one before.
     let parts: Vec<&str> = text.split(OVERVIEW).collect();
     parts.windows(2).map(|parts| overview(parts[0], parts[1])).collect()

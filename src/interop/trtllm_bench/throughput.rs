@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::command_line::options::ParsedLine;
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::command_line::visible_gpus::visible;
-use crate::spec::{Formula, NumberKind};
+use crate::command_line::options::ParsedLine;
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::command_line::translation_error::TranslationError;
+use crate::command_line::visible_gpus::visible;
+use base::spec::{Formula, NumberKind};
 
 const BENCH: &str = "trtllm-bench";
 

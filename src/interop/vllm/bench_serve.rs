@@ -4,15 +4,15 @@ use serde_json::json;
 
 use super::dataset::{self, RangeRatio};
 use super::ramp::ramp;
-use crate::interop::command_line::headers::header;
-use crate::interop::command_line::load::{
+use crate::command_line::headers::header;
+use crate::command_line::load::{
     CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, host_and_port, rate_and_limit,
     ready_timeout, tokenizer,
 };
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
 
 /// A program of this family.
 pub(super) struct ServingBenchmark {

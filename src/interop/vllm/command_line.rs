@@ -1,12 +1,12 @@
 //! Which of vLLM's commands a line is.
 
 use super::{bench_serve, in_process, server, sweep};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::program::Env;
+use crate::command_line::translation::{TranslateInner, Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
 
 /// `vllm COMMAND …`; `inner` translates the lines in a line of it.
-pub(in crate::interop) fn translate(
+pub(crate) fn translate(
     env: &Env,
     words: &[String],
     inner: TranslateInner<'_>,
@@ -35,19 +35,11 @@ pub(in crate::interop) fn translate(
 }
 
 /// `python3 -m vllm.entrypoints.openai.api_server …`
-pub(in crate::interop) fn api_server(
-    module: &str,
-    env: &Env,
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn api_server(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     server::serve(&["python3", "-m", module], env, words)
 }
 
 /// `benchmark_serving.py`, as vLLM had it, and TensorRT-LLM has it still. `path` is that of the program.
-pub(in crate::interop) fn benchmark_serving(
-    path: &str,
-    env: &Env,
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn benchmark_serving(path: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     bench_serve::translate(bench_serve::named(path, words), env, words)
 }

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::load::{SHAREGPT_FILE, TranslatedLoad, needs_tokenizer};
-use crate::interop::command_line::options::{GivenOption, ParsedLine};
-use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
-use crate::spec::Quantity;
+use crate::command_line::load::{SHAREGPT_FILE, TranslatedLoad, needs_tokenizer};
+use crate::command_line::options::{GivenOption, ParsedLine};
+use crate::command_line::translation::{NoMeaning, TranslationBuilder};
+use base::spec::Quantity;
 
 /// Options of each data set; the first are those of all.
 #[rustfmt::skip]

@@ -1,18 +1,16 @@
 //! The JSON object that `vllm bench serve --save-detailed` leaves.
 
-use crate::harness::{LoadLevel, LoadPattern, RunResult};
-use crate::interop::command_line::json_number::number;
-use crate::interop::metrics::{
-    ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, Tool,
-};
-use crate::interop::results::exported::{Exported, facts, ok, output_tokens, spread};
-use crate::interop::results::identity;
-use crate::spec::Arrivals;
+use crate::command_line::json_number::number;
+use crate::metrics::{ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, Tool};
+use crate::results::exported::{Exported, facts, ok, output_tokens, spread};
+use crate::results::identity;
+use base::spec::Arrivals;
+use harness::{LoadLevel, LoadPattern, RunResult};
 use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::Vllm;
 
-pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     let facts = facts(measured_run);
     let mut all = Map::new();
     let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::metrics::{MetricConcept, MetricStats, RequestTrace, Tool, TracedChunks};
-use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, at, from_gaps, put, text_at};
+use crate::metrics::{MetricConcept, MetricStats, RequestTrace, Tool, TracedChunks};
+use crate::results::imported::{ImportedNumbers, ImportedRequests, at, from_gaps, put, text_at};
 
 /// vLLM's object, and SGLang's, which has other names for the whole answer.
-pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
+pub(crate) fn import_numbers(value: &Value) -> ImportedNumbers {
     let is_sglang = value.get("mean_e2e_latency_ms").is_some();
     let (tool, format, e2e) = if is_sglang {
         let native = matches!(text_at(value, "/backend").as_deref(), Some("sglang" | "sglang-native"));
@@ -99,7 +99,7 @@ fn metadata(value: &Value) -> impl Iterator<Item = (String, Value)> {
 }
 
 /// Of a table that was printed, which has the names of the object.
-pub(in crate::interop) fn printed_numbers(table: &Value) -> ImportedNumbers {
+pub(crate) fn printed_numbers(table: &Value) -> ImportedNumbers {
     let numbers = import_numbers(table);
     let is_vllm = numbers.tool == Some(Tool::Vllm);
     let format = if is_vllm { "vLLM bench serve, printed" } else { "SGLang bench_serving, printed" };
@@ -113,7 +113,7 @@ fn failed_of(value: &Value) -> Option<f64> {
 }
 
 /// vLLM's detailed arrays. `None` where the file was saved without them.
-pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
+pub(crate) fn requests(value: &Value) -> Option<ImportedRequests> {
     if value.get("mean_e2e_latency_ms").is_some() {
         return None;
     }

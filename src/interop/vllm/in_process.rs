@@ -4,15 +4,15 @@ use serde_json::Map;
 
 use super::dataset;
 use super::server::SERVE;
-use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{
+use crate::command_line::load::TranslatedLoad;
+use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::command_line::visible_gpus::visible;
-use crate::spec::Quantity;
+use crate::command_line::translation_error::TranslationError;
+use crate::command_line::visible_gpus::visible;
+use base::spec::Quantity;
 
 /// Options of the benchmarks; all others are the engine's, which `vllm serve` takes, too.
 #[rustfmt::skip]

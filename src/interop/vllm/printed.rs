@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 /// What heads a table.
-pub(in crate::interop) const TITLE: &str = " Serving Benchmark Result ";
+pub(crate) const TITLE: &str = " Serving Benchmark Result ";
 
 /// A line of a table, and its key in the object.
 const FIELDS: [(&str, &str); 12] = [
@@ -22,7 +22,7 @@ const FIELDS: [(&str, &str); 12] = [
 ];
 
 /// Each table of a text, with the settings that are printed above it.
-pub(in crate::interop) fn tables(text: &str) -> Vec<Value> {
+pub(crate) fn tables(text: &str) -> Vec<Value> {
     let mut all = Vec::new();
     let (mut table, mut is_table) = (Map::new(), false);
     for line in text.lines() {
@@ -72,8 +72,8 @@ fn field(line: &str) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interop::metrics::Tool;
-    use crate::interop::vllm::import::import_numbers;
+    use crate::metrics::Tool;
+    use crate::vllm::import::import_numbers;
 
     const PRINTED: &str = "\
 Namespace(subparser='bench', dataset_name='random', random_input_len=128, backend='openai', model='org/m', request_rate=inf)

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::interop::command_line::json_number::number;
-use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::options::{GivenOption, ParsedLine};
-use crate::interop::command_line::translation::TranslationBuilder;
+use crate::command_line::json_number::number;
+use crate::command_line::load::TranslatedLoad;
+use crate::command_line::options::{GivenOption, ParsedLine};
+use crate::command_line::translation::TranslationBuilder;
 
 /// In how many steps the rate rises here, at most.
 const STEPS: u32 = 20;

@@ -1,11 +1,11 @@
 //! `vllm serve`, also as Python's module and as the command of its image.
 
-use crate::interop::command_line::options::{flag, many, one};
-use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
-use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::command_server::ServerProgram;
-use crate::interop::typed_server::TypedServer;
+use crate::command_line::options::{flag, many, one};
+use crate::command_line::program::Env;
+use crate::command_line::translation::{Translation, TranslationBuilder};
+use crate::command_line::translation_error::TranslationError;
+use crate::command_server::ServerProgram;
+use crate::typed_server::TypedServer;
 
 pub(super) static SERVE: ServerProgram = ServerProgram {
     tool: "vllm serve",

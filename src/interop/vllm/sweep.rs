@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::sweep_params::{self, Combination, are_linked};
-use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read};
-use crate::interop::command_line::translated_bench::TranslatedBench;
-use crate::interop::command_line::translation::{
+use crate::command_line::options::{Opt, ParsedLine, flag, one, read};
+use crate::command_line::translated_bench::TranslatedBench;
+use crate::command_line::translation::{
     ScriptBench, TranslateInner, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
-use crate::interop::command_line::translation_error::TranslationError;
+use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "vllm bench sweep";
 const SERVER: &str = "server";

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::files::read_text;
+use base::files::read_text;
 use serde_json::{Map, Value};
 
 /// Options of one combination, by their names without dashes in front.

@@ -2,8 +2,8 @@
 
 use super::score::ScoreError;
 use super::scoring_method::UnknownTask;
-use crate::rules::log::TokenBytesError;
-use crate::tokenizer::TokenizerError;
+use rules::log::TokenBytesError;
+use tokenizer::TokenizerError;
 
 /// How many errors are reported one by one.
 const MOST: usize = 8;

@@ -2,7 +2,7 @@
 //! for a computer algebra system.
 
 use super::report::{AccuracyReport, AccuracyVerdict, MetricScore};
-use crate::rules::{Benchmark, written_metric};
+use rules::{Benchmark, written_metric};
 
 impl AccuracyReport {
     /// Takes what is not scored here from the evaluator's output, `'exact_match': 83.1`.

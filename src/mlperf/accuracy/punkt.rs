@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::characters::is_end;
 use super::punkt_token::{PunktToken, words};
-use crate::files::read_text;
+use base::files::read_text;
 
 /// The files of a model, in the order in which they are digested.
 pub const FILES: [&str; 4] = ["abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"];
@@ -46,7 +46,7 @@ pub enum ModelError {
 impl PunktModel {
     /// Reads a folder with [`FILES`].
     pub fn load(folder: &Path) -> Result<Self, ModelError> {
-        let mut digest = crate::files::Sha256Of::default();
+        let mut digest = base::files::Sha256Of::default();
         let mut read = |name: &str| -> Result<(PathBuf, String), ModelError> {
             let path = folder.join(name);
             let text = read_text(&path).map_err(|source| ModelError::Read { path: path.clone(), source })?;

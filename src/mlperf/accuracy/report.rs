@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::log::Width;
+use rules::log::Width;
 
 /// The file that holds an [`AccuracyReport`].
 pub const ACCURACY_FILE: &str = "accuracy.json";
@@ -96,7 +96,7 @@ pub struct DatasetPart {
 }
 
 impl MetricScore {
-    pub fn new(name: &str, value: f64, bounds: Option<&crate::rules::Accuracy>) -> Self {
+    pub fn new(name: &str, value: f64, bounds: Option<&rules::Accuracy>) -> Self {
         let (min, max) = bounds.map_or((None, None), |bounds| (bounds.min, bounds.max));
         let margins = [min.map(|min| value - min), max.map(|max| max - value)];
         let margin = margins.into_iter().flatten().reduce(f64::min);

@@ -14,11 +14,11 @@ use super::score_sum::{ScoreSum, ScoredAnswer};
 use super::scoring_method::ScoringMethod;
 use super::sentences::one_sentence_per_line;
 use super::token_decoder::{TokenDecoder, TokenDecoderError};
-use crate::mlperf::DatasetRecord;
-use crate::rules::Round;
-use crate::rules::log::{AnswerLog, LogError, LoggedAnswer, Width};
-use crate::spec::TestMode;
-use crate::units::counted;
+use crate::DatasetRecord;
+use base::spec::TestMode;
+use base::units::counted;
+use rules::Round;
+use rules::log::{AnswerLog, LogError, LoggedAnswer, Width};
 
 /// Answers on their way between threads, at most: what bounds memory.
 const IN_FLIGHT: usize = 256;

@@ -6,7 +6,7 @@ use super::numbers::{mean, mean_of_some, numpy_round, python_round, repr};
 use super::report::{DatasetPart, MetricScore, UnscoredMetric};
 use super::rouge::Rouge;
 use super::scoring_method::{AnswerScore, ScoringMethod};
-use crate::rules::Benchmark;
+use rules::Benchmark;
 
 /// One scored answer.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files::{Sha256Of, read_bytes};
-use crate::mlperf::synthetic_words;
-use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::synthetic_words;
+use base::files::{Sha256Of, read_bytes};
+use tokenizer::{Tokenizer, TokenizerError};
 
 /// Why no text can be made of token ids.
 #[derive(Debug, thiserror::Error)]

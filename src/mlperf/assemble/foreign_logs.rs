@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::request::{AssembleError, ForeignResult};
 use super::tree::{FileSource, SubmissionTree};
-use crate::files::{read_bytes, read_text, sha256_of_file};
-use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
-use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
-use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
-use crate::spec::TestMode;
+use crate::layout::{scenario_titled, test_folder, verdict_file};
+use crate::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
+use base::files::{read_bytes, read_text, sha256_of_file};
+use base::spec::TestMode;
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 
 /// Adds the files of one result, where the layout of the round wants them.
 pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(), AssembleError> {

@@ -35,7 +35,7 @@ pub(super) fn copy(tree: &mut SubmissionTree) {
         for result in lock.results {
             let Some(low) = tree.round.lower_accuracy(&result.benchmark) else { continue };
             if let Some(lock) = tree.locks.get_mut(&key).filter(|lock| lock.result(&low, result.scenario).is_none()) {
-                lock.results.push(crate::mlperf::LockedResult { benchmark: low, ..result });
+                lock.results.push(crate::LockedResult { benchmark: low, ..result });
             }
         }
     }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub use request::{AssembleError, AssembleRequest, ForeignResult};
 use tree::SubmissionTree;
 
-use crate::rules::Round;
+use rules::Round;
 
 /// Writes the submission into `out`, a folder that is new or empty. Gives its round.
 ///

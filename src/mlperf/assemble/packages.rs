@@ -7,11 +7,11 @@ use walkdir::WalkDir;
 
 use super::request::{AssembleError, AssembleRequest};
 use super::tree::{FileSource, SubmissionTree};
-use crate::files::sha256_of_file;
-use crate::mlperf::layout::scenario_titled;
-use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout};
-use crate::rules::log::{DETAIL_FILE, SUMMARY_FILE};
-use crate::spec::TestMode;
+use crate::layout::scenario_titled;
+use crate::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout};
+use base::files::sha256_of_file;
+use base::spec::TestMode;
+use rules::log::{DETAIL_FILE, SUMMARY_FILE};
 
 const LOGS: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const DIVISIONS: [&str; 3] = ["closed", "open", "network"];

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::rules::Round;
+use rules::Round;
 
 /// One result of another harness.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::request::AssembleError;
-use crate::files::{read_bytes, sha256_of_file};
-use crate::mlperf::{PackageProvenance, SubmissionLayout, truncate_accuracy_log};
-use crate::rules::Round;
+use crate::{PackageProvenance, SubmissionLayout, truncate_accuracy_log};
+use base::files::{read_bytes, sha256_of_file};
+use rules::Round;
 
 /// Where the bytes of a file are from.
 #[derive(Clone, Debug)]

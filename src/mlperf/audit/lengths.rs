@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::rules::Accuracy;
-use crate::rules::log::{LogError, LoggedAnswer};
+use rules::Accuracy;
+use rules::log::{LogError, LoggedAnswer};
 
 /// Lengths of answers, tokens.
 #[derive(Clone, Debug, PartialEq)]

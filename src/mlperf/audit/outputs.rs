@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::rules::MlperfScenario;
-use crate::rules::log::{AnswerLog, LogError, LoggedAnswer};
+use rules::MlperfScenario;
+use rules::log::{AnswerLog, LogError, LoggedAnswer};
 
 /// How many offending samples are named.
 const NAMED: usize = 5;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::super::{DatasetRecord, TEST_FILE, TestRecord};
 use super::{AuditVerification, Test07Score, VerifyError, verify};
-use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE};
-use crate::rules::{MlperfScenario, ResolvedTest, TestRequest};
-use crate::spec::{Division, TestMode};
+use base::spec::{Division, TestMode};
+use rules::log::{ACCURACY_FILE, DETAIL_FILE};
+use rules::{MlperfScenario, ResolvedTest, TestRequest};
 
 fn found(benchmark: &str) -> ResolvedTest {
     let none = indexmap::IndexMap::new();
@@ -45,7 +45,7 @@ fn test_record(benchmark: &str, scenario: MlperfScenario, mode: TestMode) -> Tes
 
 /// A recorded run with its test.json, and its logs changed.
 fn run(name: &str, test_record: &TestRecord, change: impl Fn(&str, String) -> String) -> tempfile::TempDir {
-    let from: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
+    let from: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(name);
     let folder = tempfile::tempdir().unwrap();
     for file in [ACCURACY_FILE, DETAIL_FILE] {
         let text = fs::read_to_string(from.join(file)).unwrap();
@@ -230,10 +230,9 @@ fn test09_holds_the_mean_length_against_its_bounds() {
 #[test]
 fn lengths_within_their_bounds_pass() {
     use super::lengths::AnswerLengths;
-    use crate::rules::Accuracy;
-    let answer = |bytes: usize| {
-        Ok(crate::rules::log::LoggedAnswer { data: vec![1; bytes], ..crate::rules::log::LoggedAnswer::default() })
-    };
+    use rules::Accuracy;
+    let answer =
+        |bytes: usize| Ok(rules::log::LoggedAnswer { data: vec![1; bytes], ..rules::log::LoggedAnswer::default() });
     let lengths = AnswerLengths::of([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
     assert_eq!((lengths.mean(), lengths.mean_violation(bounds)), (Some(3.0), None));

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::super::{TEST_FILE, TestRecord, TestRecordError};
 use super::lengths::AnswerLengths;
 use super::outputs::AuditOutputs;
-use crate::rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
-use crate::rules::{AuditConfig, LOG_SEED, ResolvedTest, audit_config};
-use crate::spec::TestMode;
-use crate::units::counted;
+use base::spec::TestMode;
+use base::units::counted;
+use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
+use rules::{AuditConfig, LOG_SEED, ResolvedTest, audit_config};
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ fn note(not_judged: Option<&str>) -> String {
 }
 
 /// The last word of a verification that made-up data leaves open.
-pub(in crate::mlperf) const NOT_JUDGED: &str = "NOT JUDGED";
+pub(crate) const NOT_JUDGED: &str = "NOT JUDGED";
 
 const fn verdict(passes: bool) -> &'static str {
     if passes { "passes" } else { "fails" }

@@ -2,7 +2,7 @@
 //!
 //! Read in the reference implementations at mlcommons/inference b66003e1: `language/<model>/dataset.py` and the scorers.
 
-use crate::mlperf::accuracy::ScoringMethod;
+use crate::accuracy::ScoringMethod;
 
 /// Names of columns, best first.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::mlperf::DatasetRecord;
+use crate::DatasetRecord;
 
 /// The file that holds a [`DatasetFile`], of which a [`DatasetRecord`] is a part.
 pub const DATASET_FILE: &str = "dataset.json";

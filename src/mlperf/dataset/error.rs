@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::diag::{FeatureLeftOut, LibraryPanic};
-use crate::harness::NpyError;
+use base::diag::{FeatureLeftOut, LibraryPanic};
+use harness::NpyError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {

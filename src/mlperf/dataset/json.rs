@@ -10,7 +10,7 @@ use super::columns::Columns;
 use super::error::{ColumnError, SampleFileError};
 use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
-use crate::files::open_text;
+use base::files::open_text;
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {

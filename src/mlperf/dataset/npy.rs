@@ -5,7 +5,7 @@ use std::path::Path;
 use super::error::{NpyRowsError, SampleFileError};
 use super::row::DatasetRow;
 use super::row::RowSink;
-use crate::harness::{NpyError, NpyIntegers};
+use harness::{NpyError, NpyIntegers};
 
 /// Rows of padded ids, and the length of each.
 pub const FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];

@@ -13,7 +13,7 @@ use super::columns::Columns;
 use super::error::{ParquetFileError, SampleFileError};
 use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
-use crate::diag::catch_panic;
+use base::diag::catch_panic;
 
 /// Gives each row to `sink`. Err: what is wrong.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::columns::Columns;
 use super::error::SampleFileError;
 use super::row::RowSink;
-use crate::diag::FeatureLeftOut;
+use base::diag::FeatureLeftOut;
 
 pub fn read(file: &Path, _: &Columns, _: &mut RowSink<'_>) -> Result<(), SampleFileError> {
     let error = FeatureLeftOut("parquet").into();

@@ -2,7 +2,7 @@
 //!
 //! Lengths are log-normal around a mean and cut at the limits of the real set. Means and limits are published ones where
 //! they exist; each names its source. The width of the distribution is a choice: there is no published one.
-//! References are synthetic words ([`crate::mlperf`]'s own, one for each token id), so that scoring has something to score.
+//! References are synthetic words ([`crate`]'s own, one for each token id), so that scoring has something to score.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::row::DatasetRow;
-use crate::mlperf::accuracy::ScoringMethod;
-use crate::mlperf::synthetic_words;
+use crate::accuracy::ScoringMethod;
+use crate::synthetic_words;
 
 /// Lengths of made-up samples: a log-normal distribution, cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

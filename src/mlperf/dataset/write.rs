@@ -10,10 +10,10 @@ use super::row::DatasetRow;
 use super::synthetic::DatasetShape;
 use super::writer::SampleWriter;
 use super::{json, npy, parquet};
-use crate::files::{Sha256Of, sha256_of_file};
-use crate::mlperf::DatasetRecord;
-use crate::mlperf::accuracy::ScoringMethod;
-use crate::rules::{Benchmark, Round};
+use crate::DatasetRecord;
+use crate::accuracy::ScoringMethod;
+use base::files::{Sha256Of, sha256_of_file};
+use rules::{Benchmark, Round};
 
 /// Which data set is wanted, and where it goes.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use super::columns::Columns;
 use super::description::{LengthSpread, SAMPLES_FILE};
 use super::error::DatasetError;
 use super::row::DatasetRow;
-use crate::files::Sha256Of;
+use base::files::Sha256Of;
 
 /// How many errors are reported one by one.
 const MOST: usize = 8;

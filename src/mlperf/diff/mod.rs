@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::layout::scenario_titled;
 use super::submission_check::{self, JudgedRun};
 use super::{PackageProvenance, SubmissionLayout, TestRecord, TestRecordError};
-use crate::files::{read_bytes, read_text};
-use crate::rules::log::DETAIL_FILE;
-use crate::rules::log::{Detail, DetailError};
-use crate::rules::{MlperfScenario, Round};
-use crate::spec::TestMode;
-use crate::units::unquoted;
+use base::files::{read_bytes, read_text};
+use base::spec::TestMode;
+use base::units::unquoted;
+use rules::log::DETAIL_FILE;
+use rules::log::{Detail, DetailError};
+use rules::{MlperfScenario, Round};
 use systems::{SystemKind, SystemPairs};
 
 /// Why a side has nothing to compare.

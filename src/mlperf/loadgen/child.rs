@@ -9,12 +9,12 @@ use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
 use super::own_percentiles;
 use super::samples::{self, SamplesError};
 use super::test_run::{TestOutcome, TestParts, end_at_once, run_loadgen};
-use crate::files::read_bytes;
-use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
-use crate::mlperf::{TEST_FILE, TestRecord};
-use crate::rules::log::{DETAIL_FILE, Detail, DetailError};
-use crate::rules::{Benchmark, MlperfScenario, Round, conf};
-use crate::spec::TestMode;
+use crate::{TEST_FILE, TestRecord};
+use base::files::read_bytes;
+use base::spec::TestMode;
+use harness::{HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
+use rules::log::{DETAIL_FILE, Detail, DetailError};
+use rules::{Benchmark, MlperfScenario, Round, conf};
 
 /// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::clock::MonotonicTime;
-use crate::harness::BenchSpec;
-use crate::mlperf::DatasetRecord;
-use crate::rules::{MlperfScenario, Seeds};
-use crate::spec::{Division, TestMode};
+use crate::DatasetRecord;
+use base::spec::{Division, TestMode};
+use harness::BenchSpec;
+use rules::{MlperfScenario, Seeds};
 
 /// The file with which the child is started.
 #[derive(Debug, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::rules::{MlperfScenario, Seeds};
+use rules::{MlperfScenario, Seeds};
 
 /// `RLG_ABI` of the shim.
 const ABI: c_int = 1;

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::reporter::ReporterOutput;
-use crate::harness::{LoadgenComparison, RequestEnd, RequestRecord, UnjudgedRun};
-use crate::rules::MlperfScenario;
-use crate::rules::log::Detail;
+use harness::{LoadgenComparison, RequestEnd, RequestRecord, UnjudgedRun};
+use rules::MlperfScenario;
+use rules::log::Detail;
 
 const NS: f64 = 1e9;
 /// A nanosecond in ms.

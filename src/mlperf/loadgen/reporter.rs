@@ -9,7 +9,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 
 use super::ffi::Reporter;
-use crate::harness::{ExternalObserver, ReportingDelay, RequestEnd};
+use harness::{ExternalObserver, ReportingDelay, RequestEnd};
 
 /// The most events in one batch, so that the first of them does not wait for the last.
 const AT_ONCE: usize = 256;

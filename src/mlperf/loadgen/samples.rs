@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::files::open_regular;
-use crate::harness::ExternalSample;
+use base::files::open_regular;
+use harness::ExternalSample;
 
 /// Why the samples cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -12,9 +12,9 @@ use super::child::ChildError;
 use super::child_protocol::{ChildMessage, LoadgenTest};
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestDescription};
 use super::reporter::{CompletionSender, ReporterOutput, report};
-use crate::event::Stop;
-use crate::harness::{self, CallInlet, HarnessError, UnjudgedRun};
-use crate::rules::MlperfScenario;
+use base::event::Stop;
+use harness::{CallInlet, HarnessError, UnjudgedRun};
+use rules::MlperfScenario;
 
 /// The interval of the child's progress reports.
 const SAY_EVERY: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Puts files where the round's layout requires them.
 
-use crate::files::{read_text, sha256_of_file};
+use base::files::{read_text, sha256_of_file};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
-use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::test_record::is_simulated;
-use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
-use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
-use crate::rules::with_text_flags;
-use crate::spec::TestMode;
+use crate::layout::{test_folder, verdict_file};
+use crate::test_record::is_simulated;
+use crate::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
+use base::spec::TestMode;
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
+use rules::with_text_flags;
 
 const CONF: &str = "user.conf";
 

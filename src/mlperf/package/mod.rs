@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceStage, REHEARSAL_FILE, SubmissionLayout};
-use crate::rules::system;
-use crate::spec::Division;
+use base::spec::Division;
 pub use record::FinishedTask;
 pub use request::{PackageEntry, PackageRequest, Unpacked};
+use rules::system;
 
 /// A package that was written.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ fn name_problems(order: &PackageRequest) -> Vec<String> {
     let known = || order.round.benchmarks.keys().map(String::as_str);
     for entry in &order.results {
         if !order.round.benchmarks.contains_key(&entry.benchmark) {
-            let hint = crate::diag::did_you_mean(&entry.benchmark, known())
+            let hint = base::diag::did_you_mean(&entry.benchmark, known())
                 .unwrap_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")));
             problems.push(format!("{} has no benchmark `{}`: {hint}", order.round.name, entry.benchmark));
         }

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use indexmap::IndexMap;
 
 use super::{PackageEntry, PackageRequest};
-use crate::mlperf::accuracy::ScoringMethod;
-use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LockedRun, ProvenanceStage};
-use crate::rules::log::Width;
-use crate::spec::TestMode;
+use crate::accuracy::ScoringMethod;
+use crate::layout::test_folder;
+use crate::{LockedRun, ProvenanceStage};
+use base::spec::TestMode;
+use rules::log::Width;
 
 pub(super) const REHEARSAL: &str = "# Rehearsal\n\nThis package is for practice: durations were shortened, or the data set was made up.\nIt must not be submitted.\n";
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::mlperf::ProvenanceStage;
+use crate::ProvenanceStage;
 
 /// A finished task with the folder of its output.
 #[derive(Clone, Debug, PartialEq)]

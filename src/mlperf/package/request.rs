@@ -7,12 +7,12 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::record::FinishedTask;
-use crate::files::read_text;
-use crate::mlperf::accuracy::{self, AccuracyReport};
-use crate::rules::log::{ACCURACY_FILE, AnswerLog, Width};
-use crate::rules::system::Accelerator;
-use crate::rules::{GivenDescription, MlperfScenario, Round};
-use crate::spec::{Division, TestMode};
+use crate::accuracy::{self, AccuracyReport};
+use base::files::read_text;
+use base::spec::{Division, TestMode};
+use rules::log::{ACCURACY_FILE, AnswerLog, Width};
+use rules::system::Accelerator;
+use rules::{GivenDescription, MlperfScenario, Round};
 
 /// What is to be packed.
 #[derive(Clone, Debug)]

@@ -8,12 +8,12 @@ use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::loadgen;
 use super::tree::ResultEntry;
-use crate::files::sha256_of_file;
-use crate::files::{is_absence, read_text};
-use crate::mlperf::LockedRun;
-use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
-use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
-use crate::rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written_metric, written_name};
+use crate::LockedRun;
+use crate::truncate_accuracy_log::{self, LONGEST};
+use base::files::sha256_of_file;
+use base::files::{is_absence, read_text};
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
+use rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 /// That stage leaves out what it cannot score.

@@ -6,12 +6,12 @@ use std::path::Path;
 use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::{ResultEntry, folders};
-use crate::files::read_text;
-use crate::mlperf::audit::{NOT_JUDGED, test06_answers};
-use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::rules::log::{DETAIL_FILE, Detail};
-use crate::rules::{Audit, Benchmark, MlperfScenario};
-use crate::spec::TestMode;
+use crate::audit::{NOT_JUDGED, test06_answers};
+use crate::layout::{test_folder, verdict_file};
+use base::files::read_text;
+use base::spec::TestMode;
+use rules::log::{DETAIL_FILE, Detail};
+use rules::{Audit, Benchmark, MlperfScenario};
 
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
 const FEWEST_ANSWERS: u64 = 60;

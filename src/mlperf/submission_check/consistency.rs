@@ -7,9 +7,9 @@ use indexmap::IndexMap;
 
 use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
-use crate::files::read_text;
-use crate::rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use crate::rules::{Benchmark, MlperfScenario};
+use base::files::read_text;
+use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use rules::{Benchmark, MlperfScenario};
 
 const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
 const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::checks::SubmissionCheck;
-use crate::files::is_absence;
-use crate::mlperf::SubmissionLayout;
+use crate::SubmissionLayout;
+use base::files::is_absence;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,9 +5,9 @@ use std::path::Path;
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::ResultEntry;
-use crate::mlperf::SubmissionLayout;
-use crate::rules::log::Detail;
-use crate::rules::{Benchmark, MlperfScenario};
+use crate::SubmissionLayout;
+use rules::log::Detail;
+use rules::{Benchmark, MlperfScenario};
 
 /// Time to the first token and between tokens: what came out, and in Closed what was in force.
 pub(super) fn check(

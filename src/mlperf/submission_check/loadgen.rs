@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
-use crate::rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use crate::rules::{MlperfScenario, Round};
-use crate::units::counted;
+use base::units::counted;
+use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use rules::{MlperfScenario, Round};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";

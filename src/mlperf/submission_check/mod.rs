@@ -44,10 +44,10 @@ use tree::{ResultEntry, SystemTraits};
 use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::test_record::is_simulated;
 use super::{PackageProvenance, SubmissionLayout, TestRecord};
-use crate::mlperf::layout::scenario_titled;
-use crate::rules::log::{DETAIL_FILE, Detail};
-use crate::rules::{MlperfScenario, Round};
-use crate::spec::TestMode;
+use crate::layout::scenario_titled;
+use base::spec::TestMode;
+use rules::log::{DETAIL_FILE, Detail};
+use rules::{MlperfScenario, Round};
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.
 const NOT_IN_V4_1: [SubmissionCheck; 3] =
@@ -240,7 +240,7 @@ fn result(
     to: &mut SubmissionFindings,
     entry: &ResultEntry,
     round: &Round,
-    benchmark: &crate::rules::Benchmark,
+    benchmark: &rules::Benchmark,
     scenario: MlperfScenario,
     lock: Option<&PackageProvenance>,
 ) -> ExaminedResult {

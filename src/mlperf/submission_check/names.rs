@@ -8,7 +8,7 @@ use walkdir::{DirEntry, WalkDir};
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::DIVISIONS;
-use crate::mlperf::SubmissionLayout;
+use crate::SubmissionLayout;
 
 const LARGEST: u64 = 50 * 1024 * 1024;
 

@@ -1,17 +1,17 @@
 //! Checks a package against its `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
-use crate::files::sha256_of_file;
+use base::files::sha256_of_file;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::{ResultEntry, Submitter, SystemEntry};
-use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance};
-use crate::rules::log::ACCURACY_FILE;
-use crate::rules::{MlperfScenario, Round};
-use crate::spec::TestMode;
+use crate::layout::test_folder;
+use crate::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance};
+use base::spec::TestMode;
+use rules::log::ACCURACY_FILE;
+use rules::{MlperfScenario, Round};
 
 /// The locks of a submitter, one for each system; reports those of another round or of a rehearsal, and systems without one.
 pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) -> Vec<PackageProvenance> {

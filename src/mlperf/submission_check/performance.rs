@@ -6,9 +6,9 @@ use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, limits, loadgen};
-use crate::files::read_text;
-use crate::rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use crate::rules::{Benchmark, MlperfScenario, Round};
+use base::files::read_text;
+use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use rules::{Benchmark, MlperfScenario, Round};
 
 const SHORTEST_MS: f64 = 600_000.0;
 /// The language model that is measured in SingleStream.

@@ -12,9 +12,9 @@ use super::finding::SubmissionFindings;
 use super::power_samples::{PowerAverage, PowerWindow};
 use super::power_sessions::{self, REPACK_HINT};
 use super::tree::{ResultEntry, files};
-use crate::files::read_text;
-use crate::mlperf::SubmissionLayout;
-use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
+use crate::SubmissionLayout;
+use base::files::read_text;
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 
 const POWER_FILES: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
 const RUN_FILES: [&str; 3] = [SUMMARY_FILE, DETAIL_FILE, SAMPLES];

@@ -8,8 +8,8 @@ use sha1::{Digest as _, Sha1};
 use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::power_samples::PowerWindow;
-use crate::files::read_bytes;
-use crate::rules::log::Detail;
+use base::files::read_bytes;
+use rules::log::Detail;
 
 /// What each of the two has.
 const FIELDS: [&str; 9] =

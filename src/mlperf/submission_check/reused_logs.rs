@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::ResultEntry;
-use crate::files::sha256_of_file;
-use crate::rules::log::{ACCURACY_FILE, DETAIL_FILE};
-use crate::rules::{Benchmark, MlperfScenario};
-use crate::spec::TestMode;
+use base::files::sha256_of_file;
+use base::spec::TestMode;
+use rules::log::{ACCURACY_FILE, DETAIL_FILE};
+use rules::{Benchmark, MlperfScenario};
 
 /// A shorter accuracy log has no answer in it.
 const SHORTEST_ANSWERS: u64 = 16;

@@ -3,8 +3,8 @@
 use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::{BenchmarkEntry, Submitter};
-use crate::mlperf::layout::scenario_titled;
-use crate::rules::{Benchmark, MlperfScenario, Round};
+use crate::layout::scenario_titled;
+use rules::{Benchmark, MlperfScenario, Round};
 
 /// What the folder of a benchmark is to the round.
 pub(super) enum BenchmarkFolder<'a> {
@@ -66,7 +66,7 @@ pub(super) fn folder<'a>(
         .collect();
     let names = round.benchmarks.keys().map(String::as_str);
     if others.is_empty() {
-        let near = crate::diag::did_you_mean(&found.name, names.clone());
+        let near = base::diag::did_you_mean(&found.name, names.clone());
         let fix = near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
         let what = format!("{} is no benchmark of {}", found.name, round.name);
         let why = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";

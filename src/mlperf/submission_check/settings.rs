@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
-use crate::files::{read_bytes, read_text};
-use crate::mlperf::SubmissionLayout;
-use crate::rules::log::Detail;
-use crate::rules::{MEASUREMENT_FIELDS, MlperfScenario, Round, TestRequest, conf};
-use crate::spec::{Division, TestMode};
+use crate::SubmissionLayout;
+use base::files::{read_bytes, read_text};
+use base::spec::{Division, TestMode};
+use rules::log::Detail;
+use rules::{MEASUREMENT_FIELDS, MlperfScenario, Round, TestRequest, conf};
 
 /// LoadGen's name of a setting → the key of its effective value in the detail log, and the factor to its unit.
 const IN_FORCE: [(&str, &str, f64); 11] = [

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{DIVISIONS, Submitter, files, folders};
-use crate::mlperf::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
-use crate::rules::Round;
+use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
+use rules::Round;
 
 /// Folders of a clone that are no part of the submission.
 const BESIDE: [&str; 4] = [".git", ".github", "assets", REPORT_FOLDER];

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{Submitter, SystemTraits, files};
-use crate::files::read_bytes;
-use crate::mlperf::SubmissionLayout;
-pub(super) use crate::rules::system::is_meaningful;
-use crate::rules::system::{FIELDS, wrong_values};
-use crate::rules::{MlperfScenario, Round};
+use crate::SubmissionLayout;
+use base::files::read_bytes;
+pub(super) use rules::system::is_meaningful;
+use rules::system::{FIELDS, wrong_values};
+use rules::{MlperfScenario, Round};
 
 const IS_NETWORK: &str = "is_network";
 /// What the description of a system behind a network has in addition; each may be empty.
@@ -47,7 +47,7 @@ pub(super) fn check(
     for system in &submitter.systems {
         let at = folder.join(format!("{}.json", system.name));
         if !described.contains(&system.name) {
-            let near = crate::diag::nearest(&system.name, described.iter().map(String::as_str));
+            let near = base::diag::nearest(&system.name, described.iter().map(String::as_str));
             let what = match near {
                 Some(near) => format!("the system is described by no file; there is {near}.json"),
                 None => "the system is described by no file".to_owned(),

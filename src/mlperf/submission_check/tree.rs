@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::files::read_bytes;
-use crate::mlperf::SubmissionLayout;
-use crate::rules::MlperfScenario;
-use crate::rules::log::Detail;
-use crate::spec::TestMode;
+use crate::SubmissionLayout;
+use base::files::read_bytes;
+use base::spec::TestMode;
+use rules::MlperfScenario;
+use rules::log::Detail;
 
 /// One submitter in one division.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl ResultEntry<'_> {
     }
 }
 
-pub(in crate::mlperf) const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
+pub(crate) const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
 
 /// The folder above the division that a path is, or is in.
 pub(super) fn above_division(path: &Path) -> Option<PathBuf> {

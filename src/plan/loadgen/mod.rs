@@ -5,10 +5,10 @@ mod search;
 
 use std::path::Path;
 
-use crate::event::Endpoint;
 use crate::manifest::model::{self, Action, Bench, Mlperf};
-use crate::rules::conf::conf;
-use crate::rules::{Estimate, MlperfScenario, Round, TestRequest, needs_sentences};
+use base::event::Endpoint;
+use rules::conf::conf;
+use rules::{Estimate, MlperfScenario, Round, TestRequest, needs_sentences};
 
 use super::{ActionError, ActionKind, Plan};
 use package_notes::package_notes;

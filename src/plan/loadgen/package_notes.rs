@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::event::Endpoint;
-use crate::files::read_text;
 use crate::manifest::model::MlperfPackage;
-use crate::rules::{Accelerator, EXAMPLE_SUBMITTER, GivenDescription, MlperfScenario, Round, misspelt_fields};
-use crate::spec::Division;
-use crate::triton::is_own_address;
+use base::event::Endpoint;
+use base::files::read_text;
+use base::spec::Division;
+use rules::{Accelerator, EXAMPLE_SUBMITTER, GivenDescription, MlperfScenario, Round, misspelt_fields};
+use triton::is_own_address;
 
 /// One line each. What is known of the machine is read below a root folder. `servers` are those that the plan's LoadGen tests
 /// measure and that no stage of it starts.

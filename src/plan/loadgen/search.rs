@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::test_request;
 use crate::manifest::model::{Bench, Loadgen, RateSearch};
-use crate::rules::conf::conf;
-use crate::rules::{Estimate, Round, TestRequest, time};
+use rules::conf::conf;
+use rules::{Estimate, Round, TestRequest, time};
 
 /// A short test lasts a minute, of a rehearsal a quarter of its whole one,
 const SHORT_MS: u64 = 60_000;
@@ -31,7 +31,7 @@ pub fn short(loadgen: &Loadgen, rate: f64) -> Loadgen {
     let mut short = Loadgen { target_qps: Some(rate), rehearse: true, ..loadgen.clone() };
     let set = |key: &str| loadgen.user_conf.get(key).and_then(Value::as_u64);
     let lasts = if loadgen.rehearse {
-        set("min_duration").unwrap_or(crate::rules::conf::REHEARSAL_DURATION_MS).div_ceil(REHEARSED)
+        set("min_duration").unwrap_or(rules::conf::REHEARSAL_DURATION_MS).div_ceil(REHEARSED)
     } else {
         SHORT_MS
     };

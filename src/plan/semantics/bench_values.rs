@@ -3,7 +3,7 @@
 use super::StageChecker;
 use crate::manifest::model::Bench;
 use crate::manifest::{Map, Node};
-use crate::spec::{History, Retries, SloLimits, ThinkTime};
+use base::spec::{History, Retries, SloLimits, ThinkTime};
 
 impl StageChecker<'_> {
     pub(super) fn bench_values(&mut self, bench: &Bench, written: &Node) {

@@ -1,8 +1,8 @@
 //! What the types cannot express about `compare:`.
 
 use super::StageChecker;
-use crate::diag::did_you_mean;
 use crate::manifest::model::CompareResults;
+use base::diag::did_you_mean;
 
 impl StageChecker<'_> {
     pub(super) fn compare(&mut self, compare: &CompareResults) {

@@ -2,9 +2,9 @@
 //! stages that start a program which could be put into one.
 
 use super::StageChecker;
-use crate::diag::did_you_mean;
 use crate::manifest::model::{Container, Image, Mlperf, Serve, Stage};
-use crate::spec::ContainerEngine;
+use base::diag::did_you_mean;
+use base::spec::ContainerEngine;
 
 /// What docker and podman call the limits of getrlimit(2).
 const LIMITS: [&str; 15] = [

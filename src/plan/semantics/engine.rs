@@ -5,8 +5,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::StageChecker;
-use crate::diag::nearest;
 use crate::manifest::model::{Engine, EngineBackend};
+use base::diag::nearest;
 
 /// Flags of trtllm-build, to detect typing errors; others are passed on, because newer versions have more.
 const BUILD: [&str; 56] = [

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::StageChecker;
 use super::repository_parameters::repository_facts;
-use crate::diag::{Diagnostic, Diagnostics};
-use crate::event::TaskId;
+use crate::PlanReference;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Engine, Repository};
-use crate::plan::PlanReference;
-use crate::plan::task::{ActionKind, Task};
+use crate::task::{ActionKind, Task};
+use base::diag::{Diagnostic, Diagnostics};
+use base::event::TaskId;
 
 /// What trtllm-build takes without the flag.
 const DEFAULTS: [(&str, f64); 3] = [("max_batch_size", 2048.0), ("max_num_tokens", 8192.0), ("max_beam_width", 1.0)];

@@ -1,9 +1,9 @@
 //! `git:` — addresses that would be kept with a secret in them.
 
 use super::StageChecker;
-use crate::diag::Diagnostic;
 use crate::manifest::model::{CherryPick, Git};
-use crate::units::{credentials, has_secret_parameter};
+use base::diag::Diagnostic;
+use base::units::{credentials, has_secret_parameter};
 
 impl StageChecker<'_> {
     /// Plans, records and reports hold a stage's settings, and every user of the machine sees the arguments of `git`.

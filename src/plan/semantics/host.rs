@@ -2,7 +2,7 @@
 
 use super::StageChecker;
 use crate::manifest::model::{HostOn, Serve, Slurm, SshHost, Stage};
-use crate::spec::Launcher;
+use base::spec::Launcher;
 
 impl StageChecker<'_> {
     /// A stage that runs on another machine.

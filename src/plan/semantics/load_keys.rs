@@ -3,7 +3,7 @@
 use super::StageChecker;
 use crate::manifest::Node;
 use crate::manifest::model::Bench;
-use crate::spec::{BenchSweep, Scenario, sets_length};
+use base::spec::{BenchSweep, Scenario, sets_length};
 
 impl StageChecker<'_> {
     /// As it is written: a sweep sets its level itself. LoadGen has rules of its own.

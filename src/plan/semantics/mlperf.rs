@@ -1,10 +1,10 @@
 //! `bench.loadgen` and `mlperf:` against the rules, before hours are spent.
 
-use crate::diag::{did_you_mean, list_of};
 use crate::manifest::model::{Bench, Mlperf};
 use crate::manifest::{Node, targets};
-use crate::rules::{Round, RuleError, conf};
-use crate::spec::{Interface, Protocol, Scenario, TestMode, requests_token_ids};
+use base::diag::{did_you_mean, list_of};
+use base::spec::{Interface, Protocol, Scenario, TestMode, requests_token_ids};
+use rules::{Round, RuleError, conf};
 
 use super::super::loadgen::test_request;
 use super::StageChecker;

@@ -29,14 +29,14 @@ pub use speculative_decoding::speculative_decoding;
 
 use std::fmt::Write as _;
 
-use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::event::EndpointError;
 use crate::manifest::model::{Bench, Host, InputPaths, RepositoryLayout, ShellScript, Stage};
 use crate::manifest::{Node, targets};
-use crate::spec::{
+use base::diag::{Diagnostic, Diagnostics, did_you_mean};
+use base::event::EndpointError;
+use base::spec::{
     Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, SloLimits, StreamMode, WordList,
 };
-use crate::units::{has_secret_parameter, is_identifier};
+use base::units::{has_secret_parameter, is_identifier};
 
 use super::PlanReference;
 

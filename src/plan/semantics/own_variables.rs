@@ -1,8 +1,8 @@
 //! Variables that a run sets itself: one of the same name under `env:` would be replaced without a word.
 
 use super::StageChecker;
-use crate::diag::Diagnostic;
 use crate::manifest::model::{Stage, input_variable};
+use base::diag::Diagnostic;
 
 impl StageChecker<'_> {
     pub(super) fn own_variables(&mut self, stage: &Stage) {

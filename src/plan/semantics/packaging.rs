@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::diag::{Diagnostic, Diagnostics};
-use crate::event::TaskId;
+use crate::PlanReference;
+use crate::loadgen::test_request;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Bench, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults};
-use crate::plan::PlanReference;
-use crate::plan::loadgen::test_request;
-use crate::plan::task::{ActionKind, Task};
-use crate::rules::{MlperfScenario, Round, conf, wrong_values};
-use crate::spec::{Division, TestMode};
+use crate::task::{ActionKind, Task};
+use base::diag::{Diagnostic, Diagnostics};
+use base::event::TaskId;
+use base::spec::{Division, TestMode};
+use rules::{MlperfScenario, Round, conf, wrong_values};
 
 /// A task of the plan with its rendered stage and its action.
 struct PlannedTask<'a> {
@@ -192,7 +192,7 @@ impl<'a> PackageChecker<'a> {
         }
         if self.step.division == Division::Closed && request.division != Division::Closed {
             // Its settings are those of Closed, or they are reported.
-            let closed = crate::rules::TestRequest { division: Division::Closed, ..request.clone() };
+            let closed = rules::TestRequest { division: Division::Closed, ..request.clone() };
             for wrong in conf::check(&closed) {
                 let what = format!("{id} is for the open division: its `{}` {}", wrong.at.join("."), wrong.what);
                 let related = (planned, &["bench", "loadgen"][..]);

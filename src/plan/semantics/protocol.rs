@@ -5,7 +5,7 @@ use super::StageChecker;
 use super::load_keys::are_written_together;
 use crate::manifest::model::{Bench, USUAL_END_ID};
 use crate::manifest::{Node, Targets, targets};
-use crate::spec::{Interface, Protocol, Request, UnsendableSetting};
+use base::spec::{Interface, Protocol, Request, UnsendableSetting};
 
 const SET_HTTP: &str = "set a `protocol` over HTTP: generate, openai-chat, openai-completions";
 const SET_FOR_ONE: &str =
@@ -144,9 +144,9 @@ fn hint_of(setting: UnsendableSetting, protocol: Protocol, request: &Request) ->
 
 #[cfg(test)]
 mod tests {
-    use crate::diag::Diagnostics;
+    use crate::expand;
     use crate::manifest::{GivenValues, ManifestLibrary, load};
-    use crate::plan::expand;
+    use base::diag::Diagnostics;
 
     fn is_good(bench: &str) -> bool {
         errors(&format!("target: 'localhost:8000', {bench}")).is_empty()

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::StageChecker;
-use crate::diag::{did_you_mean, nearest};
 use crate::manifest::model::{Repository, RepositoryLayout};
-use crate::triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning};
+use base::diag::{did_you_mean, nearest};
+use triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning};
 
 /// A repository's own settings, by template name: the key it stands under, its name there, and its value as text.
 pub(super) type RepositoryFacts<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;

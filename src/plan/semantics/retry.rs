@@ -95,7 +95,7 @@ fn usual_setting(stage: &Stage) -> Option<&'static str> {
 }
 
 fn is_of_a_model(setting: &str) -> bool {
-    crate::triton::repository::number_parameter(setting).is_some()
+    triton::repository::number_parameter(setting).is_some()
 }
 
 /// A number that stands on a command, `--name 0.9` or `--name=0.9`; one with a reference in it is known later.

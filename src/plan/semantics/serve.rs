@@ -4,12 +4,12 @@
 use serde_json::Value;
 
 use super::StageChecker;
-use crate::diag::{Diagnostic, nearest};
-use crate::event::EndpointError;
 use crate::manifest::model::{
     AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe, Vllm,
 };
-use crate::spec::{Launcher, ServerMode};
+use base::diag::{Diagnostic, nearest};
+use base::event::EndpointError;
+use base::spec::{Launcher, ServerMode};
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets. A server over HTTP needs no stage: its URL is a bench's `target`";

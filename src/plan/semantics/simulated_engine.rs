@@ -2,7 +2,7 @@
 
 use super::StageChecker;
 use crate::manifest::model::{Engine, EngineBackend};
-use crate::spec::SimScheduler;
+use base::spec::SimScheduler;
 
 impl StageChecker<'_> {
     pub(super) fn lora_config(&mut self, engine: &Engine) {

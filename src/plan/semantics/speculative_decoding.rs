@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::StageChecker;
-use crate::diag::Diagnostics;
-use crate::event::TaskId;
+use crate::PlanReference;
+use crate::loadgen::test_request;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Engine, Serve};
-use crate::plan::PlanReference;
-use crate::plan::loadgen::test_request;
-use crate::plan::task::{ActionKind, Task};
-use crate::rules::{Benchmark, MlperfScenario, TestRequest};
-use crate::spec::Division;
+use crate::task::{ActionKind, Task};
+use base::diag::Diagnostics;
+use base::event::TaskId;
+use base::spec::Division;
+use rules::{Benchmark, MlperfScenario, TestRequest};
 
 /// Looks at every LoadGen test whose servers are started in the same plan. Each task comes with its rendered stage.
 pub fn speculative_decoding<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, found: &mut Diagnostics) {

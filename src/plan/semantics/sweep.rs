@@ -2,7 +2,7 @@
 
 use super::StageChecker;
 use crate::manifest::model::Bench;
-use crate::spec::{BenchSweep, Length, MOST_USERS, Scenario};
+use base::spec::{BenchSweep, Length, MOST_USERS, Scenario};
 
 impl StageChecker<'_> {
     pub(super) fn sweep(&mut self, bench: &Bench) {

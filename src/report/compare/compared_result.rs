@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::event::Verdict;
-use crate::harness::gpu::GpusUsage;
-use crate::harness::{
-    Adjusted, LimitSearch, LoadPattern, RunIdentity, RunResult, SearchReport, SearchRules, marked_verdict,
-};
-use crate::interop::{
+use crate::explain;
+use base::event::Verdict;
+use base::units::four_digits;
+use harness::gpu::GpusUsage;
+use harness::{Adjusted, LimitSearch, LoadPattern, RunIdentity, RunResult, SearchReport, SearchRules, marked_verdict};
+use interop::{
     ImportIdentity, ImportedResult, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues,
     StatedMetric, Tool,
 };
-use crate::report::explain;
-use crate::units::four_digits;
 
 /// One metric with the requests it comes from.
 #[derive(Clone, Debug)]
@@ -86,7 +84,7 @@ pub struct ComparedResult {
     /// Of a search: the rate that it found. The other numbers are those of its probe at that rate.
     pub searched: Option<SearchedRate>,
     /// Of a search: the limits that the rate meets. With other limits there is another rate.
-    pub(in crate::report) searched_limits: Option<String>,
+    pub(crate) searched_limits: Option<String>,
     /// What only a condition looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
     pub(super) gate_measures: Vec<Measure>,
 }

@@ -7,8 +7,8 @@ use super::identity;
 use super::pairing::Pairing;
 use super::plan_groups::PlanGroups;
 use super::run_set::{RunSet, RunSetRow};
-use crate::harness::IdentityDifference;
-use crate::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
+use base::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
+use harness::IdentityDifference;
 
 /// The judgement of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

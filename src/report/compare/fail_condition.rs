@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use super::{Comparison, Delta, Judgement};
-use crate::interop::Tool;
-use crate::stats;
+use base::stats;
+use interop::Tool;
 
 /// A difference that fails the comparison.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! What two results were measured on: both identities, in what they differ, and what that forbids to claim.
 
 use super::ComparedResult;
-use crate::harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
+use harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
 
 /// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not known.
 pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Option<String> {

@@ -28,8 +28,8 @@ pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::{RunSet, RunSetError};
 pub use server_table::ServerRow;
 pub use sweep_comparison::{ComparedSweep, sweeps_json, sweeps_text};
-pub(in crate::report) use sweep_comparison::{identity_of_sweeps, sweep_notes, sweep_rows};
-pub(in crate::report) use text::{doubts, judgement_text, letter, method};
+pub(crate) use sweep_comparison::{identity_of_sweeps, sweep_notes, sweep_rows};
+pub(crate) use text::{doubts, judgement_text, letter, method};
 pub use text::{invalid_runs, json, run_counts, text};
 
 #[cfg(test)]

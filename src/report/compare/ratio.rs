@@ -12,9 +12,9 @@ use serde_json::{Value, json as value};
 
 use super::server_table::{HEADS, ServerRow};
 use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
-use crate::harness::{IdentityDifference, RunIdentity};
-use crate::report::page_template::render_page;
-use crate::report::terminal::styler::{Styler, TextRole, clean, table};
+use crate::page_template::render_page;
+use crate::terminal::styler::{Styler, TextRole, clean, table};
+use harness::{IdentityDifference, RunIdentity};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
 

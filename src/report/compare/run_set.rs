@@ -1,7 +1,7 @@
 //! One side of a comparison: the runs of one measurement.
 
 use super::{ComparedResult, Measure};
-use crate::event::Verdict;
+use base::event::Verdict;
 
 /// Runs that were made the same way, with different seeds or at different times. At least one.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::harness::{LoadLevel, LoadPattern};
-use crate::interop::MeasuredRun;
+use harness::{LoadLevel, LoadPattern};
+use interop::MeasuredRun;
 
 /// One measurement at a rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::comparison::{CompareRules, Judgement};
 use super::letter;
-use crate::harness::{IdentityDifference, MeasuredNumber, RunIdentity, SweepPoint, SweepReport, identity_differences};
-use crate::interop::{MetricConcept, MetricMeaning, Tool};
-use crate::report::terminal::percent::signed_percent;
-use crate::report::terminal::styler::{Styler, TextRole, clean, table};
-use crate::stats::{self, ComparedSamples, Percents};
-use crate::units::three_digits;
+use crate::terminal::percent::signed_percent;
+use crate::terminal::styler::{Styler, TextRole, clean, table};
+use base::stats::{self, ComparedSamples, Percents};
+use base::units::three_digits;
+use harness::{IdentityDifference, MeasuredNumber, RunIdentity, SweepPoint, SweepReport, identity_differences};
+use interop::{MetricConcept, MetricMeaning, Tool};
 
 /// A sweep as it is compared.
 #[derive(Clone, Debug)]
@@ -211,7 +211,7 @@ fn levels(sweeps: &[ComparedSweep]) -> Vec<LevelRow<'_>> {
 }
 
 /// In what the servers of each further sweep differ from those of the first.
-pub(in crate::report) fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<String> {
+pub(crate) fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<String> {
     let Some((first, others)) = sweeps.split_first() else { return Vec::new() };
     let line = |(n, other): (usize, &ComparedSweep)| {
         let differences = match (&first.report.identity, &other.report.identity) {
@@ -228,7 +228,7 @@ pub(in crate::report) fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<Str
 }
 
 /// Why rows are not judged, or how they are, and what is not subtracted.
-pub(in crate::report) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<String> {
+pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<String> {
     let has_repeats = sweeps.iter().all(|sweep| sweep.report.runs() > 1);
     let mut notes = vec![if has_repeats {
         format!(
@@ -260,7 +260,7 @@ pub(in crate::report) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRul
 }
 
 /// Head and rows of a table, level by level and number by number: level, number, A, B, difference, C, …
-pub(in crate::report) fn sweep_rows(sweeps: &[ComparedSweep], rules: CompareRules) -> (Vec<String>, Vec<Vec<String>>) {
+pub(crate) fn sweep_rows(sweeps: &[ComparedSweep], rules: CompareRules) -> (Vec<String>, Vec<Vec<String>>) {
     let mut head = vec!["level".to_owned(), "number".to_owned()];
     for n in 0..sweeps.len() {
         head.push(letter(n));

@@ -6,10 +6,10 @@ use serde_json::{Value, json as value};
 
 use super::fail_condition::has_one_definition;
 use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RunSet};
-use crate::event::Verdict;
-use crate::report::terminal::percent::signed_percent;
-use crate::report::terminal::styler::{Styler, TextRole, clean, table};
-use crate::units::counted;
+use crate::terminal::percent::signed_percent;
+use crate::terminal::styler::{Styler, TextRole, clean, table};
+use base::event::Verdict;
+use base::units::counted;
 
 /// The rows that a reader looks for; JSON has all.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
@@ -56,7 +56,7 @@ const fn verdict_role(verdict: Option<Verdict>) -> TextRole {
 }
 
 /// Warnings for results that are no measurements of a server.
-pub(in crate::report) fn doubts(sets: &[RunSet]) -> Vec<String> {
+pub(crate) fn doubts(sets: &[RunSet]) -> Vec<String> {
     let of_set = |(n, set)| invalid_runs(set).into_iter().map(move |line| format!("{} is {line}", letter(n)));
     sets.iter().enumerate().flat_map(of_set).collect()
 }
@@ -78,12 +78,12 @@ pub fn invalid_runs(set: &RunSet) -> Vec<String> {
 }
 
 /// `A`, `B`, …: how a result is called in a table.
-pub(in crate::report) fn letter(n: usize) -> String {
+pub(crate) fn letter(n: usize) -> String {
     u8::try_from(n).ok().filter(|n| *n < 26).map_or_else(|| n.to_string(), |n| char::from(b'A' + n).to_string())
 }
 
 /// A line for each result that states what was measured, and one for all that do not.
-pub(in crate::report) fn identity_lines(sets: &[RunSet]) -> Vec<String> {
+pub(crate) fn identity_lines(sets: &[RunSet]) -> Vec<String> {
     let known = |(n, set): (usize, &RunSet)| Some(format!("{}: {}", letter(n), set.first().identity.as_ref()?.line()));
     let mut lines: Vec<String> = sets.iter().enumerate().filter_map(known).collect();
     let unknown: Vec<String> =
@@ -140,7 +140,7 @@ fn one(comparison: &Comparison, b: &str, styler: Styler, out: &mut String) {
 }
 
 /// What the judgements rest on, or what they would need.
-pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
+pub(crate) fn method(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     if comparison.has_any() {
         lines.push(if let Some(why) = &comparison.too_few_plans {
@@ -205,7 +205,7 @@ pub fn run_counts(comparison: &Comparison) -> String {
 }
 
 /// `better`, `cannot tell, 9 runs could`; nothing where one run shows nothing.
-pub(in crate::report) fn judgement_text(delta: &Delta) -> String {
+pub(crate) fn judgement_text(delta: &Delta) -> String {
     match (delta.judgement, delta.runs_needed) {
         (None | Some(Judgement::NotJudged), _) => String::new(),
         (Some(Judgement::CannotTell), Some(runs)) => {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use crate::report::terminal::styler::{Styler, TextRole, clean, table};
-use crate::units::counted;
+use crate::terminal::styler::{Styler, TextRole, clean, table};
+use base::units::counted;
 pub use finding::{DoctorFinding, FindingLevel};
 
 /// A longer list of tasks is cut.

@@ -4,7 +4,7 @@ mod page;
 
 pub use page::{json, list, list_json, text};
 
-use crate::interop::MetricConcept;
+use interop::MetricConcept;
 
 /// One number of `result.json`.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json as value};
 
 use super::{ENTRIES, ExplainedNumber};
-use crate::interop::{MetricConcept, MetricMeaning, Tool, vector};
-use crate::report::terminal::styler::{Styler, TextRole, table};
+use crate::terminal::styler::{Styler, TextRole, table};
+use interop::{MetricConcept, MetricMeaning, Tool, vector};
 
 /// The value of a tool's term on the golden vector.
 struct Other {

@@ -14,12 +14,12 @@ use super::sections;
 use super::server::{self, ServerSection};
 use super::step_plot::{SecondValue, StepPlot};
 use super::svg::number;
-use crate::event::{TaskId, Verdict};
-use crate::harness::{
+use base::event::{TaskId, Verdict};
+use harness::{
     Counts, LoadPattern, LoadgenResult, Metric, Rates, Reason, RunIdentity, RunResult, SearchReport, TimeSlice,
     WHOLE_ANSWERS, zero_point_text,
 };
-use crate::interop::MeasuredResult;
+use interop::MeasuredResult;
 
 /// One benchmark, ready for the template.
 #[derive(Debug, Serialize)]

@@ -6,7 +6,7 @@
 use super::axis::AxisScale;
 use super::overlay::color;
 use super::svg::{Anchor, SvgCanvas, number};
-use crate::report::terminal::styler::cut;
+use crate::terminal::styler::cut;
 
 const SIZE: (f64, f64) = (560.0, 320.0);
 const LEFT: f64 = 80.0;

@@ -7,7 +7,7 @@ use super::block::{Block, percent};
 use super::metric_row::cell;
 use super::plot::Plot;
 use super::svg::number;
-use crate::harness::gpu::{GpuUsage, GpusUsage};
+use harness::gpu::{GpuUsage, GpusUsage};
 
 /// The beginning of a series' key, and its picture's title.
 const CURVES: [(&str, &str); 5] = [

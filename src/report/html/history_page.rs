@@ -4,12 +4,12 @@ use minijinja::{Value as Safe, context};
 
 use super::svg::number;
 use super::trend_plot::{TrendPlot, TrendPoint};
-use crate::event::RunTag;
-use crate::harness::RunIdentity;
-use crate::report::history::{HistorySeries, MetricHistory, level_sentence};
-use crate::report::page_template::render_page;
-use crate::report::terminal::percent::signed_percent;
-use crate::report::terminal::styler::to_the_second;
+use crate::history::{HistorySeries, MetricHistory, level_sentence};
+use crate::page_template::render_page;
+use crate::terminal::percent::signed_percent;
+use crate::terminal::styler::to_the_second;
+use base::event::RunTag;
+use harness::RunIdentity;
 
 const PAGE: &str = include_str!("../../../templates/report/history.html");
 

@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::metric_row::cell;
 use super::svg::number;
-use crate::harness::{HostShare, RunResult, zero_point_text};
+use harness::{HostShare, RunResult, zero_point_text};
 
 const HEAD: [&str; 10] = [
     "host",
@@ -49,8 +49,8 @@ pub(super) fn section(result: &RunResult) -> Option<Block> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::Metric;
-    use crate::report::test_runs;
+    use crate::test_runs;
+    use harness::Metric;
 
     #[test]
     fn a_row_for_each_host() {

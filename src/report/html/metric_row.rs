@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::svg::number;
-use crate::harness::{ConfidenceInterval, Metric, zero_point_text};
-use crate::interop::ImportedMetric;
+use harness::{ConfidenceInterval, Metric, zero_point_text};
+use interop::ImportedMetric;
 
 /// A row of the table, numbers as they are shown.
 #[derive(Debug, Serialize)]

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::svg::{Anchor, SvgCanvas};
 use super::timeline::shortened;
-use crate::plan::{Lifetime, Plan};
-use crate::report::run_state::{RunState, TaskPhase};
+use crate::run_state::{RunState, TaskPhase};
+use plan::{Lifetime, Plan};
 
 /// Two lines fit: the stage, and which of its tasks.
 const HEIGHT: f64 = 38.0;

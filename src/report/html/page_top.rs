@@ -3,8 +3,8 @@
 use super::svg::number;
 use super::sweep::SweepSection;
 use super::sweep_charts::{NamedSweep, draw};
-use crate::harness::SweepReport;
-use crate::units::counted;
+use base::units::counted;
+use harness::SweepReport;
 
 /// The head of a page.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! What every picture over numbers has: a title, an upright axis with its grid, and an axis across with its unit.
 
 use super::svg::{Anchor, SvgCanvas, number, steps};
-use crate::report::terminal::styler::cut;
+use crate::terminal::styler::cut;
 
 pub(super) const SIZE: (f64, f64) = (470.0, 240.0);
 pub(super) const LEFT: f64 = 52.0;

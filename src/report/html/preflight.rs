@@ -2,7 +2,7 @@
 
 use super::block::{Block, percent};
 use super::svg::number;
-use crate::harness::preflight::PreflightResult;
+use harness::preflight::PreflightResult;
 
 pub(super) fn section(preflight: &PreflightResult) -> Block {
     let load = match (preflight.rate, preflight.users) {

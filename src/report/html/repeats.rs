@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::svg::number;
-use crate::harness::RunResult;
+use harness::RunResult;
 
 /// Key in `repeats.over_runs`, and its name.
 const ROWS: [(&str, &str); 10] = [
@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::report::test_runs;
+    use crate::test_runs;
 
     #[test]
     fn a_row_for_each_number_over_runs() {

@@ -4,11 +4,9 @@
 
 use super::block::Block;
 use super::svg::{Anchor, SvgCanvas, number, steps};
-use crate::harness::{
-    FoundRate, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchProbe, SearchReport, SearchRules,
-};
-use crate::stats::RateEstimate;
-use crate::units::counted;
+use base::stats::RateEstimate;
+use base::units::counted;
+use harness::{FoundRate, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchProbe, SearchReport, SearchRules};
 
 pub(super) const TITLE: &str = "The search for the highest rate";
 const SIZE: (f64, f64) = (470.0, 250.0);

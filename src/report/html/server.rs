@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::plot::Plot;
 use super::svg::number;
-use crate::triton::{ServerMetric, ServerMetrics};
+use triton::{ServerMetric, ServerMetrics};
 
 /// `server_metrics` of a result, ready for the template.
 #[derive(Debug, Default, Serialize)]

@@ -1,7 +1,7 @@
 //! The few SVG elements that the pictures need.
 
-use crate::report::escape::escape;
-use crate::units::grouped;
+use crate::escape::escape;
+use base::units::grouped;
 use std::fmt::Write as _;
 
 /// A picture being drawn. Colors come from the page's classes, so that dark and print need no second drawing.

@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::metric_row::cell;
 use super::svg::number;
 use super::sweep_charts::{NamedSweep, draw};
-use crate::event::Verdict;
-use crate::harness::{KneeState, LatencySummary, MeasuredNumber, RunIdentity, SweepOrigin, SweepPoint, SweepReport};
-use crate::report::over_runs::mean_text;
-use crate::report::terminal::from_zero_points;
+use crate::over_runs::mean_text;
+use crate::terminal::from_zero_points;
+use base::event::Verdict;
+use harness::{KneeState, LatencySummary, MeasuredNumber, RunIdentity, SweepOrigin, SweepPoint, SweepReport};
 
 /// A sweep, ready for the template.
 #[derive(Serialize)]

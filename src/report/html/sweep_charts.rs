@@ -2,9 +2,9 @@
 
 use super::chart::{Chart, ChartPoint, ChartSeries, PointKind};
 use super::svg::number;
-use crate::event::Verdict;
-use crate::harness::{KneeState, LatencySummary, MeasuredNumber, SweepLevel, SweepPoint, SweepReport, VerdictCheck};
-use crate::spec::LimitedMetric;
+use base::event::Verdict;
+use base::spec::LimitedMetric;
+use harness::{KneeState, LatencySummary, MeasuredNumber, SweepLevel, SweepPoint, SweepReport, VerdictCheck};
 
 /// A sweep with the name that a legend has.
 pub(super) struct NamedSweep<'a> {

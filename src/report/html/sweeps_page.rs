@@ -5,9 +5,9 @@ use minijinja::{Value as Safe, context};
 use super::overlay::color;
 use super::sweep;
 use super::sweep_charts::{NamedSweep, draw};
-use crate::harness::{RunIdentity, SweepReport};
-use crate::report::compare::{CompareRules, ComparedSweep, identity_of_sweeps, letter, sweep_notes, sweep_rows};
-use crate::report::page_template::render_page;
+use crate::compare::{CompareRules, ComparedSweep, identity_of_sweeps, letter, sweep_notes, sweep_rows};
+use crate::page_template::render_page;
+use harness::{RunIdentity, SweepReport};
 
 const PAGE: &str = include_str!("../../../templates/report/sweeps.html");
 
@@ -38,7 +38,7 @@ fn sentence(sweeps: &[ComparedSweep]) -> String {
     }
     let highest = |(n, sweep): (usize, &ComparedSweep)| {
         let best = sweep.report.best()?;
-        let rate = crate::units::grouped(best.output_tokens_per_s?, 0);
+        let rate = base::units::grouped(best.output_tokens_per_s?, 0);
         Some(format!("{} has at most {rate} output tokens per second, at {}", letter(n), best.level))
     };
     let highest: Vec<String> = sweeps.iter().enumerate().filter_map(highest).collect();
@@ -54,7 +54,7 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<S
         .collect();
     let best = |n: usize, sweep: &ComparedSweep| {
         let best = sweep.report.best()?;
-        let rate = crate::units::grouped(best.output_tokens_per_s?, 0);
+        let rate = base::units::grouped(best.output_tokens_per_s?, 0);
         Some([
             format!("{}: highest throughput", letter(n)),
             format!("{rate} tok/s"),

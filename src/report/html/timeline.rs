@@ -1,8 +1,8 @@
 //! When each task ran: a bar per task, from the start of the run to its end.
 
 use super::svg::{Anchor, SvgCanvas, number, steps};
-use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::duration_text;
+use crate::run_state::{RunState, TaskPhase, TaskState};
+use crate::terminal::styler::duration_text;
 
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 24.0;

@@ -2,7 +2,7 @@
 
 use super::axis::AxisScale;
 use super::svg::{Anchor, SvgCanvas, number};
-use crate::report::terminal::styler::cut;
+use crate::terminal::styler::cut;
 
 const SIZE: (f64, f64) = (560.0, 300.0);
 const LEFT: f64 = 62.0;

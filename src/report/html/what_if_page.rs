@@ -6,9 +6,9 @@ use minijinja::{Value as Safe, context};
 use super::chart::{Chart, ChartPoint, ChartSeries, PointKind};
 use super::overlay::color;
 use super::svg::number;
-use crate::report::page_template::render_page;
-use crate::report::what_if::{WhatIfNumbers, WhatIfRow, lengths};
-use crate::spec::{LatencyLimit, LimitedMetric};
+use crate::page_template::render_page;
+use crate::what_if::{WhatIfNumbers, WhatIfRow, lengths};
+use base::spec::{LatencyLimit, LimitedMetric};
 
 const PAGE: &str = include_str!("../../../templates/report/what_if.html");
 /// Curves that a picture has room for.
@@ -230,9 +230,9 @@ fn curve(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::what_if::WhatIfLengths;
-    use crate::report::what_if::WhatIfProblem;
-    use crate::spec::Length;
+    use crate::what_if::WhatIfLengths;
+    use crate::what_if::WhatIfProblem;
+    use base::spec::Length;
 
     fn numbers(rate: f64, tpot: f64) -> WhatIfNumbers {
         WhatIfNumbers {
@@ -271,7 +271,7 @@ mod tests {
             WhatIfRow { outcome: Err(WhatIfProblem("it does not fit <b>".to_owned())), ..row("c", 1, 1.0, 1.0) };
         let broken = WhatIfRow { curve: Vec::new(), is_best: false, ..broken };
         let rows = [row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 8.0), broken];
-        let limit = LatencyLimit { metric: LimitedMetric::Ttft, statistic: crate::spec::Statistic::P99, ms: 450.0 };
+        let limit = LatencyLimit { metric: LimitedMetric::Ttft, statistic: base::spec::Statistic::P99, ms: 450.0 };
         let page = what_if(&rows, "ttft_p99<450ms", &[limit], "regatta what-if m system=a,b,c").unwrap();
         for part in ["MODEL", "regatta what-if m system=a,b,c", "system=a rate=4", "system=b rate=6", "Pareto front"] {
             assert!(page.contains(part), "{part}");

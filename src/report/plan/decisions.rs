@@ -6,9 +6,9 @@ use std::io;
 use serde::{Serialize, Serializer};
 
 use super::estimate::BenchEstimate;
-use crate::event::TaskId;
-use crate::report::terminal::styler::{Styler, TextRole, clean, table};
-use crate::units::counted;
+use crate::terminal::styler::{Styler, TextRole, clean, table};
+use base::event::TaskId;
+use base::units::counted;
 
 /// One task, decided but not done.
 #[derive(Clone, Debug, PartialEq, Serialize)]

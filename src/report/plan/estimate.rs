@@ -5,8 +5,8 @@ use std::fmt::{self, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::rules::time;
-use crate::units::{grouped, three_digits};
+use base::units::{grouped, three_digits};
+use rules::time;
 
 /// One benchmark, in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::plan::{Lifetime, Plan, Task};
+use plan::{Lifetime, Plan, Task};
 
 /// For `dot -Tsvg`.
 pub fn graph_dot(plan: &Plan) -> String {
@@ -69,7 +69,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::test_runs;
+    use crate::test_runs;
 
     #[test]
     fn a_service_has_a_double_border_and_order_is_dashed() {

@@ -1,14 +1,14 @@
 //! Launch plans for people and programs: the output of `regatta plan --launch`.
 
-use crate::units::{counted, shell_word};
+use base::units::{counted, shell_word};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::event::Endpoint;
-use crate::report::terminal::styler::{Styler, TextRole, clean, table};
-use crate::spec::{Launcher, ServerMode};
-use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Port, Rank};
+use crate::terminal::styler::{Styler, TextRole, clean, table};
+use base::event::Endpoint;
+use base::spec::{Launcher, ServerMode};
+use triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Port, Rank};
 
 /// What one `serve` task will start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::event::{Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally};
-use crate::files::Digest;
+use base::event::{Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally};
+use base::files::Digest;
 
 /// The state of a run after the events so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Done, FailureKind};
+use base::event::{Done, FailureKind};
 
 fn a_task() -> impl Strategy<Value = TaskId> {
     (0..4u8).prop_map(|n| TaskId::new(format!("task/{n}")))

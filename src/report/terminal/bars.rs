@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::event::TaskId;
-use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{Styler, clean, duration_text};
+use crate::run_state::{RunState, TaskPhase, TaskState};
+use crate::terminal::styler::{Styler, clean, duration_text};
+use base::event::TaskId;
 
 /// Redraws per second, at most.
 const HERTZ: u8 = 10;

@@ -1,11 +1,11 @@
 //! The line that an event deserves, if any.
 
-use crate::units::{counted, size};
+use base::units::{counted, size};
 use std::fmt::Write as _;
 
-use crate::event::{Event, TaskId};
-use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, duration_text};
+use crate::run_state::{RunState, TaskPhase, TaskState};
+use crate::terminal::styler::{Styler, TextRole, as_typed, clean, duration_text};
+use base::event::{Event, TaskId};
 
 /// The runner's reason for a task without a record.
 const FIRST_TIME: &str = "not in cache";

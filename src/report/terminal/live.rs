@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::bars::Bars;
 use super::line::{Verbosity, line, running_lines, starting_lines};
-use crate::event::Event;
-use crate::report::run_state::RunState;
-use crate::report::terminal::styler::Styler;
-use crate::report::terminal::summary::{RunPaths, summary};
+use crate::run_state::RunState;
+use crate::terminal::styler::Styler;
+use crate::terminal::summary::{RunPaths, summary};
+use base::event::Event;
 
 /// How to show a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +215,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::report::test_runs;
+    use crate::test_runs;
 
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
@@ -339,11 +339,10 @@ mod tests {
 
     #[test]
     fn ten_thousand_cached_tasks_are_one_number() {
-        let task = |n: usize| crate::event::TaskId::new(format!("t/{n}"));
-        let cached =
-            |n| Event::TaskCached { task: task(n), done: crate::event::Done::default(), out: None, from: None };
+        let task = |n: usize| base::event::TaskId::new(format!("t/{n}"));
+        let cached = |n| Event::TaskCached { task: task(n), done: base::event::Done::default(), out: None, from: None };
         let mut events: Vec<Event> = (0..10_000).map(cached).collect();
-        let tally = crate::event::TaskTally { cached: 10_000, ..Default::default() };
+        let tally = base::event::TaskTally { cached: 10_000, ..Default::default() };
         events.push(Event::RunFinished { tally, exit: 0, seconds: 0.2 });
         assert_eq!(
             displayed_text(LiveOptions::default(), &events).lines().next(),

@@ -15,6 +15,6 @@ pub use live::{LiveDisplay, LiveOptions};
 pub use percent::signed_percent;
 pub use styler::{Styler, TextRole, clean, cut, table};
 pub use summary::{RunPaths, summary};
-pub(in crate::report) use sweep_table::from_zero_points;
+pub(crate) use sweep_table::from_zero_points;
 pub use sweep_table::sweep_table;
 pub use tool_metrics::tool_metrics;

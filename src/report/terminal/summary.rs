@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use super::styler::{Styler, TextRole, clean, clean_lines, cut, duration_text, ragged, table};
-use crate::event::{Failure, FailureKind, TaskId};
-use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::units::counted;
+use crate::run_state::{RunState, TaskPhase, TaskState};
+use base::event::{Failure, FailureKind, TaskId};
+use base::units::counted;
 
 /// Where a run's things are, as they are to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -221,7 +221,7 @@ pub fn failed(task: &TaskId, entry: &TaskState, failure: &Failure, styler: Style
 }
 
 /// The text of a failure. A benchmark's headline begins with its verdict, which stands beside it already.
-pub(in crate::report) fn failure_text(failure: &Failure) -> &str {
+pub(crate) fn failure_text(failure: &Failure) -> &str {
     match failure.kind {
         FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
         _ => &failure.what,
@@ -229,7 +229,7 @@ pub(in crate::report) fn failure_text(failure: &Failure) -> &str {
 }
 
 /// Why a benchmark is no measurement: what it leaves in place of a program's last lines. Empty for other failures.
-pub(in crate::report) fn reasons_of(failure: &Failure) -> &[String] {
+pub(crate) fn reasons_of(failure: &Failure) -> &[String] {
     match failure.kind {
         FailureKind::Invalid(_) => &failure.tail,
         _ => &[],
@@ -293,7 +293,7 @@ fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, Verdict};
+    use base::event::{Event, Verdict};
 
     /// For good, in its first attempt.
     fn task_failed(task: &TaskId, failure: &Failure, seconds: f64) -> Event {

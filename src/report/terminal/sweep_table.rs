@@ -3,12 +3,10 @@
 use std::fmt::Write as _;
 
 use super::styler::{Styler, TextRole, clean};
-use crate::event::Verdict;
-use crate::harness::{
-    KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport, zero_point_text,
-};
-use crate::report::over_runs::mean_text;
-use crate::units::{counted, three_digits};
+use crate::over_runs::mean_text;
+use base::event::Verdict;
+use base::units::{counted, three_digits};
+use harness::{KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport, zero_point_text};
 
 type Cell = (TextRole, String);
 
@@ -139,7 +137,7 @@ fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
 }
 
 /// `from schedule`, `from when the user became idle`; of a sweep of an earlier version it is not known.
-pub(in crate::report) fn from_zero_points(names: &[&str]) -> String {
+pub(crate) fn from_zero_points(names: &[&str]) -> String {
     let texts: Vec<String> = names.iter().filter(|name| !name.is_empty()).map(|name| zero_point_text(name)).collect();
     if texts.is_empty() {
         "from the zero point of each result".to_owned()

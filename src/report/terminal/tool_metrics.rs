@@ -1,7 +1,7 @@
 //! Regatta's metrics beside those of other tools, from the same requests.
 
 use super::styler::{Styler, TextRole, clean, table};
-use crate::interop::{CompatRow, MetricStats, Tool};
+use interop::{CompatRow, MetricStats, Tool};
 
 /// The rows of several tools as a table for a terminal.
 pub fn tool_metrics(rows: &[CompatRow], paint: Styler) -> String {

@@ -6,8 +6,8 @@ use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, RuleError, TestRequest};
 use super::keys::{BUILT_IN, ConfKey, ConfValueKind, KEYS, SAID_ELSEWHERE};
 use super::settings::MIN_DURATION_MS;
-use crate::diag::{did_you_mean, list_of};
-use crate::spec::{Division, TestMode};
+use base::diag::{did_you_mean, list_of};
+use base::spec::{Division, TestMode};
 
 /// What is wrong with a test: names, scenario, mode, rate, settings. All of it at once; nothing: it may be run.
 pub fn check(request: &TestRequest<'_>) -> Vec<RuleError> {

@@ -1,7 +1,7 @@
 //! The keys of user.conf: LoadGen reads these and silently ignores any other.
 
 use super::super::MlperfScenario;
-use crate::spec::Division;
+use base::spec::Division;
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::super::{MlperfScenario, Round, RuleError, TestRequest};
-use crate::diag::did_you_mean;
+use base::diag::did_you_mean;
 
 /// One setting of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, TestRequest};
-use crate::spec::TestMode;
+use base::spec::TestMode;
 
 /// Ten minutes: what every language model's run must last.
 pub const MIN_DURATION_MS: u64 = 600_000;
@@ -42,7 +42,7 @@ pub struct TestSettings {
 
 impl TestSettings {
     /// Settings of a test with known names.
-    pub(in crate::rules) fn of(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
+    pub(crate) fn of(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let set = |name: &str| request.user_conf.get(name);
         let count = |name: &str| set(name).and_then(Value::as_u64);
         let flag =

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::keys::{BUILT_IN, KEYS};
 use super::{check, conf, read, review};
-use crate::rules::{MlperfScenario, RuleError, TestRequest};
-use crate::spec::{Division, TestMode};
+use crate::{MlperfScenario, RuleError, TestRequest};
+use base::spec::{Division, TestMode};
 
 /// A test that nothing is wrong with; the rest is changed from here.
 fn test_request(user_conf: &IndexMap<String, Value>) -> TestRequest<'_> {

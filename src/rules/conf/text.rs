@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, RuleError, TestRequest};
 use super::settings::TestSettings;
-use crate::spec::TestMode;
+use base::spec::TestMode;
 
 /// All settings that LoadGen gets for one test.
 #[derive(Clone, Debug, PartialEq)]

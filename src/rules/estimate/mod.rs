@@ -13,7 +13,7 @@ use self::arrivals::ArrivalEstimate;
 pub use self::text::time;
 use super::MlperfScenario;
 use super::conf::TestSettings;
-use crate::spec::TestMode;
+use base::spec::TestMode;
 
 /// Offline issues this many times what the rate and the duration require.
 const OFFLINE_SLACK: f64 = 1.1;

@@ -4,9 +4,9 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::Estimate;
-use crate::rules::conf::{TestSettings, conf};
-use crate::rules::{MlperfScenario, Round, TestRequest};
-use crate::spec::{Division, TestMode};
+use crate::conf::{TestSettings, conf};
+use crate::{MlperfScenario, Round, TestRequest};
+use base::spec::{Division, TestMode};
 
 /// The settings of a recorded run. LoadGen itself needs no round for them; Regatta takes them from one.
 fn settings(row: &Value) -> TestSettings {
@@ -53,7 +53,7 @@ fn settings(row: &Value) -> TestSettings {
 
 #[test]
 fn the_estimate_matches_what_loadgen_generates() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/mlperf/estimates.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/mlperf/estimates.json");
     let golden: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let seed = Round::named("v6.1").unwrap().loadgen.seeds.schedule;
     let rows = golden["rows"].as_array().unwrap();

@@ -1,11 +1,11 @@
 //! An estimate as text.
 
-use crate::units::grouped;
+use base::units::grouped;
 use std::fmt;
 
 use super::super::MlperfScenario;
 use super::Estimate;
-use crate::spec::TestMode;
+use base::spec::TestMode;
 
 impl Estimate {
     /// The least number of queries, where that decides and not the duration.

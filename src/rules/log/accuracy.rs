@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::width::{TokenBytesError, Width};
-use crate::files::{Sha256Of, open_regular};
+use base::files::{Sha256Of, open_regular};
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
 const LONGEST: u64 = 64 << 20;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::Seeds;
 use super::DETAIL_FILE;
-use crate::files::open_regular;
+use base::files::open_regular;
 
 const MARK: &str = ":::MLLOG";
 /// LoadGen may log an error for every sample; a few are enough.

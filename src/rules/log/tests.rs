@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::{ACCURACY_FILE, AnswerLog, Detail, DetailError, LoadgenSummary, LogError, LoggedAnswer, SUMMARY_FILE};
-use crate::rules::Round;
+use crate::Round;
 
 fn recorded(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(name)
 }
 
 fn detail(name: &str) -> Detail {
@@ -140,7 +140,7 @@ fn a_log_is_digested_as_it_is_read() {
     let path = recorded("server-accuracy").join(ACCURACY_FILE);
     let mut answers = AnswerLog::open(&path).unwrap();
     assert!(answers.by_ref().all(|answer| answer.is_ok()));
-    assert_eq!(answers.sha256(), crate::files::sha256_of_file(&path).unwrap());
+    assert_eq!(answers.sha256(), base::files::sha256_of_file(&path).unwrap());
 }
 
 /// As LoadGen writes it.

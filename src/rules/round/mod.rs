@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::MlperfScenario;
-use crate::spec::TestMode;
+use base::spec::TestMode;
 
 /// One round of MLPerf Inference. Latencies in milliseconds, lengths in tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

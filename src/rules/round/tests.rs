@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Accuracy, Benchmark, Round};
-use crate::rules::MlperfScenario;
-use crate::spec::TestMode;
+use crate::MlperfScenario;
+use base::spec::TestMode;
 
 #[test]
 fn every_table_can_be_read_and_carries_its_name() {
@@ -17,7 +17,7 @@ fn every_table_can_be_read_and_carries_its_name() {
 }
 
 fn golden() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/mlperf/rounds.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/mlperf/rounds.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::Accelerator;
-use crate::files::read_text;
+use base::files::read_text;
 
 /// Facts by the names of the system's JSON. What cannot be read is left out.
 pub fn machine(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
@@ -164,7 +164,7 @@ fn pcie(root: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::gpus_of_table;
+    use crate::gpus_of_table;
 
     fn write(root: &Path, path: &str, text: &str) {
         let path = root.join(path);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{FIELDS, is_meaningful};
-use crate::diag::nearest;
+use base::diag::nearest;
 
 const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];

@@ -1,10 +1,10 @@
 //! Services that are up for the caller: reported when the last one is ready.
 
 use super::{Runner, TaskOutput};
-use crate::event::Stop;
-use crate::runner::kept_services::KeptService;
-use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::task_executor::TaskExecutor;
+use crate::kept_services::KeptService;
+use crate::schedule::{ScheduleState, TaskIndex};
+use crate::task_executor::TaskExecutor;
+use base::event::Stop;
 
 impl<W: TaskExecutor> Runner<W> {
     /// Requested when the caller needs its services no more; never, where it holds none.

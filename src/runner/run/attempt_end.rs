@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use super::{AttemptOutcome, Runner, RunnerMessage, Running, TaskEnd, TaskOutput};
-use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::plan::Lifetime;
-use crate::runner::attempt::accept;
-use crate::runner::full_disk::note_full_disk;
-use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::store::{FinishedOutput, discard};
-use crate::runner::task_executor::TaskExecutor;
+use crate::attempt::accept;
+use crate::full_disk::note_full_disk;
+use crate::schedule::{ScheduleState, TaskIndex};
+use crate::store::{FinishedOutput, discard};
+use crate::task_executor::TaskExecutor;
+use base::event::{Event, Failure, FailureKind, TaskId};
+use plan::Lifetime;
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn take_tried(&mut self, ix: TaskIndex, tried: AttemptOutcome) {

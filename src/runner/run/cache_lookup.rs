@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
-use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::runner::attempt::accept;
-use crate::runner::keying::is_made_by_another;
-use crate::runner::output_source::OutputRequest;
-use crate::runner::result_age;
-use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::store::{FinishedOutput, PathError, RESULT_FILES, TaskRecord, discard};
-use crate::runner::task_executor::TaskExecutor;
-use crate::runner::time_limit::catch_panics;
+use crate::attempt::accept;
+use crate::keying::is_made_by_another;
+use crate::output_source::OutputRequest;
+use crate::result_age;
+use crate::schedule::{ScheduleState, TaskIndex};
+use crate::store::{FinishedOutput, PathError, RESULT_FILES, TaskRecord, discard};
+use crate::task_executor::TaskExecutor;
+use crate::time_limit::catch_panics;
+use base::event::{Event, Failure, FailureKind, TaskId};
 
 impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a shared store; the answer comes as a message.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{KeyState, RunSummary, Runner, TaskOutput, TaskRole};
-use crate::event::{Event, Failure};
-use crate::runner::options::{KeyedTask, WatchedRun};
-use crate::runner::schedule::TaskIndex;
-use crate::runner::store::{TaskRecord, WatchedOutput, WatchedPaths, WatchedTask};
-use crate::runner::task_executor::TaskExecutor;
+use crate::options::{KeyedTask, WatchedRun};
+use crate::schedule::TaskIndex;
+use crate::store::{TaskRecord, WatchedOutput, WatchedPaths, WatchedTask};
+use crate::task_executor::TaskExecutor;
+use base::event::{Event, Failure};
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {

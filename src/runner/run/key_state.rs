@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Keyed, Runner};
-use crate::runner::schedule::TaskIndex;
-use crate::runner::store::WatchedPaths;
-use crate::runner::task_executor::TaskExecutor;
+use crate::schedule::TaskIndex;
+use crate::store::WatchedPaths;
+use crate::task_executor::TaskExecutor;
 
 #[derive(Clone)]
 pub(super) enum KeyState {

@@ -23,11 +23,11 @@ use super::keying::{Keyed, TaskOutput, look_up, reasons};
 use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
-use crate::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
-use crate::files::Digest;
-use crate::plan::{Lifetime, Plan, SharedTask};
-use crate::runner::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
+use crate::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
+use base::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
+use base::files::Digest;
 use key_state::KeyState;
+use plan::{Lifetime, Plan, SharedTask};
 use schedule_items::items;
 
 enum RunnerMessage {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Keyed, Runner, RunnerMessage, Running};
-use crate::event::{Event, Failure, FailureKind, MemoryKind, ReducedSetting};
-use crate::plan::Lifetime;
-use crate::runner::keying::key_of;
-use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::task_executor::TaskExecutor;
+use crate::keying::key_of;
+use crate::schedule::{ScheduleState, TaskIndex};
+use crate::task_executor::TaskExecutor;
+use base::event::{Event, Failure, FailureKind, MemoryKind, ReducedSetting};
+use plan::Lifetime;
 
 /// Frequent saves of a file should not keep a stage running for ever.
 const STALE_ATTEMPTS: u32 = 3;

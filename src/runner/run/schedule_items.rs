@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::plan::{Lifetime, Plan, Task};
-use crate::runner::options::{RunOptions, TaskRole};
-use crate::runner::schedule::ScheduledTask;
+use crate::options::{RunOptions, TaskRole};
+use crate::schedule::ScheduledTask;
+use plan::{Lifetime, Plan, Task};
 
 /// Of a whole plan, in its order.
 pub(super) fn items(plan: &Plan, options: &RunOptions) -> Vec<ScheduledTask> {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{KeyState, Keyed, Runner, RunnerMessage, TaskOutput, TaskRole, look_up};
-use crate::event::Failure;
-use crate::plan::Lifetime;
-use crate::runner::keying::{is_made_by_another, key_of, own_patterns};
-use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::store::Lookup;
-use crate::runner::task_executor::TaskExecutor;
-use crate::runner::time_limit::panic_is_failure;
+use crate::keying::{is_made_by_another, key_of, own_patterns};
+use crate::schedule::{ScheduleState, TaskIndex};
+use crate::store::Lookup;
+use crate::task_executor::TaskExecutor;
+use crate::time_limit::panic_is_failure;
+use base::event::Failure;
+use plan::Lifetime;
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn key(&mut self, ix: TaskIndex) {

@@ -5,7 +5,7 @@
 //! run, and ends when its last dependent has finished. `Keyed` is enough for dependents to be looked up in the store, so a
 //! service whose dependents are all cached is never started.
 
-use crate::event::GpuId;
+use base::event::GpuId;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::GpuId;
+use base::event::GpuId;
 
 fn step(needs: &[TaskIndex]) -> ScheduledTask {
     ScheduledTask {

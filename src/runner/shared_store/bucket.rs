@@ -10,7 +10,7 @@ use super::error::SharedStoreError;
 use super::folder::{self, Folder};
 use super::listed_object::ListedObject;
 use super::objects::{self, Objects};
-use crate::files::Digest;
+use base::files::Digest;
 
 /// The layout, with its version: another one begins beside it.
 const ROOT: &str = "regatta-1";

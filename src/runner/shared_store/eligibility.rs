@@ -1,6 +1,6 @@
 //! Which outputs another machine may use: those that would be the same there.
 
-use crate::plan::{ActionKind, Lifetime, Plan, Task};
+use plan::{ActionKind, Lifetime, Plan, Task};
 
 /// Why a task's output stays on the machine that made it; `None`: it may be shared.
 pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {

@@ -1,8 +1,8 @@
 //! What can be wrong with a store, by what it means for a run.
 
-use crate::diag::FeatureLeftOut;
-use crate::runner::signing::SignatureError;
-use crate::runner::store::PathError;
+use crate::signing::SignatureError;
+use crate::store::PathError;
+use base::diag::FeatureLeftOut;
 
 /// Why something could not be done.
 #[derive(Clone, Debug, thiserror::Error)]

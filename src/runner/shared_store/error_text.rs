@@ -1,6 +1,6 @@
 //! The text of a client's error, safe to show.
 
-use crate::diag::error_chain;
+use base::diag::error_chain;
 
 /// An error with all its causes, on one line, without what stands behind a `?` in an address: signatures and tokens do.
 pub(super) fn error_chain_text(error: &dyn std::error::Error) -> String {

@@ -21,7 +21,7 @@ use walkdir::WalkDir;
 
 use super::error::SharedStoreError;
 use super::listed_object::{LARGEST_OBJECT, ListedObject, TEMPORARY};
-use crate::files::{is_absence, open_regular};
+use base::files::{is_absence, open_regular};
 
 /// How often something that should be there is requested, and the first pause between; each is twice the one before.
 const TRIES: u32 = 6;

@@ -11,11 +11,11 @@ use super::pull::read;
 use super::push::{PushOutcome, examined, push};
 use super::store::SharedStore;
 use super::store_state::Shareability;
-use crate::event::TaskId;
-use crate::files::Digest;
-use crate::runner::signing::SignatureError;
-use crate::runner::store::{FinishedOutput, TaskKey, TaskRecord};
-use crate::runner::{OutputRequest, OutputSource as _};
+use crate::signing::SignatureError;
+use crate::store::{FinishedOutput, TaskKey, TaskRecord};
+use crate::{OutputRequest, OutputSource as _};
+use base::event::TaskId;
+use base::files::Digest;
 
 /// All of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::files::{Digest, Hasher, read_text};
-use crate::plan::{ActionKind, Task};
+use base::files::{Digest, Hasher, read_text};
+use plan::{ActionKind, Task};
 
 /// The GPUs of a machine, as far as they decide what an engine is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::address::BucketKind;
 use super::error::SharedStoreError;
 use super::listed_object::ListedObject;
-use crate::diag::FeatureLeftOut;
+use base::diag::FeatureLeftOut;
 
 /// There is none.
 #[derive(Debug)]

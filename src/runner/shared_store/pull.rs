@@ -13,11 +13,11 @@ use super::error::SharedStoreError;
 use super::machine;
 use super::record::{RecordError, SharedOutput};
 use super::store_state::StoreState;
-use crate::event::Event;
-use crate::files::Digest;
-use crate::runner::OutputRequest;
-use crate::runner::store::{FinishedOutput, HashedFolder, IncomingOutput, PortableItem, free_bytes};
-use crate::units::size;
+use crate::OutputRequest;
+use crate::store::{FinishedOutput, HashedFolder, IncomingOutput, PortableItem, free_bytes};
+use base::event::Event;
+use base::files::Digest;
+use base::units::size;
 
 /// The output of a key; `None`: it is not there.
 pub(super) async fn pull(

@@ -19,8 +19,8 @@ use super::pull;
 use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
 use super::store_state::{Shareability, StoreState};
-use crate::files::{Digest, shared_pool};
-use crate::runner::store::{PortableItem, TaskRecord, link_escape};
+use crate::store::{PortableItem, TaskRecord, link_escape};
+use base::files::{Digest, shared_pool};
 
 /// The outcome of sharing an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -377,7 +377,7 @@ mod tests {
     use super::super::signature_policy::SignaturePolicy;
     use super::super::store_state::LANES;
     use super::*;
-    use crate::runner::store::{OutputCache, StateFolder};
+    use crate::store::{OutputCache, StateFolder};
 
     #[tokio::test]
     async fn large_files_that_wait_for_their_turn_leave_the_transfers_to_others() {

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::signature_policy::RECORD_TYPE;
 use super::signed_json;
-use crate::event::{Done, TaskId};
-use crate::files::Digest;
-use crate::runner::signing::{SignatureError, SigningKey, TrustedKeys};
-use crate::runner::store::{PortableItem, TaskKey, digest_of, unfit};
+use crate::signing::{SignatureError, SigningKey, TrustedKeys};
+use crate::store::{PortableItem, TaskKey, digest_of, unfit};
+use base::event::{Done, TaskId};
+use base::files::Digest;
 
 /// Goes up when a reader of the version before would misunderstand it.
 const VERSION: u32 = 1;
@@ -101,7 +101,7 @@ impl SharedOutput {
     }
 
     pub(super) fn new(
-        record: &crate::runner::store::TaskRecord,
+        record: &crate::store::TaskRecord,
         fields: TaskKey,
         machine: BTreeMap<String, String>,
         items: Vec<PortableItem>,
@@ -126,8 +126,8 @@ impl SharedOutput {
 mod tests {
     use super::super::signed_json::SIGNATURE;
     use super::*;
-    use crate::runner::signing::example_key;
-    use crate::runner::store::EntryKind;
+    use crate::signing::example_key;
+    use crate::store::EntryKind;
 
     fn shared() -> SharedOutput {
         let fields = TaskKey::of_action(r#"{"shell":"x\ny"}"#);

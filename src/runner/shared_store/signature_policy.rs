@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::runner::signing::{SigningKey, TrustedKeys};
+use crate::signing::{SigningKey, TrustedKeys};
 
 /// What a signature of a record says that it is over.
 pub(super) const RECORD_TYPE: &str = "application/vnd.regatta.shared-record+json";

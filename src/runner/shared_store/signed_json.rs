@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::runner::signing::{Signature, SignatureError, SigningKey, TrustedKeys};
+use crate::signing::{Signature, SignatureError, SigningKey, TrustedKeys};
 
 /// What is before the signature.
 pub(super) const SIGNATURE: &str = ",\"signature\":";

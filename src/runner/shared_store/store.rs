@@ -19,11 +19,11 @@ use super::push::{PushOutcome, push};
 use super::scan::{ScanPatterns, place_patterns};
 use super::signature_policy::SignaturePolicy;
 use super::store_state::{SENDERS, Shareability, StoreState};
-use crate::event::{Stop, TaskId};
-use crate::plan::Plan;
-use crate::runner::store::{OutputCache, TaskRecord};
-use crate::runner::{EventEmitter, OutputRequest, OutputSource, PendingFetch, usable_secret_values};
-use crate::units::size;
+use crate::store::{OutputCache, TaskRecord};
+use crate::{EventEmitter, OutputRequest, OutputSource, PendingFetch, usable_secret_values};
+use base::event::{Stop, TaskId};
+use base::units::size;
+use plan::Plan;
 
 /// A folder or bucket from which machines take each other's outputs.
 #[derive(Clone, Debug)]

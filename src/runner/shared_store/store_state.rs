@@ -12,10 +12,10 @@ use super::bucket::Bucket;
 use super::error::SharedStoreError;
 use super::scan::ScanPatterns;
 use super::signature_policy::SignaturePolicy;
-use crate::event::{Event, TaskId};
-use crate::files::Digest;
-use crate::runner::EventEmitter;
-use crate::runner::store::OutputCache;
+use crate::EventEmitter;
+use crate::store::OutputCache;
+use base::event::{Event, TaskId};
+use base::files::Digest;
 
 /// Transfers that are under way at once; each holds one part of a file in memory.
 pub(super) const LANES: usize = 8;

@@ -14,8 +14,8 @@ use super::bucket::{Bucket, SUMMARIES, summary};
 use super::error::SharedStoreError;
 use super::signature_policy::{SUMMARY_TYPE, SignaturePolicy};
 use super::signed_json::{check, sign};
-use crate::event::RunId;
-use crate::files::Digest;
+use base::event::RunId;
+use base::files::Digest;
 
 /// The version of a summary.
 const SCHEMA: u32 = 1;
@@ -135,7 +135,7 @@ pub async fn shared_summaries(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::signing::{TrustedKeys, example_key};
+    use crate::signing::{TrustedKeys, example_key};
     use serde_json::json;
 
     #[tokio::test]

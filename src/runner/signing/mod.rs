@@ -9,6 +9,6 @@ mod trusted_keys;
 
 pub use public_key::PublicKey;
 #[cfg(test)]
-pub(in crate::runner) use signing_key::tests::example_key;
+pub(crate) use signing_key::tests::example_key;
 pub use signing_key::{KeyError, Signature, SigningKey};
 pub use trusted_keys::{SignatureError, TrustedKeys};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use crate::files::Sha256Of;
+use base::files::Sha256Of;
 
 /// A `SubjectPublicKeyInfo` of Ed25519 (RFC 8410) is these bytes, then the 32 of the key.
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];

@@ -83,7 +83,7 @@ impl SigningKey {
     }
 
     /// The secret as it is written, in pieces.
-    pub(in crate::runner) fn secret_lines(&self) -> &[String] {
+    pub(crate) fn secret_lines(&self) -> &[String] {
         &self.lines
     }
 }
@@ -97,25 +97,25 @@ impl fmt::Debug for SigningKey {
 pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     use std::io::Read as _;
     let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
-    let (file, _) = crate::files::open_regular(path).map_err(unreadable)?;
+    let (file, _) = base::files::open_regular(path).map_err(unreadable)?;
     let mut text = String::new();
     file.take(LARGEST).read_to_string(&mut text).map_err(unreadable)?;
     Ok(text)
 }
 
 #[cfg(test)]
-pub(in crate::runner) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// The key of RFC 8410, section 10.3: an example, no secret of anybody.
-    pub(in crate::runner) const EXAMPLE: &str = concat!(
+    pub(crate) const EXAMPLE: &str = concat!(
         "-----BEGIN PRIVATE",
         " KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE",
         " KEY-----\n"
     );
-    pub(in crate::runner) const EXAMPLE_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+    pub(crate) const EXAMPLE_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
 
-    pub(in crate::runner) fn example_key() -> SigningKey {
+    pub(crate) fn example_key() -> SigningKey {
         SigningKey::from_pem(EXAMPLE, "example").unwrap()
     }
 

@@ -16,7 +16,7 @@ use super::durable::{PathError, is_there};
 use super::file_stamp::FileStamp;
 use super::folder_digest::hash_file;
 use super::{StateFolder, sealed};
-use crate::files::{Digest, Hasher, is_absence, open_regular};
+use base::files::{Digest, Hasher, is_absence, open_regular};
 
 /// Files and folders of one input: the largest data sets have some million, and each is kept in memory.
 const MOST_ENTRIES: usize = 10_000_000;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
-use crate::event::{Failure, FailureKind};
-use crate::files::{is_absence, metadata_if_there, read_bytes};
+use base::event::{Failure, FailureKind};
+use base::files::{is_absence, metadata_if_there, read_bytes};
 
 /// An I/O error with its path and the operation.
 #[derive(Debug, thiserror::Error)]

@@ -104,8 +104,8 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::TaskId;
-    use crate::files::Digest;
+    use base::event::TaskId;
+    use base::files::Digest;
 
     fn key(action: &str) -> TaskKey {
         TaskKey::of_action(action)

@@ -8,8 +8,8 @@ use super::durable::{PathError, discard, items_in, point};
 use super::output_cache::OutputCache;
 use super::result_files::has_result;
 use super::state_folder::{is_output_name, is_resumed};
-use crate::event::TaskId;
-use crate::files::Digest;
+use base::event::TaskId;
+use base::files::Digest;
 
 impl OutputCache {
     /// Keeps what a failed attempt left, for inspection; the attempt before it is removed, unless later ones go on in it or it is a result.
@@ -62,7 +62,7 @@ impl OutputCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::store::output_cache::tests::begun;
+    use crate::store::output_cache::tests::begun;
 
     #[test]
     fn the_result_of_a_failed_try_stays_and_its_other_remains_go() {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::{EntryKind, FileStamp};
-use crate::files::{Digest, Hasher, is_absence, open_regular, read_bytes};
+use base::files::{Digest, Hasher, is_absence, open_regular, read_bytes};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub(super) mod any_bytes {
 
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(in crate::runner::store) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::store) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         match path.to_str() {
             Some(text) if !text.contains('\\') => to.serialize_str(text),
             _ => to.serialize_str(&escaped(path)),
@@ -54,7 +54,7 @@ pub(super) mod any_bytes {
         text
     }
 
-    pub(in crate::runner::store) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    pub(in crate::store) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         let text = String::deserialize(from)?;
         if !text.contains('\\') {
             return Ok(text.into());

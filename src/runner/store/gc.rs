@@ -14,8 +14,8 @@ use super::result_files::has_result;
 use super::resumed_folders::is_resumed_by;
 use super::state_folder::{RESUMED, is_output_name};
 use super::{OutputCache, StateFolder, TaskRecord, read_journal, runs, tags_of};
-use crate::event::{Event, RunId, TaskId};
-use crate::files::is_absence;
+use base::event::{Event, RunId, TaskId};
+use base::files::is_absence;
 
 /// Something under the state folder that no longer has a use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,8 +240,8 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::files::Digest;
-    use crate::runner::store::output_cache::tests::{append, append_text, begun};
+    use crate::store::output_cache::tests::{append, append_text, begun};
+    use base::files::Digest;
 
     fn records_error(home: &StateFolder, errno: Errno) -> PathError {
         PathError { doing: "write", path: home.records(), source: errno.into() }

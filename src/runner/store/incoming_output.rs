@@ -17,7 +17,7 @@ use super::file_stamp::{EntryKind, FileStamp};
 use super::folder_digest::{HashedFolder, hash_file, list_folder};
 use super::portable_output::PortableItem;
 use super::{OutputCache, StateFolder};
-use crate::files::{Digest, read_text};
+use base::files::{Digest, read_text};
 
 /// Records which parts of a large file are there. Removed before the folder is sealed.
 const PARTS: &str = ".regatta-parts-";

@@ -33,9 +33,9 @@ use super::durable::{PathError, WithPath as _, create_folder, discard_aside, is_
 use super::line_file::LineFile;
 use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
 use super::{ArrayFiles, StateFolder};
-use crate::event::TaskId;
-use crate::files::{Digest, is_absence, read_text};
-use crate::plan::Lifetime;
+use base::event::TaskId;
+use base::files::{Digest, is_absence, read_text};
+use plan::Lifetime;
 
 /// One attempt's folder. Making this touches nothing on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder, is_there, items_in};
 use super::line_file::LineFile;
-use crate::event::{Event, RunId};
-use crate::files::read_bytes;
+use base::event::{Event, RunId};
+use base::files::read_bytes;
 
 /// More is not kept back.
 const WAITING_BYTES: usize = 256 * 1024;
@@ -219,7 +219,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::event::TaskId;
+    use base::event::TaskId;
 
     fn three() -> Vec<Event> {
         ["a", "b", "c"].map(|name| Event::TaskSkipped { task: TaskId::new(name), why: "when is false".into() }).to_vec()

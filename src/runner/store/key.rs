@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::TaskId;
-use crate::files::{Digest, Hasher};
+use base::event::TaskId;
+use base::files::{Digest, Hasher};
 
 /// Goes up when the meaning of a key changes.
 ///

@@ -10,8 +10,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::durable::{PathError, discard, is_there, items_in, point};
 use super::{FileStamp, StateFolder};
-use crate::event::TaskId;
-use crate::files::Digest;
+use base::event::TaskId;
+use base::files::Digest;
 
 /// The links of one manifest.
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder};
-use crate::event::RunId;
-use crate::files::{is_absence, read_bytes};
+use base::event::RunId;
+use base::files::{is_absence, read_bytes};
 
 /// How often to look again at what another process is about to change: a reader's lock, or a text that is being written.
 const LOOKS: usize = 10;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, replace_with};
-use crate::files::metadata_if_there;
+use base::files::metadata_if_there;
 
 /// Writes a file that a user names. Where it cannot be written, as on a full disk, what was there stays.
 pub fn write_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathError> {
@@ -97,7 +97,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::runner::store::items_in;
+    use crate::store::items_in;
 
     /// As on a full disk: a part can be written.
     fn full(file: &mut dyn io::Write) -> io::Result<()> {

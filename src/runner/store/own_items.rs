@@ -10,7 +10,7 @@ use super::durable::{PathError, WithPath as _, discard, half_written_by, items_i
 use super::latest::only_links;
 use super::lock::is_lock;
 use super::state_folder::{is_output_name, is_short_digest};
-use crate::files::is_absence;
+use base::files::is_absence;
 
 /// Files directly in a state folder.
 const FILES: [&str; 5] = ["lock", "records", "records.parsed", "replaced", "stats"];

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::folder_digest::OutputEntry;
 use super::record::{KeyText, TaskRecord};
 use super::{StateFolder, sealed};
-use crate::event::{Done, MovingSource, TaskId};
-use crate::files::Digest;
+use base::event::{Done, MovingSource, TaskId};
+use base::files::Digest;
 
 /// Fewer lines are read faster than looked up.
 const WORTH_IT: usize = 500;
@@ -197,8 +197,8 @@ mod tests {
 
     use super::super::record;
     use super::*;
-    use crate::event::RunId;
-    use crate::runner::store::{FinishedOutput, OutputCache, TaskKey, list_folder};
+    use crate::store::{FinishedOutput, OutputCache, TaskKey, list_folder};
+    use base::event::RunId;
 
     fn key(n: usize) -> TaskKey {
         TaskKey::of_action(format!("{{\"shell\":\"echo {n}\"}}"))

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::durable::{PathError, create_folder, is_there};
 use super::parallel_map::parallel_map;
 use super::{FileStamp, StateFolder, sealed};
-use crate::event::{MovingSource, TaskId};
-use crate::files::{Digest, Hasher, read_bytes};
-use crate::plan::Plan;
+use base::event::{MovingSource, TaskId};
+use base::files::{Digest, Hasher, read_bytes};
+use plan::Plan;
 
 /// Names one way to compile: the binary, the project's folder, the manifest's name as typed and the parameters as typed; and one way to
 /// run that plan: the selection and the lock file.

@@ -11,8 +11,8 @@ use super::durable::{PathError, WithPath as _};
 use super::file_stamp::EntryKind;
 use super::folder_digest::any_bytes;
 use super::{OutputCache, TaskRecord};
-use crate::files::{Digest, Hasher};
-use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
+use base::files::{Digest, Hasher};
+use base::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

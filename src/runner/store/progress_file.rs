@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::StateFolder;
-use crate::event::{Event, RunId, TaskId};
-use crate::files::read_text;
+use base::event::{Event, RunId, TaskId};
+use base::files::read_text;
 
 /// Between two versions of the file.
 const PAUSE: Duration = Duration::from_millis(500);

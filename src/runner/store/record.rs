@@ -14,8 +14,8 @@ use super::line_file::LineFile;
 use super::parsed_records::RecordHistory;
 use super::state_folder::RESUMED;
 use super::{StateFolder, TaskKey};
-use crate::event::{Done, TaskId};
-use crate::files::{Digest, read_bytes};
+use base::event::{Done, TaskId};
+use base::files::{Digest, read_bytes};
 
 /// A finished task: what it was made from, and where its output is.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::durable::{PathError, create_folder};
 use super::sealed_json::{read_sealed_json, replace_sealed_json};
 use super::{OutputCache, StateFolder};
-use crate::event::{ReducedSetting, TaskId};
-use crate::files::Digest;
+use base::event::{ReducedSetting, TaskId};
+use base::files::Digest;
 
 #[derive(Serialize, Deserialize)]
 struct Note {

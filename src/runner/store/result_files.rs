@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::files::is_whole_json;
+use base::files::is_whole_json;
 
 pub const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
 

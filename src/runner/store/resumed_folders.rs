@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use super::durable::{PathError, items_in};
 use super::output_cache::{OutputCache, Resumes};
 use super::state_folder::RESUMED;
-use crate::event::TaskId;
-use crate::files::Digest;
+use base::event::TaskId;
+use base::files::Digest;
 
 /// The names of those that no record names. `None`: nothing has asked for one yet.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::runner::store::output_cache::tests::{accept, begun, key};
+    use crate::store::output_cache::tests::{accept, begun, key};
 
     #[test]
     fn a_folder_is_resumed_until_it_is_accepted_or_gone() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::durable::{PathError, replace, text_if_there};
 use super::{StateFolder, readable_runs};
-use crate::event::{RunId, RunTag};
+use base::event::{RunId, RunTag};
 
 fn file(home: &StateFolder, run: &RunId) -> PathBuf {
     home.run(run).join("tags")

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::durable::{PathError, replace_cache};
 use super::parallel_map::parallel_map;
-use crate::files::{Digest, read_bytes};
+use base::files::{Digest, read_bytes};
 
 /// Bytes of the digest.
 const SEAL: usize = 32;

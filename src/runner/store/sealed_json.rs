@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::durable::{PathError, WithPath as _, replace};
 use super::journal::{seal, unseal};
-use crate::files::{is_absence, read_bytes};
+use base::files::{is_absence, read_bytes};
 
 /// The file that [`read_sealed_json`] reads.
 pub(super) fn sealed_json(path: &Path, value: &impl Serialize) -> Result<Vec<u8>, PathError> {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::durable::is_there;
-use crate::event::{RunId, TaskId};
-use crate::files::Digest;
+use base::event::{RunId, TaskId};
+use base::files::Digest;
 
 /// The name of a state folder that is not given with `--home`.
 const USUAL_NAME: &str = ".regatta";

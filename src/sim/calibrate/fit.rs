@@ -3,8 +3,8 @@
 use super::least_squares::non_negative;
 use super::observations::{ObservationKind, TimedSteps, observe};
 use super::step_log::LoggedStep;
-use crate::sim::timing::{DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
-use crate::spec::{SimCalibration, SimScheduler};
+use crate::timing::{DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
+use base::spec::{SimCalibration, SimScheduler};
 
 /// What the log was made with.
 #[derive(Clone, Debug, PartialEq)]

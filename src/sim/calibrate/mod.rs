@@ -1,7 +1,7 @@
 //! Fits the coefficients of the step time to the step log of a real server.
 //!
 //! Door: [`read_step_log`], [`calibrate`]. The fit is a non-negative least squares of relative errors over a handful of
-//! coefficients ([`crate::spec::SimCalibration`]); it has no factor for a row. Half of the log's loads are held out to see what the fit is
+//! coefficients ([`base::spec::SimCalibration`]); it has no factor for a row. Half of the log's loads are held out to see what the fit is
 //! worth on loads that it has not seen.
 
 mod fit;

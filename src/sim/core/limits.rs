@@ -1,6 +1,6 @@
 //! What an engine was built for, and the rules of its scheduler.
 
-use crate::sim::timing::{Coefficients, LoraCost, Speculation, StepWork};
+use crate::timing::{Coefficients, LoraCost, Speculation, StepWork};
 
 /// Which requests may hold KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

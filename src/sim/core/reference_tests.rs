@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::tests::{GOLDEN, one_by_one};
 use super::*;
-use crate::sim::timing::Coefficients;
+use crate::timing::Coefficients;
 
 #[derive(Deserialize)]
 struct Case {

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::sim::random::mix;
-use crate::sim::timing::{Coefficients, Drafter, Drafting, LoraCost, Speculation};
-use crate::spec::AcceptanceRate;
+use crate::random::mix;
+use crate::timing::{Coefficients, Drafter, Drafting, LoraCost, Speculation};
+use base::spec::AcceptanceRate;
 
 /// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
-pub(in crate::sim) const GOLDEN: Coefficients = Coefficients {
+pub(crate) const GOLDEN: Coefficients = Coefficients {
     overhead: 1.0e-3,
     weights: 4.18e-3,
     expert_weights: 0.0,

@@ -4,18 +4,18 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::rate_over_time::RateOverTime;
-use crate::sim::virtual_load::{LengthSampler, VirtualWorkload};
-use crate::spec::Prefixes;
+use crate::virtual_load::{LengthSampler, VirtualWorkload};
+use base::spec::Prefixes;
 
 /// One request. `prefix`: which of the shared beginnings its prompt has.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sim) struct FleetArrival {
+pub(crate) struct FleetArrival {
     /// Nanoseconds.
-    pub(in crate::sim) at: u64,
-    pub(in crate::sim) isl: u64,
-    pub(in crate::sim) osl: u64,
-    pub(in crate::sim) prefix: Option<u32>,
-    pub(in crate::sim) adapter: Option<u64>,
+    pub(crate) at: u64,
+    pub(crate) isl: u64,
+    pub(crate) osl: u64,
+    pub(crate) prefix: Option<u32>,
+    pub(crate) adapter: Option<u64>,
 }
 
 /// Poisson arrivals at a rate that changes: those of its highest rate, thinned.

@@ -7,7 +7,7 @@ use super::balancer::Balancer;
 use super::failures::FailureTimes;
 use super::replica::Replica;
 use super::result::FleetResult;
-use crate::sim::core::{CoreTokens, NeverFits};
+use crate::core::{CoreTokens, NeverFits};
 
 /// A request that has not ended.
 #[derive(Clone, Copy)]

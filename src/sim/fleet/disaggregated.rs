@@ -12,8 +12,8 @@ use super::balancer::Balancer;
 use super::failures::FailureTimes;
 use super::prefix_cache::PrefixCache;
 use super::replica::Replica;
-use crate::sim::core::{EngineLimits, NeverFits, SchedulerPolicy};
-use crate::spec::Prefixes;
+use crate::core::{EngineLimits, NeverFits, SchedulerPolicy};
+use base::spec::Prefixes;
 
 /// Context servers and generation servers behind one router.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,7 @@ impl Disaggregation {
 
 /// A request that has all of its tokens. Times are nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sim) struct DisaggregatedAnswer {
+pub(crate) struct DisaggregatedAnswer {
     /// The place of the request among the arrivals.
     pub number: u64,
     pub arrival: FleetArrival,
@@ -51,7 +51,7 @@ pub(in crate::sim) struct DisaggregatedAnswer {
 
 /// What the servers did.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::sim) struct DisaggregatedWork {
+pub(crate) struct DisaggregatedWork {
     /// Of the context servers and of the generation servers.
     pub busy_ns: [u64; 2],
     pub steps: u64,
@@ -63,7 +63,7 @@ pub(in crate::sim) struct DisaggregatedWork {
 
 /// When each server fails, the context servers first.
 #[derive(Default)]
-pub(in crate::sim) struct ServerFailures(pub(super) Vec<FailureTimes>);
+pub(crate) struct ServerFailures(pub(super) Vec<FailureTimes>);
 
 /// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ struct Disaggregated<'a> {
 /// TensorRT-LLM's generation server begins with the second token, and hands out the first one when the request has a place in a step;
 /// vLLM's computes the last token of the prompt again, and makes all tokens. The blocks of a prompt are free on its context server as soon as it is
 /// computed. A request of a server that fails, or whose cache is on its way from it, begins again with its prompt.
-pub(in crate::sim) fn run_disaggregated(
+pub(crate) fn run_disaggregated(
     limits: &EngineLimits,
     setup: &Disaggregation,
     prefixes: Option<Prefixes>,

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::sim::core::EngineLimits;
-use crate::spec::Prefixes;
+use crate::core::EngineLimits;
+use base::spec::Prefixes;
 
 /// The prefixes that were used last. Their blocks are taken out of the pool of the requests.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::arrivals::FleetArrival;
 use super::prefix_cache::PrefixCache;
-use crate::sim::core::{Core, CoreRequest, CoreTokens, EngineLimits, NeverFits};
+use crate::core::{Core, CoreRequest, CoreTokens, EngineLimits, NeverFits};
 
 /// A request on its way into the core.
 struct Entering {

@@ -5,9 +5,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use prost::Message;
 
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
-use crate::triton::proto::inference::{
+use triton::proto::inference::infer_parameter::ParameterChoice;
+use triton::proto::inference::model_infer_response::InferOutputTensor;
+use triton::proto::inference::{
     InferParameter, ModelConfig, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelReadyResponse,
     ModelStreamInferResponse, ModelTransactionPolicy, ServerLiveResponse, ServerReadyResponse,
 };

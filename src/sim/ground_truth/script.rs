@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sim::random::mix;
+use crate::random::mix;
 
 /// Times are drawn evenly between the two ends, in ms.
 #[derive(Clone, Copy, Debug, PartialEq)]

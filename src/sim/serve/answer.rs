@@ -10,9 +10,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::decode::TokenGenerator;
 use super::extra_outputs::{RequestTimes, SelectedOutputs};
 use super::tokens::word;
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
-use crate::triton::proto::inference::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
+use triton::proto::inference::infer_parameter::ParameterChoice;
+use triton::proto::inference::model_infer_response::InferOutputTensor;
+use triton::proto::inference::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
 
 /// How a request is answered.
 #[derive(Clone, Debug)]

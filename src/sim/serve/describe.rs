@@ -4,9 +4,9 @@ use super::loaded_model::LoadedModel;
 use super::request::version;
 use super::service::ServiceInner;
 use super::tensor::{RequestRefusal, full_shape, wire_name};
-use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
-use crate::triton::proto::inference::repository_index_response::ModelIndex;
-use crate::triton::proto::inference::{
+use triton::proto::inference::model_metadata_response::TensorMetadata;
+use triton::proto::inference::repository_index_response::ModelIndex;
+use triton::proto::inference::{
     ModelMetadataResponse, ModelStatisticsResponse, RepositoryIndexResponse, ServerMetadataResponse,
 };
 

@@ -20,8 +20,8 @@ use super::engine_counts::{CountedRequest, EngineCounts};
 use super::extra_outputs::RequestTimes;
 use super::loaded_model::LoadedEngine;
 use super::statistics::Route;
-use crate::sim::core::{Core, CoreLoad, CoreRequest, CoreTokens, NeverFits};
-use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
+use crate::core::{Core, CoreLoad, CoreRequest, CoreTokens, NeverFits};
+use triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use super::tensor::RequestRefusal;
-use crate::triton::proto::inference::log_settings_response::SettingValue as LogValue;
-use crate::triton::proto::inference::log_settings_response::setting_value::ParameterChoice;
-use crate::triton::proto::inference::trace_setting_response::SettingValue as TraceValue;
-use crate::triton::proto::inference::{LogSettingsResponse, TraceSettingResponse};
+use triton::proto::inference::log_settings_response::SettingValue as LogValue;
+use triton::proto::inference::log_settings_response::setting_value::ParameterChoice;
+use triton::proto::inference::trace_setting_response::SettingValue as TraceValue;
+use triton::proto::inference::{LogSettingsResponse, TraceSettingResponse};
 
 /// As a Triton without `--model-control-mode=explicit` refuses it.
 pub(super) fn load_refused() -> RequestRefusal {

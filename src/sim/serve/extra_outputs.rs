@@ -8,8 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::decode::TokenGenerator;
 use super::inputs::Inputs;
 use super::loaded_model::LoadedEngine;
-use crate::sim::random::mix;
-use crate::triton::proto::inference::DataType;
+use crate::random::mix;
+use triton::proto::inference::DataType;
 
 /// The outputs that a request selects besides its tokens.
 #[derive(Clone, Debug)]

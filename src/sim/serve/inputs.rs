@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::triton::proto::inference::model_infer_request::InferInputTensor;
-use crate::triton::proto::inference::{InferTensorContents, ModelInferRequest};
+use triton::proto::inference::model_infer_request::InferInputTensor;
+use triton::proto::inference::{InferTensorContents, ModelInferRequest};
 
 /// The inputs of a request after its names, types, shapes and sizes were checked.
 pub(super) struct Inputs<'a> {

@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::load_error::{InstanceError, LoadError, LoadFailure};
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::vllm;
-use crate::files::read_text;
-use crate::sim::core::{Chunking, SchedulerPolicy};
-use crate::sim::engine;
-use crate::sim::served_limits::{self, EngineServing};
-use crate::sim::timing::GpuMemory;
-use crate::triton::EngineConfig;
-use crate::triton::memory::Fit;
-use crate::triton::pbtxt;
-use crate::triton::proto::inference::{DataType, ModelConfig, ModelOutput, model_config::SchedulingChoice};
+use crate::core::{Chunking, SchedulerPolicy};
+use crate::engine;
+use crate::served_limits::{self, EngineServing};
+use crate::timing::GpuMemory;
+use base::files::read_text;
+use triton::EngineConfig;
+use triton::memory::Fit;
+use triton::pbtxt;
+use triton::proto::inference::{DataType, ModelConfig, ModelOutput, model_config::SchedulingChoice};
 
 /// Loads every model of a repository, or returns why each failed one did.
 pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, Vec<LoadFailure>> {

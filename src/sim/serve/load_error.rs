@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::sim::engine::SimEngineError;
-use crate::triton::pbtxt::PbtxtError;
+use crate::engine::SimEngineError;
+use triton::pbtxt::PbtxtError;
 
 /// A model that did not load: its name and why. A failure of the whole repository has the repository's path for a name.
 pub type LoadFailure = (String, LoadError);

@@ -1,7 +1,7 @@
 //! A model of the repository as the server loaded it.
 
-use crate::sim::core::{EngineLimits, SchedulerPolicy};
-use crate::triton::proto::inference::{DataType, ModelConfig};
+use crate::core::{EngineLimits, SchedulerPolicy};
+use triton::proto::inference::{DataType, ModelConfig};
 
 /// One model of the repository.
 #[derive(Debug)]

@@ -44,10 +44,10 @@ use self::loaded_model::LoadedModel;
 use self::prompt::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
-use crate::triton::proto::health::health_server::HealthServer;
-use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 pub use load_error::{InstanceError, LoadError, LoadFailure, VllmLoadError};
 pub use tokens::token;
+use triton::proto::health::health_server::HealthServer;
+use triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 
 /// How to serve.
 #[derive(Clone, Debug, PartialEq)]

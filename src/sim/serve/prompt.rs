@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::load_error::{LoadError, LoadFailure};
 use super::loaded_model::LoadedModel;
-use crate::files::read_bytes;
-use crate::tokenizer::Tokenizer;
+use base::files::read_bytes;
+use tokenizer::Tokenizer;
 
 /// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
 const BYTES_PER_TOKEN: usize = 4;

@@ -13,8 +13,8 @@ use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
 use super::tensor::{RequestRefusal, check};
 use super::vllm;
-use crate::triton::proto::inference::ModelInferRequest;
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use triton::proto::inference::ModelInferRequest;
+use triton::proto::inference::infer_parameter::ParameterChoice;
 
 /// The work that a message requests from the engine model.
 #[derive(Debug)]

@@ -20,11 +20,11 @@ use super::prompt::PromptTokens;
 use super::request::{Accepted, RequestPart, accept, version};
 use super::statistics::{Route, Statistics};
 use super::tensor::RequestRefusal;
-use crate::triton::proto::health::health_check_response::ServingStatus;
-use crate::triton::proto::health::health_server::Health;
-use crate::triton::proto::health::{HealthCheckRequest, HealthCheckResponse};
-use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceService;
-use crate::triton::proto::inference::{
+use triton::proto::health::health_check_response::ServingStatus;
+use triton::proto::health::health_server::Health;
+use triton::proto::health::{HealthCheckRequest, HealthCheckResponse};
+use triton::proto::inference::grpc_inference_service_server::GrpcInferenceService;
+use triton::proto::inference::{
     CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse, LogSettingsRequest, LogSettingsResponse,
     ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
     ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest, ModelStatisticsResponse,

@@ -12,9 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::extra_outputs::RequestTimes;
 use super::loaded_model::{LoadedModel, ModelKind};
 use super::request::version;
-use crate::triton::proto::inference::{
-    InferBatchStatistics, InferStatistics, ModelStatistics as Message, StatisticDuration,
-};
+use triton::proto::inference::{InferBatchStatistics, InferStatistics, ModelStatistics as Message, StatisticDuration};
 
 /// How often something happened, and how long it took in all.
 #[derive(Debug, Default)]

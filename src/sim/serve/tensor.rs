@@ -4,8 +4,8 @@ use tonic::Code;
 
 use super::inputs::{Inputs, elements};
 use super::loaded_model::LoadedModel;
-use crate::triton::proto::inference::model_infer_request::InferInputTensor;
-use crate::triton::proto::inference::{DataType, InferTensorContents, ModelInferRequest, ModelInput};
+use triton::proto::inference::model_infer_request::InferInputTensor;
+use triton::proto::inference::{DataType, InferTensorContents, ModelInferRequest, ModelInput};
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The tokens that the simulated model generates, and how it writes them.
 
-use crate::sim::random::mix;
+use crate::random::mix;
 
 /// The `index`th token of the request with this id. Never `end_id`, nor the first three of the vocabulary (special).
 pub fn token(request_id: &str, index: u64, vocab_size: u32, end_id: Option<i32>) -> i32 {

@@ -13,12 +13,12 @@ use super::load_error::{LoadError, VllmLoadError};
 use super::loaded_model::LoadedEngine;
 use super::prompt::PromptTokens;
 use super::tensor::RequestRefusal;
-use crate::files::read_text;
-use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
-use crate::sim::engine;
-use crate::sim::served_limits;
-use crate::spec::SimScheduler;
-use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
+use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
+use crate::engine;
+use crate::served_limits;
+use base::files::read_text;
+use base::spec::SimScheduler;
+use triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
 /// Adds the fields that the backend adds to a config with only `backend: "vllm"`.
 pub(super) fn complete(config: &mut ModelConfig) {

@@ -70,7 +70,7 @@ impl Coefficients {
 
     /// Like `step_ns`, where each request that generates computes this many tokens. Attention reads its KV cache once for all of them, and
     /// takes the time of its arithmetic where that is longer.
-    pub(in crate::sim) fn verify_ns(&self, work: &StepWork, tokens_of_a_request: u64) -> u64 {
+    pub(crate) fn verify_ns(&self, work: &StepWork, tokens_of_a_request: u64) -> u64 {
         let count = work.context_tokens + work.generating * tokens_of_a_request;
         let tokens = count as f64;
         let weights = self.weights(count);

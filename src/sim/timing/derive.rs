@@ -1,7 +1,7 @@
 //! From the data sheet of a GPU and the shape of a model to the cost of a step.
 
 use super::{Coefficients, DecoderModel, Drafter, Drafting, GpuMemory, GpuTiming, Precision};
-use crate::spec::SimCalibration;
+use base::spec::SimCalibration;
 
 /// The GPUs that share one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
 
 /// A pass of the drafter of speculative decoding, and the memory of its weights and its KV cache; it is split over the GPUs as the
 /// model is. What the host does for each request and prompt is the model's part. `None`: it has no weights.
-pub(in crate::sim) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Option<(Coefficients, GpuMemory)> {
+pub(crate) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Option<(Coefficients, GpuMemory)> {
     let (pass, memory) = derive(&ModelOnGpus { model: &drafting.model(of.model)?, ..*of });
     let launched = matches!(drafting.drafter, Drafter::Model(_));
     let overhead = if launched { pass.overhead } else { pass.overhead - of.calibration.step_ms * 1e-3 };

@@ -32,7 +32,7 @@ const BYTES: f64 = 2.0;
 
 impl LoraSettings {
     /// The cost of adapters, and the memory that `max_loras` of them take on each GPU, bytes.
-    pub(in crate::sim) fn cost(&self, of: &ModelOnGpus<'_>) -> (LoraCost, f64) {
+    pub(crate) fn cost(&self, of: &ModelOnGpus<'_>) -> (LoraCost, f64) {
         let ModelOnGpus { model, gpu, parallelism, calibration, .. } = *of;
         let (tp, pp) = (f64::from(parallelism.tensor.max(1)), f64::from(parallelism.pipeline.max(1)));
         let parameters = self.parameters(model);
@@ -58,19 +58,19 @@ impl LoraSettings {
 
 impl LoraCost {
     /// What adapters add to a step, nanoseconds: different ones, and tokens that have one.
-    pub(in crate::sim) fn step_ns(&self, adapters: usize, tokens: u64) -> u64 {
+    pub(crate) fn step_ns(&self, adapters: usize, tokens: u64) -> u64 {
         (1e9 * (self.read * adapters as f64 + self.token * tokens as f64)) as u64
     }
 
     /// Copying this many adapters, nanoseconds.
-    pub(in crate::sim) fn load_ns(&self, adapters: usize) -> u64 {
+    pub(crate) fn load_ns(&self, adapters: usize) -> u64 {
         (1e9 * self.load * adapters as f64) as u64
     }
 }
 
 impl GpuMemory {
     /// Adapters take memory that the KV cache would have.
-    pub(in crate::sim) fn hold_adapters(&mut self, bytes: f64) {
+    pub(crate) fn hold_adapters(&mut self, bytes: f64) {
         self.workspace_bytes += bytes;
     }
 }
@@ -78,9 +78,9 @@ impl GpuMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::timing::tests::{h200, llama_8b};
-    use crate::sim::timing::{Parallelism, Precision};
-    use crate::spec::SimCalibration;
+    use crate::timing::tests::{h200, llama_8b};
+    use crate::timing::{Parallelism, Precision};
+    use base::spec::SimCalibration;
 
     #[test]
     fn an_adapter_of_rank_16_of_the_8b_model_has_42_million_parameters() {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::SimScheduler;
+use base::spec::SimScheduler;
 
 /// The memory of one GPU. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 //! How long a step takes and how much KV cache there is, from the shapes of a model and of a GPU and from the share of the
-//! data sheet's numbers that the software reaches ([`crate::spec::SimCalibration`]).
+//! data sheet's numbers that the software reaches ([`base::spec::SimCalibration`]).
 //!
 //! A model, never a measurement: every report that rests on it must state so. Without a fitted calibration the shares are
 //! assumed.
@@ -13,8 +13,8 @@ mod speculation;
 use serde::{Deserialize, Serialize};
 
 pub use coefficients::Coefficients;
-pub(in crate::sim) use coefficients::StepWork;
-pub(in crate::sim) use derive::derive_drafter;
+pub(crate) use coefficients::StepWork;
+pub(crate) use derive::derive_drafter;
 pub use derive::{ModelOnGpus, Parallelism, derive};
 pub use lora::{LoraCost, LoraSettings};
 pub use memory::GpuMemory;
@@ -103,7 +103,7 @@ impl Precision {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::spec::{SimCalibration, SimScheduler};
+    use base::spec::{SimCalibration, SimScheduler};
 
     fn on(model: &DecoderModel, precision: Precision, tensor: u32) -> (Coefficients, GpuMemory) {
         let parallelism = Parallelism { tensor, pipeline: 1 };
@@ -111,7 +111,7 @@ pub(super) mod tests {
         derive(&ModelOnGpus { model, gpu, precision, kv: precision, parallelism, calibration })
     }
 
-    pub(in crate::sim) fn llama_8b() -> DecoderModel {
+    pub(crate) fn llama_8b() -> DecoderModel {
         DecoderModel {
             name: "llama3.1-8b".into(),
             architecture: "LlamaForCausalLM".into(),
@@ -128,7 +128,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::sim) fn h200() -> GpuTiming {
+    pub(crate) fn h200() -> GpuTiming {
         GpuTiming { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, link_gbs: None, tflops_16bit: 989.0 }
     }
 

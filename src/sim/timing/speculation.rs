@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Coefficients, DecoderModel, StepWork};
-use crate::sim::random::mix;
-use crate::spec::{AcceptanceRate, AcceptanceRateError};
+use crate::random::mix;
+use base::spec::{AcceptanceRate, AcceptanceRateError};
 
 /// What drafts the tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,13 +42,13 @@ const SEED: u64 = 0x6472_6166_7473;
 
 impl Drafting {
     /// With the cost of a drafter's pass.
-    pub(in crate::sim) fn resolve(&self, drafter: Option<Coefficients>) -> Result<Speculation, AcceptanceRateError> {
+    pub(crate) fn resolve(&self, drafter: Option<Coefficients>) -> Result<Speculation, AcceptanceRateError> {
         let acceptance = self.acceptance.given_those_before(self.draft_len)?;
         Ok(Speculation { draft_len: u64::from(self.draft_len), acceptance, drafter })
     }
 
     /// The drafter as a model. `None`: it has no weights.
-    pub(in crate::sim) fn model(&self, target: &DecoderModel) -> Option<DecoderModel> {
+    pub(crate) fn model(&self, target: &DecoderModel) -> Option<DecoderModel> {
         match &self.drafter {
             Drafter::NGram => None,
             Drafter::Layer => Some(one_layer(target)),
@@ -75,7 +75,7 @@ fn one_layer(model: &DecoderModel) -> DecoderModel {
 impl Speculation {
     /// Tokens that a request makes in a step, from 1 to `draft_len` + 1: the accepted drafts, and the one that the model itself
     /// adds. A function of the request and of how many tokens it has: the same on both clocks, and after a preemption.
-    pub(in crate::sim) fn tokens(&self, request: u64, made: u64) -> u64 {
+    pub(crate) fn tokens(&self, request: u64, made: u64) -> u64 {
         let stream = mix(mix(SEED ^ request).wrapping_add(made));
         let drawn = |position: u64| (mix(stream.wrapping_add(position)) >> 11) as f64 / (1_u64 << 53) as f64;
         let accepted = self.acceptance.iter().zip(0..).take_while(|&(rate, position)| drawn(position) < *rate).count();
@@ -84,7 +84,7 @@ impl Speculation {
 
     /// One step, nanoseconds: prompts pass the model and the drafter; each request that generates has its last token and its drafts
     /// verified at once, and new ones drafted in as many passes.
-    pub(in crate::sim) fn step_ns(&self, model: &Coefficients, work: &StepWork) -> u64 {
+    pub(crate) fn step_ns(&self, model: &Coefficients, work: &StepWork) -> u64 {
         let verified = model.verify_ns(work, self.draft_len + 1);
         let Some(drafter) = &self.drafter else { return verified };
         let prompts = StepWork { generating: 0, kv_tokens: 0, ..*work };
@@ -98,7 +98,7 @@ impl Speculation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::timing::tests::llama_8b;
+    use crate::timing::tests::llama_8b;
     use proptest::prelude::*;
 
     fn drafts(acceptance: AcceptanceRate, draft_len: u32) -> Speculation {

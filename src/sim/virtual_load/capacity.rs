@@ -5,8 +5,8 @@
 
 use super::latencies::VirtualResult;
 use super::workload::VirtualWorkload;
-use crate::sim::core::{EngineLimits, NeverFits, SimulatedRequest, simulate};
-use crate::spec::LatencyLimit;
+use crate::core::{EngineLimits, NeverFits, SimulatedRequest, simulate};
+use base::spec::LatencyLimit;
 
 /// The highest rate, and what is measured at it.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,9 +151,9 @@ fn run(server: &EngineLimits, servers: usize, load: &[SimulatedRequest]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::engine::tests::spec;
-    use crate::sim::served_limits::{EngineServing, served_limits};
-    use crate::spec::{Length, LimitedMetric, Statistic};
+    use crate::engine::tests::spec;
+    use crate::served_limits::{EngineServing, served_limits};
+    use base::spec::{Length, LimitedMetric, Statistic};
 
     fn workload() -> VirtualWorkload {
         VirtualWorkload {

@@ -3,9 +3,9 @@
 use super::capacity::{Capacity, CapacityError, judged_count, search};
 use super::latencies::VirtualResult;
 use super::workload::VirtualWorkload;
-use crate::sim::core::{EngineLimits, NeverFits, Served, SimulatedRequest};
-use crate::sim::fleet::{DisaggregatedAnswer, Disaggregation, FleetArrival, ServerFailures, run_disaggregated};
-use crate::spec::LatencyLimit;
+use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest};
+use crate::fleet::{DisaggregatedAnswer, Disaggregation, FleetArrival, ServerFailures, run_disaggregated};
+use base::spec::LatencyLimit;
 
 /// Context servers and generation servers, each a copy of one engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,15 +66,15 @@ const fn arrival(request: &SimulatedRequest) -> FleetArrival {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::engine::tests::spec;
-    use crate::sim::fleet::Balancer;
-    use crate::sim::served_limits::{EngineServing, served_limits};
-    use crate::sim::virtual_load::served_at;
-    use crate::spec::{Length, LimitedMetric, SimCalibration, SimScheduler, Statistic};
+    use crate::engine::tests::spec;
+    use crate::fleet::Balancer;
+    use crate::served_limits::{EngineServing, served_limits};
+    use crate::virtual_load::served_at;
+    use base::spec::{Length, LimitedMetric, SimCalibration, SimScheduler, Statistic};
 
     fn servers(scheduler: SimScheduler, contexts: usize, generations: usize, kv_link_gbs: f64) -> DisaggregatedServers {
         let calibration = SimCalibration { scheduler, ..SimCalibration::default() };
-        let spec = crate::sim::EngineSpec { calibration, ..spec() };
+        let spec = crate::EngineSpec { calibration, ..spec() };
         DisaggregatedServers {
             server: served_limits(&spec, &EngineServing::default()).unwrap(),
             setup: Disaggregation {

@@ -1,8 +1,8 @@
 //! What a load measured, in virtual time.
 
 use super::capacity::{CapacityError, UnknownMetric};
-use crate::sim::core::{Served, SimulatedRequest};
-use crate::spec::{LatencyLimit, LimitedMetric, Statistic};
+use crate::core::{Served, SimulatedRequest};
+use base::spec::{LatencyLimit, LimitedMetric, Statistic};
 
 /// Servers that end later than this share of the load's time have fallen behind.
 const BEHIND: f64 = 0.03;

@@ -2,7 +2,7 @@
 
 use super::latencies::VirtualResult;
 use super::workload::VirtualWorkload;
-use crate::sim::core::{EngineLimits, NeverFits, simulate_users};
+use crate::core::{EngineLimits, NeverFits, simulate_users};
 
 /// Users without pauses, shared out over the servers, and requests by the users. The servers are alike but for their users: some
 /// have one more than the others. One server of each kind is simulated.
@@ -33,10 +33,10 @@ pub fn with_users(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::engine::tests::spec;
-    use crate::sim::served_limits::{EngineServing, served_limits};
-    use crate::sim::virtual_load::offline;
-    use crate::spec::Length;
+    use crate::engine::tests::spec;
+    use crate::served_limits::{EngineServing, served_limits};
+    use crate::virtual_load::offline;
+    use base::spec::Length;
 
     #[test]
     fn more_users_bring_more_until_all_requests_are_there_at_once() {

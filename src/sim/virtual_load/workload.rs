@@ -4,8 +4,8 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 
-use crate::sim::core::SimulatedRequest;
-use crate::spec::Length;
+use crate::core::SimulatedRequest;
+use base::spec::Length;
 
 /// The lengths of prompts and answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,13 +37,13 @@ impl VirtualWorkload {
     }
 
     /// The adapter of the request of this number.
-    pub(in crate::sim) fn adapter(&self, number: usize) -> Option<u64> {
+    pub(crate) fn adapter(&self, number: usize) -> Option<u64> {
         let count = self.adapters.len();
         (count > 0).then(|| self.adapters[number % count])
     }
 
     /// Lengths drawn with a seed.
-    pub(in crate::sim) fn lengths(&self, seed: u64) -> LengthSampler<'_> {
+    pub(crate) fn lengths(&self, seed: u64) -> LengthSampler<'_> {
         LengthSampler {
             workload: self,
             inputs: Pcg64::seed_from_u64(seed),
@@ -53,7 +53,7 @@ impl VirtualWorkload {
 }
 
 /// The lengths of one request after the other.
-pub(in crate::sim) struct LengthSampler<'a> {
+pub(crate) struct LengthSampler<'a> {
     workload: &'a VirtualWorkload,
     inputs: Pcg64,
     outputs: Pcg64,
@@ -61,7 +61,7 @@ pub(in crate::sim) struct LengthSampler<'a> {
 
 impl LengthSampler<'_> {
     /// Tokens of a prompt and of its answer.
-    pub(in crate::sim) fn next(&mut self) -> (u64, u64) {
+    pub(crate) fn next(&mut self) -> (u64, u64) {
         let isl = draw(&self.workload.input_tokens, &mut self.inputs);
         (isl, draw(&self.workload.output_tokens, &mut self.outputs))
     }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 use super::unused_proxy::unused_proxy;
-use crate::event::{Failure, FailureKind};
-use crate::harness::{self, BenchSpec};
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind};
+use harness::BenchSpec;
 
 /// The pause before a server that is not ready is queried again.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::event::LiveMeasurement;
-use crate::harness::BenchProgress;
-use crate::units::{grouped, three_digits};
+use base::event::LiveMeasurement;
+use base::units::{grouped, three_digits};
+use harness::BenchProgress;
 
 /// The time over which tokens per second are counted.
 const WINDOW: Duration = Duration::from_secs(5);

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::setting_error::BenchSettingError;
-use crate::harness::{self, CallSource, DataKind, LoadLevel, LoadPattern, Pause, PromptSource, SendingSpec};
-use crate::manifest::model::{Bench, Data};
-use crate::spec::TimeSpan;
+use base::spec::TimeSpan;
+use harness::{CallSource, DataKind, LoadLevel, LoadPattern, Pause, PromptSource, SendingSpec};
+use plan::manifest::model::{Bench, Data};
 
 pub fn scenario(bench: &Bench) -> Result<LoadPattern, BenchSettingError> {
     let level = |fixed: Option<f64>, what: &'static str| match (&bench.ramp, fixed) {
@@ -16,24 +16,24 @@ pub fn scenario(bench: &Bench) -> Result<LoadPattern, BenchSettingError> {
     };
     if bench.loadgen.is_some() {
         return Ok(LoadPattern::External(match bench.scenario {
-            crate::spec::Scenario::Offline => CallSource::AllAtOnce,
-            crate::spec::Scenario::Server | crate::spec::Scenario::Interactive => CallSource::AtTimes,
-            crate::spec::Scenario::SingleStream => CallSource::OneByOne,
-            crate::spec::Scenario::Trace | crate::spec::Scenario::Concurrency => {
+            base::spec::Scenario::Offline => CallSource::AllAtOnce,
+            base::spec::Scenario::Server | base::spec::Scenario::Interactive => CallSource::AtTimes,
+            base::spec::Scenario::SingleStream => CallSource::OneByOne,
+            base::spec::Scenario::Trace | base::spec::Scenario::Concurrency => {
                 return Err(BenchSettingError::NotOfLoadgen);
             }
         }));
     }
     Ok(match bench.scenario {
-        crate::spec::Scenario::Offline => LoadPattern::Offline,
+        base::spec::Scenario::Offline => LoadPattern::Offline,
         // Each probe of a search sets its own.
-        crate::spec::Scenario::Server if bench.search.is_some() => LoadPattern::Server { rate: LoadLevel::Fixed(1.0) },
-        crate::spec::Scenario::Server => LoadPattern::Server { rate: level(bench.rate, "rate")? },
-        crate::spec::Scenario::Trace => LoadPattern::Trace { speed: bench.speed.unwrap_or(1.0) },
-        crate::spec::Scenario::Interactive | crate::spec::Scenario::SingleStream => {
+        base::spec::Scenario::Server if bench.search.is_some() => LoadPattern::Server { rate: LoadLevel::Fixed(1.0) },
+        base::spec::Scenario::Server => LoadPattern::Server { rate: level(bench.rate, "rate")? },
+        base::spec::Scenario::Trace => LoadPattern::Trace { speed: bench.speed.unwrap_or(1.0) },
+        base::spec::Scenario::Interactive | base::spec::Scenario::SingleStream => {
             return Err(BenchSettingError::OnlyOfLoadgen);
         }
-        crate::spec::Scenario::Concurrency => {
+        base::spec::Scenario::Concurrency => {
             LoadPattern::Concurrency { users: level(bench.concurrency.map(f64::from), "concurrency")? }
         }
     })

@@ -8,19 +8,19 @@ use std::time::Instant;
 
 use super::measurement::{task_outcome, wait_for_unresponsive_server};
 use super::{identity, search, server_metrics, telemetry};
-use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::files::read_bytes;
-use crate::harness::{self, BenchSpec, Reason, RunResult, Slo, UnjudgedRun, VerdictCheck};
-use crate::manifest::model::{self, Bench, Loadgen};
-use crate::mlperf::loadgen::{ChildMessage, ChildOrders, LoadgenTest, MonotonicTime};
-use crate::mlperf::{DatasetRecord, explain};
-use crate::plan::loadgen::test_request;
-use crate::rules::conf::conf;
-use crate::rules::log::Detail;
-use crate::rules::{Benchmark, Estimate, MlperfScenario, RuleError, TestRequest};
-use crate::spec::TestMode;
-use crate::stages::mlperf::{LIBRARY, run_loadgen};
-use crate::stages::task_context::TaskContext;
+use crate::mlperf::{LIBRARY, run_loadgen};
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind, Verdict};
+use base::files::read_bytes;
+use base::spec::TestMode;
+use harness::{BenchSpec, Reason, RunResult, Slo, UnjudgedRun, VerdictCheck};
+use mlperf::loadgen::{ChildMessage, ChildOrders, LoadgenTest, MonotonicTime};
+use mlperf::{DatasetRecord, explain};
+use plan::loadgen::test_request;
+use plan::manifest::model::{self, Bench, Loadgen};
+use rules::conf::conf;
+use rules::log::Detail;
+use rules::{Benchmark, Estimate, MlperfScenario, RuleError, TestRequest};
 
 /// One test, or a search for the highest rate by many.
 pub async fn perform(
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_lower_rate_is_advised_where_the_system_was_slow_and_not_where_the_client_was() {
-        let slow = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs/server-slow");
+        let slow = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs/server-slow");
         let advice = hint(&result("invalid_load", "loadgen"), &slow).unwrap();
         assert!(advice.starts_with("the system cannot serve this rate in time: lower `target_qps`"), "{advice}");
         for check in ["lag", "cpu", "rate"] {

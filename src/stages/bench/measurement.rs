@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use super::live_numbers::{LiveNumbers, live_line};
 use super::unused_proxy::unused_proxy;
 use super::{identity, server_metrics, telemetry};
-use crate::event::{Done, Failure, FailureKind};
-use crate::harness::preflight::PreflightResult;
-use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult, SentHeaders, refused_field};
-use crate::manifest::model;
-use crate::stages::serve::health::{self, HealthProbe, SilenceLimits};
-use crate::stages::task_context::TaskContext;
+use crate::serve::health::{self, HealthProbe, SilenceLimits};
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind};
+use harness::preflight::PreflightResult;
+use harness::{BenchSpec, HarnessError, Measured, RunResult, SentHeaders, refused_field};
+use plan::manifest::model;
 
 /// What a result means for its task.
 pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {

@@ -23,11 +23,11 @@ use std::path::Path;
 
 use super::serve::attach_check;
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
-use crate::harness::{self, BenchSpec, SentHeaders};
-use crate::manifest::model::{Bench, RepeatRole};
-use crate::plan::REPEATED_RUNS;
+use base::event::{Done, Failure, FailureKind};
+use harness::{BenchSpec, SentHeaders};
 use measurement::{measure, task_outcome};
+use plan::REPEATED_RUNS;
+use plan::manifest::model::{Bench, RepeatRole};
 use spec::{fill_in_known_ports, spec};
 pub use telemetry::is_here;
 use unused_proxy::unused_proxy;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
-use crate::event::Endpoint;
-use crate::exec::process::{ExitKind, SpawnError};
-use crate::files::read_text;
-use crate::harness::preflight::{NoPreflightResult, PreflightResult, PreflightTrial, WORTH_IT, expected};
-use crate::harness::{self, BenchSpec, HarnessError};
-use crate::manifest::model::Preflight as Wanted;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::Endpoint;
+use base::files::read_text;
+use exec::process::{ExitKind, SpawnError};
+use harness::preflight::{NoPreflightResult, PreflightResult, PreflightTrial, WORTH_IT, expected};
+use harness::{BenchSpec, HarnessError};
+use plan::manifest::model::Preflight as Wanted;
 
 /// For the server to open its port, and for the trial to end.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(30);

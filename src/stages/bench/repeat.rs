@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use super::measurement::{failure, headline_details, measure, task_outcome};
 use super::resume::{self, Servers};
 use super::saved_run::{before, copy, keep};
-use crate::event::{Done, Failure, FailureKind};
-use crate::harness::preflight::PreflightResult;
-use crate::harness::{self, BenchSpec, RESULT, RunResult, repeat_folder, result_of_repeats};
-use crate::manifest::model::Telemetry;
-use crate::runner::store::WithPath as _;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind};
+use harness::preflight::PreflightResult;
+use harness::{BenchSpec, RESULT, RunResult, repeat_folder, result_of_repeats};
+use plan::manifest::model::Telemetry;
+use runner::store::WithPath as _;
 
 pub async fn perform(
     context: &TaskContext,

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::identity;
-use crate::event::{Failure, FailureKind};
-use crate::files::is_whole_json;
-use crate::harness::{self, BenchSpec, RunResult, ServerIdentity, changes_of_servers};
-use crate::runner::store::discard;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind};
+use base::files::is_whole_json;
+use harness::{BenchSpec, RunResult, ServerIdentity, changes_of_servers};
+use runner::store::discard;
 
 /// The servers as they are when the stage goes on.
 pub(super) struct Servers {

@@ -8,9 +8,9 @@ use tokio::task::spawn_blocking;
 
 use super::measurement::failure;
 use super::resume::Servers;
-use crate::event::{Failure, FailureKind, Verdict};
-use crate::harness::{self, BenchSpec, LoadPattern, Measured, RESULT, RUN_FILES, RunResult};
-use crate::runner::store::{PathError, WithPath as _, is_there};
+use base::event::{Failure, FailureKind, Verdict};
+use harness::{BenchSpec, LoadPattern, Measured, RESULT, RUN_FILES, RunResult};
+use runner::store::{PathError, WithPath as _, is_there};
 
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that can
 /// be read is whole, and so are the files beside it. One that was limited by its own client is no evidence about the server,

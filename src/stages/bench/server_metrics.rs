@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::measurement::failure;
-use crate::event::{Endpoint, Failure, FailureKind};
-use crate::harness::{Api, BenchSpec, SentHeaders, ServerIdentity, Transport, UnjudgedRun, host_of};
-use crate::stages::task_context::TaskContext;
-use crate::triton::{HttpAddress, HttpClient, Scraper, ServerMetrics, summarize, summarize_part};
+use crate::task_context::TaskContext;
+use base::event::{Endpoint, Failure, FailureKind};
+use harness::{Api, BenchSpec, SentHeaders, ServerIdentity, Transport, UnjudgedRun, host_of};
+use triton::{HttpAddress, HttpClient, Scraper, ServerMetrics, summarize, summarize_part};
 
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
 const EVERY: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Settings of a `bench` that no measurement can be made from.
 
-use crate::manifest::TargetError;
+use plan::manifest::TargetError;
 
 /// The settings contradict each other, or one is missing.
 #[derive(Debug, thiserror::Error)]

@@ -5,10 +5,10 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::event::Event;
-use crate::exec::process::{ExitKind, Running, SpawnError};
-use crate::files::read_bytes;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::Event;
+use base::files::read_bytes;
+use exec::process::{ExitKind, Running, SpawnError};
 
 /// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.
 pub struct Sidecar {

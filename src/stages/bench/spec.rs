@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::load;
 use super::setting_error::BenchSettingError;
-use crate::event::Endpoint;
-use crate::harness::{self, BenchSpec};
-use crate::manifest::model::Bench;
-use crate::manifest::{Targets, targets};
+use base::event::Endpoint;
+use harness::BenchSpec;
+use plan::manifest::model::Bench;
+use plan::manifest::{Targets, targets};
 
 pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSettingError> {
     // Each point of a sweep sets its own level.
@@ -45,7 +45,7 @@ pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSett
 /// The manifest's value, else the one from the target's URL.
 pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Transport, BenchSettingError> {
     let api = match bench.protocol.or(targets.protocol) {
-        None | Some(crate::spec::Protocol::Kserve) => {
+        None | Some(base::spec::Protocol::Kserve) => {
             // `endpoint`, `extra` and `api_key_env` are not sent: they are there for another protocol, else the plan refuses them.
             if let Some(path) = targets.path.as_ref().or(targets.prefix.as_ref()) {
                 return Err(BenchSettingError::PathOverGrpc(path.clone()));
@@ -55,9 +55,9 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
             }
             return Ok(harness::Transport::Kserve);
         }
-        Some(crate::spec::Protocol::Generate) => harness::Api::Generate,
-        Some(crate::spec::Protocol::OpenaiChat) => harness::Api::OpenaiChat,
-        Some(crate::spec::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
+        Some(base::spec::Protocol::Generate) => harness::Api::Generate,
+        Some(base::spec::Protocol::OpenaiChat) => harness::Api::OpenaiChat,
+        Some(base::spec::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
     };
     Ok(harness::Transport::Http(harness::Http {
         path: bench.endpoint.clone().or_else(|| targets.path.clone()).or_else(|| {
@@ -66,7 +66,7 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
         }),
         extra: bench.extra.clone(),
         api_key_env: bench.api_key_env.clone(),
-        prompt_ids: bench.request.interface == Some(crate::spec::Interface::TokenIds),
+        prompt_ids: bench.request.interface == Some(base::spec::Interface::TokenIds),
         tls: (targets.is_secure || bench.tls.is_some())
             .then(|| Box::new(bench.tls.clone().unwrap_or_default().relative_to(project))),
         ..harness::Http::new(api)

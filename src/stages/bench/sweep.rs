@@ -10,15 +10,15 @@ use super::preflight::preflight;
 use super::repeat::{Runs, keep_result, runs};
 use super::resume;
 use super::saved_run::{before, keep};
-use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind, Verdict};
+use base::spec::{BenchSweep, Length};
+use base::units::counted;
+use harness::{
     BenchSpec, KneeState, LoadPattern, PointRole, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan, SweepPoint,
     SweepReport, SweepStep,
 };
-use crate::manifest::model::Bench;
-use crate::spec::{BenchSweep, Length};
-use crate::stages::task_context::TaskContext;
-use crate::units::counted;
+use plan::manifest::model::Bench;
 
 pub async fn perform(
     context: &TaskContext,
@@ -134,7 +134,7 @@ fn headline(report: &SweepReport) -> String {
         _ => String::new(),
     };
     let best = report.best().and_then(|best| {
-        let rate = crate::units::grouped(best.output_tokens_per_s?, 0);
+        let rate = base::units::grouped(best.output_tokens_per_s?, 0);
         Some(format!("  at most {rate} tok/s at {}", best.level))
     });
     let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed);

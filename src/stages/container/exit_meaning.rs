@@ -1,6 +1,6 @@
 //! What the exit code of a container program means: whether it belongs to the command inside, or to the program itself.
 
-use crate::exec::process::ExitKind;
+use exec::process::ExitKind;
 
 /// Signals as a shell counts them.
 const SIGNALLED: i32 = 128;

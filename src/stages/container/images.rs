@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::event::{Failure, FailureKind};
-use crate::exec::process::{ProbeOutput, ProbeResult, probe};
+use base::event::{Failure, FailureKind};
+use exec::process::{ProbeOutput, ProbeResult, probe};
 
 /// How long docker or podman may take for one answer; a daemon that hangs does not answer at all.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -133,11 +133,11 @@ pub fn no_program(program: &str) -> Failure {
 }
 
 /// The engine of a container: the configured one, the one that its image's ending implies, or the one that is installed.
-pub fn engine(container_engine: Option<crate::spec::ContainerEngine>, image: &str) -> crate::spec::ContainerEngine {
-    let is_here = |program: &str| crate::exec::process::ProcessCommand::new([program], "/", "/dev/null").is_found();
-    container_engine.or_else(|| crate::spec::ContainerEngine::of_file(image)).unwrap_or_else(|| {
+pub fn engine(container_engine: Option<base::spec::ContainerEngine>, image: &str) -> base::spec::ContainerEngine {
+    let is_here = |program: &str| exec::process::ProcessCommand::new([program], "/", "/dev/null").is_found();
+    container_engine.or_else(|| base::spec::ContainerEngine::of_file(image)).unwrap_or_else(|| {
         let only_podman = !is_here("docker") && is_here("podman");
-        if only_podman { crate::spec::ContainerEngine::Podman } else { crate::spec::ContainerEngine::Docker }
+        if only_podman { base::spec::ContainerEngine::Podman } else { base::spec::ContainerEngine::Docker }
     })
 }
 
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_ending_of_an_image_says_its_engine() {
-        use crate::spec::ContainerEngine::{Apptainer, Enroot, Podman};
+        use base::spec::ContainerEngine::{Apptainer, Enroot, Podman};
         assert_eq!(engine(None, "a.sqsh"), Enroot);
         assert_eq!(engine(None, "/x/a.sif"), Apptainer);
         assert_eq!(engine(Some(Podman), "a.sif"), Podman);

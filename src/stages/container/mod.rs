@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::event::{ExternalResource, Failure, FailureKind, GpuId};
-use crate::exec::container::ContainerSpec;
-use crate::exec::process::ProcessCommand;
-use crate::manifest::model;
-use crate::plan::{ActionError, Task};
-use crate::runner::{Lease, OpenFact};
+use base::event::{ExternalResource, Failure, FailureKind, GpuId};
+use exec::container::ContainerSpec;
+use exec::process::ProcessCommand;
 pub use exit_meaning::{inner_exit, meaning};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
+use plan::manifest::model;
+use plan::{ActionError, Task};
 pub use run::{ContainerRunError, emit_removal, refuse_taken, remove, run, run_engine_ignoring_output};
+use runner::{Lease, OpenFact};
 pub use wrap::{ContainerView, WrappedEngine, mount_problem, wrap_in};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::written;
-use crate::event::Failure;
-use crate::exec::process::{ProbeResult, ProcessCommand, probe};
-use crate::manifest::model::SlurmContainer;
-use crate::plan::ActionKind;
-use crate::runner::Lease;
+use base::event::Failure;
+use exec::process::{ProbeResult, ProcessCommand, probe};
+use plan::ActionKind;
+use plan::manifest::model::SlurmContainer;
+use runner::Lease;
 
 /// How long `srun --help` may take. It asks no controller.
 const LIMIT: Duration = Duration::from_secs(20);

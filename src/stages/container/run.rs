@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{ContainerCommand, STOP_AFTER, TaskContainer};
-use crate::event::{Event, ExternalResource, Failure, FailureKind, Stop, TaskId};
-use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, Running, SpawnError};
-use crate::runner::Lease;
+use base::event::{Event, ExternalResource, Failure, FailureKind, Stop, TaskId};
+use exec::process::{self, ExitKind, ProcessCommand, ProcessExit, Running, SpawnError};
+use runner::Lease;
 
 /// How long a container program may take for one command beyond the wait that it was given.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);

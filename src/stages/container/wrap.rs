@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::{getgid, getuid};
 
 use super::{STOP_AFTER, named_paths};
-use crate::event::{Failure, FailureKind, GpuId};
-use crate::exec::container::{self, ContainerAccess, ContainerSpec};
-use crate::spec::ContainerEngine;
+use base::event::{Failure, FailureKind, GpuId};
+use base::spec::ContainerEngine;
+use exec::container::{self, ContainerAccess, ContainerSpec};
 
 /// Variables that docker, podman and the others obey themselves. A stage's value of such a name is for inside only.
 const STEERS: [&str; 12] = [

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::files::{metadata_if_there, read_text_up_to};
-use crate::manifest::model::{Engine, EngineOnly};
-use crate::triton::LARGEST_CONFIG;
+use base::files::{metadata_if_there, read_text_up_to};
+use plan::manifest::model::{Engine, EngineOnly};
+use triton::LARGEST_CONFIG;
 
 /// What is missing from an output. `what` it is: a checkpoint or an engine.
 #[derive(Debug, thiserror::Error)]

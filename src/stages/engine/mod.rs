@@ -11,11 +11,11 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::task_context::{TaskContext, memory};
-use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::{
+use base::event::{Done, Failure, FailureKind};
+use plan::manifest::model::{
     DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
 };
-use crate::sim::{self, Chunking, EngineServing, EngineSpec, SchedulerPolicy};
+use sim::{Chunking, EngineServing, EngineSpec, SchedulerPolicy};
 
 pub async fn perform(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));

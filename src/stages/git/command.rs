@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
-use crate::event::Failure;
-use crate::exec::process::{ProcessCommand, query};
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::Failure;
+use exec::process::{ProcessCommand, query};
 
 /// Settings that win over the user's. Their other settings stay, because credential helpers are among them.
 const SETTINGS: [&str; 9] = [

@@ -11,12 +11,12 @@ mod moved_source;
 use std::path::Path;
 
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind, MovingSource, RemoteRef};
-use crate::files::read_text;
-use crate::manifest::model::{CherryPick, Git};
-use crate::units::{credentials, userinfo, without_credentials};
+use base::event::{Done, Failure, FailureKind, MovingSource, RemoteRef};
+use base::files::read_text;
+use base::units::{credentials, userinfo, without_credentials};
 use command::GitCommand;
 pub use moved_source::source_notice;
+use plan::manifest::model::{CherryPick, Git};
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";

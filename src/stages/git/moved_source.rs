@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::command::list_remote;
 use super::short;
-use crate::event::{MovingSource, RemoteRef};
+use base::event::{MovingSource, RemoteRef};
 
 /// How long a remote may take to answer; without a network a run goes on after that.
 const LIMIT: Duration = Duration::from_secs(3);

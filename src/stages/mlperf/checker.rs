@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::event::{Failure, FailureKind};
-use crate::files::read_text;
-use crate::manifest::model::MlperfPackage;
-use crate::mlperf::{Official, REPORT_FOLDER};
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind};
+use base::files::read_text;
+use mlperf::{Official, REPORT_FOLDER};
+use plan::manifest::model::MlperfPackage;
 
 /// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
 const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];

@@ -1,10 +1,10 @@
 //! `mlperf: { dataset: … }` — the data set of a benchmark as the harness reads it.
 
 use super::round;
-use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::MlperfDataset;
-use crate::mlperf::dataset::{DatasetError, DatasetRequest, make, read};
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind};
+use mlperf::dataset::{DatasetError, DatasetRequest, make, read};
+use plan::manifest::model::MlperfDataset;
 
 /// Fills the output with `dataset.jsonl` and `dataset.json`.
 pub fn perform(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Failure> {

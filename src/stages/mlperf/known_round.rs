@@ -1,7 +1,7 @@
 //! A round by its name.
 
-use crate::event::{Failure, FailureKind};
-use crate::rules::Round;
+use base::event::{Failure, FailureKind};
+use rules::Round;
 
 /// A round by its name.
 pub(super) fn round(name: &str) -> Result<Round, Failure> {

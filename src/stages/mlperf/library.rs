@@ -1,6 +1,6 @@
 //! `mlperf: { loadgen: … }` — LoadGen of a round, unaltered, as a shared library.
 
-use crate::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
+use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::loadgen_process as child;
-use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::LoadgenLibrary;
-use crate::mlperf::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
-use crate::rules::{Round, Seeds};
-use crate::runner::store::WithPath as _;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind};
+use mlperf::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
+use plan::manifest::model::LoadgenLibrary;
+use rules::{Round, Seeds};
+use runner::store::WithPath as _;
 
 /// What later stages load.
 pub const LIBRARY: &str = "libloadgen.so";

@@ -6,10 +6,10 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::event::{Failure, FailureKind, Stop};
-use crate::mlperf::loadgen::{ChildMessage, ChildOrders};
-use crate::runner::store::WithPath as _;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind, Stop};
+use mlperf::loadgen::{ChildMessage, ChildOrders};
+use runner::store::WithPath as _;
 
 /// How often its lines are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

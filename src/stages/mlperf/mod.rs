@@ -12,11 +12,11 @@ mod verify;
 use std::path::Path;
 
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure};
-use crate::manifest::model::Mlperf;
+use base::event::{Done, Failure};
 use known_round::round;
 pub use library::{LIBRARY, RECORD_FILE as LOADGEN_RECORD_FILE};
 pub use loadgen_process::run as run_loadgen;
+use plan::manifest::model::Mlperf;
 
 pub async fn perform(context: &TaskContext, step: &Mlperf, program: Option<&Path>) -> Result<Done, Failure> {
     match step {

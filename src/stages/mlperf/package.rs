@@ -8,21 +8,20 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::checker;
-use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::exec::process::PrivateValues;
-use crate::files::read_text;
-use crate::harness;
-use crate::manifest::model::{self, MlperfPackage};
-use crate::mlperf::{
-    self, FindingWeight, FinishedTask, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER, SubmissionFinding,
+use crate::bench::is_here;
+use crate::task_context::TaskContext;
+use base::event::{Done, Endpoint, Failure, FailureKind};
+use base::files::read_text;
+use base::spec::TestMode;
+use base::units::counted;
+use exec::process::PrivateValues;
+use mlperf::{
+    FindingWeight, FinishedTask, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER, SubmissionFinding,
     SubmissionReport, Unpacked, WrittenPackage,
 };
-use crate::rules::MlperfScenario;
-use crate::runner::{UpstreamProvenance, UpstreamTask, usable_secret_values};
-use crate::spec::TestMode;
-use crate::stages::bench::is_here;
-use crate::stages::task_context::TaskContext;
-use crate::units::counted;
+use plan::manifest::model::{self, MlperfPackage};
+use rules::MlperfScenario;
+use runner::{UpstreamProvenance, UpstreamTask, usable_secret_values};
 
 /// The kind of the stage that starts servers.
 const SERVE: &str = "serve";
@@ -52,8 +51,8 @@ pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done
 }
 
 fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
-    let round = crate::rules::Round::named(&step.round).ok_or_else(|| {
-        let known = crate::rules::Round::NAMES.join(", ");
+    let round = rules::Round::named(&step.round).ok_or_else(|| {
+        let known = rules::Round::NAMES.join(", ");
         Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round))
             .hint(format!("there are {known}"))
     })?;
@@ -63,7 +62,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
             let text = read_text(&path).map_err(|error| {
                 Failure::new(FailureKind::Files, format!("`nvidia_smi`: {}: {error}", path.display()))
             })?;
-            crate::rules::gpus_of_table(&text)
+            rules::gpus_of_table(&text)
         }
         None => Vec::new(),
     };
@@ -308,8 +307,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::event::TaskId;
-    use crate::plan::ActionKind;
+    use base::event::TaskId;
+    use plan::ActionKind;
 
     /// A package of one performance run of a server at this address.
     fn order_of(folder: &Path, server: &str) -> PackageRequest {
@@ -319,8 +318,8 @@ mod tests {
         fs::write(folder.join(harness::RESULT), result.to_string()).unwrap();
         let none = || folder.join("none");
         PackageRequest {
-            round: crate::rules::Round::named("v6.1").unwrap(),
-            division: crate::spec::Division::Closed,
+            round: rules::Round::named("v6.1").unwrap(),
+            division: base::spec::Division::Closed,
             submitter: "Example".to_owned(),
             system: "box".to_owned(),
             system_json: serde_json::Map::new(),

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use super::round;
-use crate::event::{Done, Failure, FailureKind};
-use crate::files::{cores, read_bytes, read_text};
-use crate::manifest::model::MlperfScore;
-use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, ScoringMethod, score};
-use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
-use crate::mlperf::{DatasetRecord, TestRecord};
-use crate::rules::log;
-use crate::rules::log::Width;
-use crate::spec::TestMode;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind};
+use base::files::{cores, read_bytes, read_text};
+use base::spec::TestMode;
+use mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, ScoringMethod, score};
+use mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
+use mlperf::{DatasetRecord, TestRecord};
+use plan::manifest::model::MlperfScore;
+use rules::log;
+use rules::log::Width;
 
 /// Fills the output with `accuracy.txt` and `accuracy.json`. A missed bound is an answer, not a failure.
 pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::files::read_bytes;
-use crate::manifest::model::MlperfVerify;
-use crate::mlperf::accuracy::{ACCURACY_FILE, AccuracyReport};
-use crate::mlperf::audit::{self, Test07Score, VerifyError};
-use crate::rules::{MlperfScenario, TestRequest};
-use crate::spec::{Division, TestMode};
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind, Verdict};
+use base::files::read_bytes;
+use base::spec::{Division, TestMode};
+use mlperf::accuracy::{ACCURACY_FILE, AccuracyReport};
+use mlperf::audit::{self, Test07Score, VerifyError};
+use plan::manifest::model::MlperfVerify;
+use rules::{MlperfScenario, TestRequest};
 
 pub fn perform(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
     let none = indexmap::IndexMap::new();

@@ -1,6 +1,6 @@
 //! The arguments of `ssh`, and what its error messages mean. Pure.
 
-use crate::units::shell_word;
+use base::units::shell_word;
 use std::ffi::OsString;
 use std::path::Path;
 

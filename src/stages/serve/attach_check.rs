@@ -8,12 +8,12 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::task::JoinSet;
 
-use crate::event::{Endpoint, Failure, FailureKind};
-use crate::manifest::model::Bench;
-use crate::spec::{Interface, Scenario};
-use crate::triton::proto::inference::model_config::SchedulingChoice;
-use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse, ServerMetadataResponse};
-use crate::triton::{ClientError, ClientErrorKind, ListeningService, TritonClient, probe};
+use base::event::{Endpoint, Failure, FailureKind};
+use base::spec::{Interface, Scenario};
+use plan::manifest::model::Bench;
+use triton::proto::inference::model_config::SchedulingChoice;
+use triton::proto::inference::{ModelConfig, ModelMetadataResponse, ServerMetadataResponse};
+use triton::{ClientError, ClientErrorKind, ListeningService, TritonClient, probe};
 
 /// No server may take longer for one answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 
 use super::attach_check::{self, ExpectedServer};
 use super::health::{self, HealthProbe, SilenceLimits};
-use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::manifest::model::AttachServer;
-use crate::stages::task_context::TaskContext;
-use crate::triton::{AwaitError, await_ready};
+use crate::task_context::TaskContext;
+use base::event::{Done, Endpoint, Failure, FailureKind};
+use plan::manifest::model::AttachServer;
+use triton::{AwaitError, await_ready};
 
 /// Interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);

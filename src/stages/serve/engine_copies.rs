@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
 use super::ports::{HOST, check_free, free_ports};
-use crate::event::{Endpoint, Failure, FailureKind, GpuId};
-use crate::stages::task_context::TaskContext;
-use crate::triton::SpecProblem;
+use crate::task_context::TaskContext;
+use base::event::{Endpoint, Failure, FailureKind, GpuId};
+use triton::SpecProblem;
 
 /// The copies of one model.
 pub struct EngineCopies {
@@ -67,7 +67,7 @@ impl EngineCopies {
         for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
             let mut words = argv(&port.to_string());
             if let Some(lowered) = &context.lease.lowered {
-                crate::stages::task_context::options::lower(&mut words, lowered);
+                crate::task_context::options::lower(&mut words, lowered);
             }
             let words = words.into_iter().map(OsString::from);
             let ServerCommand { argv, wrapped, stop_target: world } =

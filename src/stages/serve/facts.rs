@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::event::{Failure, FailureKind};
-use crate::files::read_text_up_to;
-use crate::stages::container::named_paths;
-use crate::triton::launch::LaunchModel;
-use crate::triton::pbtxt;
-use crate::triton::proto::inference::ModelConfig;
-use crate::triton::{EngineConfig, LARGEST_CONFIG};
+use crate::container::named_paths;
+use base::event::{Failure, FailureKind};
+use base::files::read_text_up_to;
+use triton::launch::LaunchModel;
+use triton::pbtxt;
+use triton::proto::inference::ModelConfig;
+use triton::{EngineConfig, LARGEST_CONFIG};
 
 /// The backend that runs TensorRT-LLM engines.
 const BACKEND: &str = "tensorrtllm";

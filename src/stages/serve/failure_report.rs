@@ -2,10 +2,10 @@
 
 use super::planned_server::{PlannedServer, StopTarget};
 use super::shortage;
-use crate::event::{Failure, FailureKind};
-use crate::exec::process::{self, ExitKind, Splitter};
-use crate::stages::task_context::memory::LINES_SEARCHED;
-use crate::stages::task_context::{TaskContext, signal_name};
+use crate::task_context::memory::LINES_SEARCHED;
+use crate::task_context::{TaskContext, signal_name};
+use base::event::{Failure, FailureKind};
+use exec::process::{self, ExitKind, Splitter};
 
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;

@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::event::Endpoint;
-use crate::triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, TritonClient};
+use base::event::Endpoint;
+use triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, TritonClient};
 
 /// Interval between health requests.
 pub const EVERY: Duration = Duration::from_secs(1);

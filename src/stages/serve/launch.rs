@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use crate::event::GpuId;
-use crate::exec::container::ContainerSpec;
-use crate::manifest::model;
-use crate::manifest::model::TritonServer;
-use crate::plan::Task;
-use crate::stages::container::{self, named_paths};
-use crate::triton::SpecProblem;
-use crate::triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
-use crate::units::unquoted;
+use crate::container::{self, named_paths};
+use base::event::GpuId;
+use base::units::unquoted;
+use exec::container::ContainerSpec;
+use plan::Task;
+use plan::manifest::model;
+use plan::manifest::model::TritonServer;
+use triton::SpecProblem;
+use triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::loading_phases;
-use crate::event::Endpoint;
-use crate::exec::process::{self, AttemptLog};
+use base::event::Endpoint;
+use exec::process::{self, AttemptLog};
 
 /// What was read so far.
 #[derive(Debug)]

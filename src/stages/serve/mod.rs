@@ -33,9 +33,9 @@ use tokio::task::JoinSet;
 
 use super::container::refuse_taken;
 use super::task_context::TaskContext;
-use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
-use crate::exec::process::{ExitKind, Running};
-use crate::manifest::model::Serve;
+use ::plan::manifest::model::Serve;
+use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
+use exec::process::{ExitKind, Running};
 use failure_report::{ended, rank_failure};
 use planned_server::{PlannedServer, StopTarget};
 pub use preview::{LaunchPreview, ServePreview, previews};

@@ -9,15 +9,15 @@ use super::launch::{self, LaunchContext, rank_logs};
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
 use super::ports::{HOST, check_free, choose, free_ports};
 use super::{repository_copies, trtllm_argv, vllm_argv};
-use crate::event::{Endpoint, Failure, FailureKind};
-use crate::files::read_text;
-use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
-use crate::spec::Launcher;
-use crate::stages::container;
-use crate::stages::task_context::{TaskContext, options};
-use crate::triton::SpecProblem;
-use crate::triton::launch as launched;
-use crate::triton::launch::{LaunchedServer, Port, ServerSpec};
+use crate::container;
+use crate::task_context::{TaskContext, options};
+use base::event::{Endpoint, Failure, FailureKind};
+use base::files::read_text;
+use base::spec::Launcher;
+use plan::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
+use triton::SpecProblem;
+use triton::launch as launched;
+use triton::launch::{LaunchedServer, Port, ServerSpec};
 
 pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
     match serve {
@@ -96,7 +96,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     if let (Some(place), Some(container)) = (&context.place, &mut spec.container) {
         place.image().clone_into(&mut container.image);
     }
-    let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
+    let plan = triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
     check_no_other_server(server)?;
     check_ports_free(server, &plan.servers)?;
     for folder in plan.servers.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.log.as_deref()) {

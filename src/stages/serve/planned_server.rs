@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::event::{Endpoint, ExternalResource, Failure, GpuId};
-use crate::exec::process::{AttemptLog, ProcessCommand};
-use crate::stages::container::named_paths;
-use crate::stages::task_context::TaskContext;
+use crate::container::named_paths;
+use crate::task_context::TaskContext;
+use base::event::{Endpoint, ExternalResource, Failure, GpuId};
+use exec::process::{AttemptLog, ProcessCommand};
 
 /// One server process to be.
 #[derive(Clone)]

@@ -3,11 +3,11 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use crate::event::{Failure, FailureKind};
-use crate::exec::process;
-use crate::files::read_bytes;
-use crate::runner::store::{ProjectLock, StateFolder};
-use crate::triton::launch::{Port, Ports};
+use base::event::{Failure, FailureKind};
+use base::files::read_bytes;
+use exec::process;
+use runner::store::{ProjectLock, StateFolder};
+use triton::launch::{Port, Ports};
 
 pub(super) const HOST: &str = "127.0.0.1";
 
@@ -92,7 +92,7 @@ fn current_run(variables: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::RunId;
+    use base::event::RunId;
 
     #[test]
     fn ports_that_were_given_are_kept_and_no_two_are_the_same() {

@@ -8,19 +8,19 @@ use super::facts::{self, groups_of, repositories};
 use super::launch::{self, LaunchContext, rank_logs};
 use super::preview_container::{ContainerPreview, container_name};
 use super::{trtllm_argv, vllm_argv};
-use crate::diag::error_chain;
-use crate::event::{Endpoint, GpuId, TaskId};
-use crate::manifest::model::{
+use crate::container::{named_paths, place_of};
+use crate::remote::hosts;
+use base::diag::error_chain;
+use base::event::{Endpoint, GpuId, TaskId};
+use base::spec::{Launcher, ServerMode};
+use plan::manifest::model::{
     Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe, Vllm,
 };
-use crate::plan::{ActionError, ActionKind, Plan, PlanReference, Task, read_action};
-use crate::spec::{Launcher, ServerMode};
-use crate::stages::container::{named_paths, place_of};
-use crate::stages::remote::hosts;
-use crate::triton::launch::{
+use plan::{ActionError, ActionKind, Plan, PlanReference, Task, read_action};
+use triton::launch::{
     LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Port, Ports, Rank, ServerSpec, plan as launch_plan,
 };
-use crate::triton::{EngineConfig, SpecProblem};
+use triton::{EngineConfig, SpecProblem};
 
 /// The default backend of TensorRT-LLM's model; a parameter can change it.
 const BACKEND: &str = "tensorrtllm";

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::exec::container::ContainerSpec;
-use crate::exec::process;
-use crate::manifest::model::input_variable;
-use crate::plan::Task;
-use crate::stages::container::{ContainerView, WrappedEngine, named_paths, wrap_in};
-use crate::triton::SpecProblem;
-use crate::triton::launch::{LaunchWorld, LaunchedServer};
+use crate::container::{ContainerView, WrappedEngine, named_paths, wrap_in};
+use exec::container::ContainerSpec;
+use exec::process;
+use plan::Task;
+use plan::manifest::model::input_variable;
+use triton::SpecProblem;
+use triton::launch::{LaunchWorld, LaunchedServer};
 
 /// The output folder of a task that has not run.
 const OUT: &str = "<out>";

@@ -13,10 +13,10 @@ use super::failure_report::exit_failure;
 use super::health::{first_model, health};
 use super::loading::LoadingProgress;
 use super::planned_server::{PlannedServer, ReadinessProbe};
-use crate::event::{Endpoint, Failure};
-use crate::exec::process::ExitKind;
-use crate::stages::task_context::TaskContext;
-use crate::triton::{ClientError, ClientErrorKind, TritonClient};
+use crate::task_context::TaskContext;
+use base::event::{Endpoint, Failure};
+use exec::process::ExitKind;
+use triton::{ClientError, ClientErrorKind, TritonClient};
 
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -7,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::facts;
-use crate::event::{Failure, FailureKind, ReducedSetting};
-use crate::files::read_text_up_to;
-use crate::stages::task_context::TaskContext;
-use crate::triton::LARGEST_CONFIG;
-use crate::triton::pbtxt::{self, PbtxtDocument};
-use crate::triton::repository::{Parameter, number_parameter};
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind, ReducedSetting};
+use base::files::read_text_up_to;
+use triton::LARGEST_CONFIG;
+use triton::pbtxt::{self, PbtxtDocument};
+use triton::repository::{Parameter, number_parameter};
 
 /// Removes the copies when the servers are gone.
 pub struct RepositoryCopies<'a>(pub &'a Path);
@@ -82,7 +82,7 @@ pub fn value(repository: &Path, name: &str) -> Option<f64> {
 
 /// What the engine was built with.
 fn built(engine: &str, key: &str) -> Option<f64> {
-    let config = crate::triton::EngineConfig::load(Path::new(engine)).ok()?.build_config;
+    let config = triton::EngineConfig::load(Path::new(engine)).ok()?.build_config;
     match key {
         "max_batch_size" => Some(f64::from(config.max_batch_size)),
         "max_num_tokens" => Some(f64::from(config.max_num_tokens)),

@@ -8,9 +8,9 @@ use tokio::sync::watch::Receiver;
 use super::planned_server::{PlannedServer, StopTarget};
 use super::stop::{self, SHORT};
 use super::watch::{self, ServerFault, WatchReport};
-use crate::event::{Endpoint, Event, ExternalResource, Stop, TaskId};
-use crate::exec::process::{ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
-use crate::stages::container::emit_removal;
+use crate::container::emit_removal;
+use base::event::{Endpoint, Event, ExternalResource, Stop, TaskId};
+use exec::process::{ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 
 /// How often the log of an MPI world is taken apart.
 const SPLIT: Duration = Duration::from_millis(500);

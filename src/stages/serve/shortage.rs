@@ -5,13 +5,12 @@ use std::path::Path;
 use super::planned_server::PlannedServer;
 use super::trtllm_argv::option_value;
 use super::{facts, repository_copies};
-use crate::event::{Failure, MemoryKind, OutOfMemory};
-use crate::exec::process::{self, ExitKind, Shortage};
-use crate::sim;
-use crate::stages::task_context::TaskContext;
-use crate::stages::task_context::{memory, options};
-use crate::triton::EngineConfig;
-use crate::triton::memory::{Fit, KvFractionBase, advise};
+use crate::task_context::TaskContext;
+use crate::task_context::{memory, options};
+use base::event::{Failure, MemoryKind, OutOfMemory};
+use exec::process::{self, ExitKind, Shortage};
+use triton::EngineConfig;
+use triton::memory::{Fit, KvFractionBase, advise};
 
 /// Adds to a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.
 pub fn explain(

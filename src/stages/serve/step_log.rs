@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::exec::process::AttemptLog;
+use exec::process::AttemptLog;
 
 /// One step of one engine.
 #[derive(Debug, PartialEq, Serialize)]

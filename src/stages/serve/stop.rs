@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::planned_server::{PlannedServer, StopTarget};
 use super::watch;
-use crate::event::{ExternalResource, Stop};
-use crate::exec::process::{ProcessCommand, ProcessExit, Running};
-use crate::spec::MOST_SECONDS;
-use crate::stages::container::{remove, run_engine_ignoring_output};
+use crate::container::{remove, run_engine_ignoring_output};
+use base::event::{ExternalResource, Stop};
+use base::spec::MOST_SECONDS;
+use exec::process::{ProcessCommand, ProcessExit, Running};
 
 /// Triton lets what is in flight finish for this long before it leaves by itself (`--exit-timeout-secs`).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::engine_copies::{EngineCopies, existing_path};
 use super::planned_server::{PlannedServer, ReadinessProbe};
-use crate::event::{Failure, FailureKind, ReducedSetting};
-use crate::manifest::model::{Action, Serve, TrtllmServe};
-use crate::stages::container::named_paths;
-use crate::stages::task_context::TaskContext;
+use crate::container::named_paths;
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind, ReducedSetting};
+use plan::manifest::model::{Action, Serve, TrtllmServe};
 
 /// The file that `--extra_llm_api_options` names, in the task's folder.
 const OPTIONS: &str = "extra_llm_api_options.yaml";

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::engine_copies::{EngineCopies, existing_path};
 use super::planned_server::{PlannedServer, ReadinessProbe};
-use crate::event::Failure;
-use crate::manifest::model::Vllm;
-use crate::stages::container::named_paths;
-use crate::stages::task_context::TaskContext;
+use crate::container::named_paths;
+use crate::task_context::TaskContext;
+use base::event::Failure;
+use plan::manifest::model::Vllm;
 
 pub fn engine_copies(server: &Vllm) -> EngineCopies {
     EngineCopies {

@@ -11,9 +11,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::health::{self, EVERY, HealthProbe, SilenceLimits, UnresponsiveServer};
 use super::planned_server::{PlannedServer, ReadinessProbe, StopTarget};
-use crate::event::Endpoint;
-use crate::exec::process::{self, ProcessRef};
-use crate::triton::TritonClient;
+use base::event::Endpoint;
+use exec::process::{self, ProcessRef};
+use triton::TritonClient;
 
 /// The program that runs a Python model, and the variable with a rank's number.
 const STUB: &str = "triton_python_backend_stub";

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::TaskContext;
-use crate::event::{Failure, FailureKind};
-use crate::exec::process::{Confinement, ProcessCommand};
-use crate::files::SYSTEM_FOLDERS;
-use crate::runner::store::discard;
+use base::event::{Failure, FailureKind};
+use base::files::SYSTEM_FOLDERS;
+use exec::process::{Confinement, ProcessCommand};
+use runner::store::discard;
 
 /// What programs print with the path of a file that was refused: EACCES of the C library, of Rust, Go and Python.
 const REFUSALS: [&str; 2] = ["permission denied", "operation not permitted"];

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::TaskContext;
-use crate::event::{Failure, MemoryKind, OutOfMemory, ReducedSetting};
-use crate::exec::process::{self, ExitKind};
-use crate::manifest::model::{Engine, EngineBackend};
-use crate::triton::memory::{Fit, ModelSplit, advise, bytes_of};
+use base::event::{Failure, MemoryKind, OutOfMemory, ReducedSetting};
+use exec::process::{self, ExitKind};
+use plan::manifest::model::{Engine, EngineBackend};
+use triton::memory::{Fit, ModelSplit, advise, bytes_of};
 
 /// How many of the last lines are searched for a cause: a server prints the cause, and then a page of tables.
 pub const LINES_SEARCHED: usize = 400;

@@ -10,11 +10,11 @@ use std::path::Path;
 
 use super::container::{self, ContainerRunError, TaskContainer};
 use super::remote::slurm::srun_container_argv;
-use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
-use crate::exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
-use crate::files::read_bytes;
-use crate::manifest::model::{SlurmContainer, input_variable};
-use crate::runner::{Lease, secret_values};
+use base::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
+use base::files::read_bytes;
+use exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
+use plan::manifest::model::{SlurmContainer, input_variable};
+use runner::{Lease, secret_values};
 use undeclared::undeclared;
 
 /// How many of the last lines a failure shows.

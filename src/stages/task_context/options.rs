@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use crate::event::ReducedSetting;
+use base::event::ReducedSetting;
 
 /// Where a number stands: in its option's argument behind the `=`, or in the next argument.
 fn place<S: AsRef<OsStr>>(words: &[S], name: &str) -> Option<(usize, usize)> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::units::plain_path;
+use base::units::plain_path;
 
 /// Paths below `project` (but not below `state`) that the text names, that exist, and that no input covers; sorted.
 pub fn undeclared(

@@ -1,6 +1,6 @@
 //! Which files of an unfinished download have been checked, so that the next attempt does not read them again.
 
-use crate::files::read_text;
+use base::files::read_text;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

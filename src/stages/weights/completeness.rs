@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::list::Checked;
-use crate::files::{metadata_if_there, read_text};
+use base::files::{metadata_if_there, read_text};
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
@@ -110,7 +110,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::stages::weights::hub_digest::HubDigest;
+    use crate::weights::hub_digest::HubDigest;
 
     fn file(path: &str) -> Checked {
         Checked { path: path.to_owned(), size: 0, sum: HubDigest::GitBlob(String::new()) }

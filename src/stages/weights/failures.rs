@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::event::{Failure, FailureKind};
+use base::event::{Failure, FailureKind};
 
 pub(super) fn refused(what: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Refused, what)

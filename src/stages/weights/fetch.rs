@@ -18,8 +18,8 @@ use super::hub::{FetchError, Hub, chain};
 use super::hub_digest::FileHasher;
 use super::index::{ExpectedFile, HubIndex, differs};
 use super::list::Checked;
-use crate::event::{Failure, FailureKind};
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind};
 
 /// Files at once.
 const AT_ONCE: usize = 4;

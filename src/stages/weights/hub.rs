@@ -1,6 +1,6 @@
 //! One repository of a Hugging Face hub, queried over HTTP.
 
-use crate::diag::with_causes;
+use base::diag::with_causes;
 use std::env;
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use reqwest::{Client, Response, StatusCode};
 
 use super::failures::refused;
 use super::index::{ExpectedFile, HubIndex};
-use crate::event::{Failure, FailureKind};
-use crate::units::{credentials, size, userinfo, without_credentials};
+use base::event::{Failure, FailureKind};
+use base::units::{credentials, size, userinfo, without_credentials};
 
 const USUAL: &str = "https://huggingface.co";
 /// A connection that gives nothing for this long is given up.

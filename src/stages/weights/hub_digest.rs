@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use sha1::{Digest as _, Sha1};
 
-use crate::files::Sha256Of;
+use base::files::Sha256Of;
 
 /// A file's digest, 64 or 40 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,8 +9,8 @@ use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use super::failures::refused;
 use super::hub_digest::HubDigest;
 use super::list::LIST;
-use crate::event::{Failure, FailureKind};
-use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
+use base::event::{Failure, FailureKind};
+use base::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// Files of one repository. The public hub recommends fewer than this many; those of models have some hundred.
 const MOST_FILES: usize = 100_000;

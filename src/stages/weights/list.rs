@@ -1,6 +1,6 @@
 //! `weights.json`: what a checkpoint is, wherever it came from.
 
-use crate::units::{counted, size};
+use base::units::{counted, size};
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::failures::{refused, system};
 use super::hub_digest::HubDigest;
-use crate::event::{Done, Failure};
+use base::event::{Done, Failure};
 
 /// What is in the output folder beside the files: which they are.
 pub const LIST: &str = "weights.json";

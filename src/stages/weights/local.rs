@@ -12,11 +12,11 @@ use super::failures::{refused, stopped, system};
 use super::hub_digest::HubDigest;
 use super::list::{Checked, LIST, write_list};
 use super::selection::globs;
-use crate::event::{Done, Failure, FailureKind};
-use crate::files::{Digest, metadata_if_there};
-use crate::manifest::model::Weights;
-use crate::runner::store::{PathError, WithPath as _};
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind};
+use base::files::{Digest, metadata_if_there};
+use plan::manifest::model::Weights;
+use runner::store::{PathError, WithPath as _};
 
 pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
     let folder = fs::canonicalize(context.path(path)).map_err(|error| system(&context.path(path), &error))?;

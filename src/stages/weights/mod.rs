@@ -28,12 +28,12 @@ use self::hub::Hub;
 use self::index::{ExpectedFile, HubIndex, differs};
 pub use self::size::{listed_size, weights_size};
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, MovingSource};
-use crate::manifest::model::{Fetcher, Weights};
+use base::event::{Done, Failure, MovingSource};
 use failures::{refused, stopped, system};
 pub use list::LIST;
 use list::{Checked, write_list};
 pub use local::portable_links;
+use plan::manifest::model::{Fetcher, Weights};
 use selection::chosen;
 
 pub async fn perform(context: TaskContext, weights: &Weights) -> Result<Done, Failure> {

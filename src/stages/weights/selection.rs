@@ -2,8 +2,8 @@
 
 use super::failures::refused;
 use super::index::{ExpectedFile, HubIndex, stays_inside};
-use crate::event::Failure;
-use crate::manifest::model::Weights;
+use base::event::Failure;
+use plan::manifest::model::Weights;
 
 /// The files of a repository that are wanted; never none, and each in the output folder.
 pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<ExpectedFile>, Failure> {

@@ -7,8 +7,8 @@ use super::hub::{FetchError, Hub, read_listing};
 use super::index::HubIndex;
 use super::selection::chosen;
 use super::token;
-use crate::event::Failure;
-use crate::manifest::model::Weights;
+use base::event::Failure;
+use plan::manifest::model::Weights;
 
 /// Bytes of the files that are wanted of a repository, from its hub's index; `None` for a folder that is there already, of
 /// which the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.

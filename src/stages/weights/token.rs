@@ -1,6 +1,6 @@
 //! The hub's token: from the environment, or from the file that `hf auth login` writes.
 
-use crate::files::read_text;
+use base::files::read_text;
 use std::env;
 use std::path::PathBuf;
 

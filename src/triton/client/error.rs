@@ -1,6 +1,6 @@
 //! Why a server did not answer as requested: which call, where, what came back, what to try.
 
-use crate::diag::{error_chain, with_causes};
+use base::diag::{error_chain, with_causes};
 use std::time::Duration;
 
 use tonic::{Code, Status};
@@ -71,13 +71,13 @@ impl ConnectCause {
 
 impl ClientErrorKind {
     /// No connection, for this reason.
-    pub(in crate::triton) fn connect(error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(crate) fn connect(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Connect { cause: ConnectCause::of(error), text: chain(error) }
     }
 }
 
 impl ClientError {
-    pub(in crate::triton) fn new(request: impl Into<String>, address: impl Into<String>, why: ClientErrorKind) -> Self {
+    pub(crate) fn new(request: impl Into<String>, address: impl Into<String>, why: ClientErrorKind) -> Self {
         Self { request: request.into(), address: address.into(), why }
     }
 
@@ -170,7 +170,7 @@ fn refusal_hint(code: Code, message: &str) -> Option<&'static str> {
     })
 }
 
-pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
+pub(crate) fn of_status(status: &Status) -> ClientErrorKind {
     // Made by the transport, not by a server: tonic's message is then only "transport error".
     let transport =
         std::error::Error::source(status).is_some_and(<dyn std::error::Error>::is::<tonic::transport::Error>);

@@ -34,7 +34,7 @@ use super::proto::inference::{
     RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest,
     ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, TraceSettingRequest,
 };
-use crate::event::{Endpoint, host_port};
+use base::event::{Endpoint, host_port};
 
 use metadata::{ChannelWithMetadata, with_metadata};
 

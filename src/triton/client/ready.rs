@@ -9,7 +9,7 @@ use tonic::Code;
 use tonic::transport::Endpoint as Address;
 
 use super::{ClientError, ClientErrorKind, ConnectCause, TritonClient, address};
-use crate::event::Endpoint;
+use base::event::Endpoint;
 
 /// The pause before a server that is not ready is polled again.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -9,8 +9,8 @@ use tonic::{Response, Status, Streaming};
 
 use super::error::of_status;
 use super::{ClientError, ClientErrorKind, InferenceService};
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use crate::proto::inference::infer_parameter::ParameterChoice;
+use crate::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 
 /// One stream. Triton sends its response headers only with the first answer, so the call is not awaited before the
 /// first request is queued: it opens while the first answer is awaited. Dropping the stream cancels what it carries.

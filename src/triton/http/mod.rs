@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::client::{ClientError, ClientErrorKind};
-use crate::event::host_port;
+use base::event::host_port;
 
 pub use probe::{ListeningService, probe};
 pub use redirect::{MOST_REDIRECTS, Redirect};

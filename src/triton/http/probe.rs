@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{HttpAddress, HttpClient};
-use crate::event::Endpoint;
-use crate::triton::client::{ClientErrorKind, ConnectCause, TritonClient};
+use crate::client::{ClientErrorKind, ConnectCause, TritonClient};
+use base::event::Endpoint;
 
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 

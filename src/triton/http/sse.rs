@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::refusal;
 use super::sse_parser::SseParser;
-use crate::triton::client::{ClientError, ClientErrorKind};
+use crate::client::{ClientError, ClientErrorKind};
 
 /// Bytes of one event. One has some hundreds.
 const LONGEST_EVENT: usize = 16 << 20;

@@ -3,8 +3,8 @@
 use super::Rank;
 use super::spec::{LaunchSpec, ServerSpec};
 use super::world_size::ServerLayout;
-use crate::event::GpuId;
-use crate::spec::{Launcher, ServerMode};
+use base::event::GpuId;
+use base::spec::{Launcher, ServerMode};
 
 /// The models that ranks above 0 load when the repository does not define which run an engine.
 const MODEL: &str = "tensorrt_llm";

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::spec::Ports;
-use crate::event::GpuId;
-use crate::spec::{Launcher, ServerMode};
-use crate::triton::SpecProblem;
+use crate::SpecProblem;
+use base::event::GpuId;
+use base::spec::{Launcher, ServerMode};
 
 /// Every process of every server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,11 +8,11 @@ use super::argv::RankCommand;
 use super::spec::{LaunchSpec, ServerSpec};
 use super::world_size::ServerLayout;
 use super::{LaunchWorld, LaunchedServer};
-use crate::event::GpuId;
-use crate::exec::container::{self, ContainerAccess, ContainerSpec, contradictions};
-use crate::spec::{ContainerEngine, Launcher, ServerMode};
-use crate::triton::SpecProblem;
-use crate::units::shell_word;
+use crate::SpecProblem;
+use base::event::GpuId;
+use base::spec::{ContainerEngine, Launcher, ServerMode};
+use base::units::shell_word;
+use exec::container::{self, ContainerAccess, ContainerSpec, contradictions};
 
 /// What `mpirun` and `srun` set for their ranks. A server that inherits it behaves as a rank of an unrelated world,
 /// and its Python models hang when they import a library that looks at it.

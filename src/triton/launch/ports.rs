@@ -1,7 +1,7 @@
 //! Ports: counted up from a base, and no two the same.
 
 use super::spec::{LaunchSpec, Port, Ports};
-use crate::triton::SpecProblem;
+use crate::SpecProblem;
 
 /// The ports of the first server, where they were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

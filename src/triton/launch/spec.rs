@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::event::GpuId;
-use crate::exec::container::ContainerSpec;
-use crate::spec::{Launcher, Mpi, ServerMode, Srun};
+use base::event::GpuId;
+use base::spec::{Launcher, Mpi, ServerMode, Srun};
+use exec::container::ContainerSpec;
 
 /// Servers to be, on one host unless a launcher spreads them.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,9 +6,9 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::GpuId;
-use crate::exec::container::ContainerSpec;
-use crate::spec::{ContainerEngine, ContainerGpus, Launcher, ServerMode};
+use base::event::GpuId;
+use base::spec::{ContainerEngine, ContainerGpus, Launcher, ServerMode};
+use exec::container::ContainerSpec;
 
 fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
     let ranks = tp * pp;

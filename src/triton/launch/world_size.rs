@@ -1,10 +1,10 @@
 //! Decides mode, number of ranks and GPUs, and collects every problem with them.
 
 use super::spec::{LaunchModel, LaunchSpec, ServerSpec};
-use crate::event::GpuId;
-use crate::spec::{Launcher, MOST_PARTS, ServerMode};
-use crate::triton::SpecProblem;
-use crate::units::counted;
+use crate::SpecProblem;
+use base::event::GpuId;
+use base::spec::{Launcher, MOST_PARTS, ServerMode};
+use base::units::counted;
 
 /// The configuration of one server.
 #[derive(Clone, Debug)]

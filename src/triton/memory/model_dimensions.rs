@@ -1,6 +1,6 @@
 //! The numbers that the memory of one GPU is computed from. Bytes and tokens.
 
-use crate::triton::EngineConfig;
+use crate::EngineConfig;
 
 /// A model, cut over GPUs.
 #[derive(Clone, Debug, PartialEq)]

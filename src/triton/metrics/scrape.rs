@@ -11,8 +11,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::parse::{CREATED, Exposition, MetricKind, MetricValue, MetricsError};
 use super::summarized_series::{MOST_POINT_BYTES, POINTS, is_summarized};
-use crate::triton::client::ClientErrorKind;
-use crate::triton::http::{HttpAddress, HttpClient};
+use crate::client::ClientErrorKind;
+use crate::http::{HttpAddress, HttpClient};
 
 /// A server that takes longer than this is missed in this round.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);

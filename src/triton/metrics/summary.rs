@@ -10,7 +10,7 @@ use super::MetricKind;
 use super::scrape::{MetricSeries, Scrape, ServerPoll};
 use super::summarized_series::{POINTS, is_summarized};
 use super::tracks::{Point, baseline, tracks};
-use crate::triton::http::HttpAddress;
+use crate::http::HttpAddress;
 
 /// `/metrics` of the servers during a run, as the servers count: it explains the measurement and is no part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -354,9 +354,9 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::triton::client::ClientErrorKind;
-    use crate::triton::http::HttpAddress;
-    use crate::triton::metrics::scrape::{ScrapeError, ServerPoll};
+    use crate::client::ClientErrorKind;
+    use crate::http::HttpAddress;
+    use crate::metrics::scrape::{ScrapeError, ServerPoll};
 
     /// Two servers, polled at −0.5 s, 0.5 s, 1.5 s, …; of each: requests so far and blocks in use. `None` is a miss.
     fn scrape(rounds: &[[Option<(f64, f64)>; 2]]) -> (Scrape, Instant) {

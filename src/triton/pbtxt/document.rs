@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::tree::{PbtxtField, PbtxtShape, PbtxtValue, parse};
 use super::{PbtxtError, quoted, schema};
-use crate::triton::proto::inference::ModelConfig;
+use crate::proto::inference::ModelConfig;
 
 /// A text that follows the syntax. [`PbtxtDocument::config`] checks whether it follows the schema.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ fn key_of(entry: &[PbtxtField]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::triton::pbtxt;
+    use crate::pbtxt;
     use pretty_assertions::assert_eq;
     use proptest::prelude::*;
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::schema;
 use super::write::spelled_key;
-use crate::triton::proto::inference::ModelConfig;
+use crate::proto::inference::ModelConfig;
 
 /// The whole config as an object. Messages and choices that are not set are left out.
 pub fn json(config: &ModelConfig) -> Value {

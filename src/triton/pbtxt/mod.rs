@@ -87,7 +87,7 @@ pub fn unfilled(text: &str) -> Vec<UnfilledPlaceholder> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::triton::proto::inference::{DataType, ModelParameter, ModelTransactionPolicy};
+    use crate::proto::inference::{DataType, ModelParameter, ModelTransactionPolicy};
     use pretty_assertions::assert_eq;
     use proptest::prelude::*;
 

@@ -8,8 +8,8 @@ use prost_reflect::{
 
 use super::PbtxtError;
 use super::tree::{PbtxtField, PbtxtShape, PbtxtValue};
-use crate::diag::did_you_mean;
-use crate::triton::proto::DESCRIPTORS;
+use crate::proto::DESCRIPTORS;
+use base::diag::did_you_mean;
 
 /// `inference.ModelConfig`.
 pub(super) fn model_config() -> &'static MessageDescriptor {

@@ -6,7 +6,7 @@ use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, Value};
 
 use super::{quoted, schema};
-use crate::triton::proto::inference::ModelConfig;
+use crate::proto::inference::ModelConfig;
 
 /// The whole config, every message on lines of its own.
 pub fn write(config: &ModelConfig) -> String {
@@ -94,7 +94,7 @@ fn spelled(kind: &Kind, value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::triton::pbtxt::read;
+    use crate::pbtxt::read;
 
     #[test]
     fn what_is_written_is_read_back_and_is_the_same_every_time() {
@@ -106,9 +106,9 @@ mod tests {
             parameters { key: "z" value { string_value: "1" } } parameters { key: "b" value { string_value: "${x}" } }
             model_transaction_policy { decoupled: true }
         "#;
-        let config = crate::triton::pbtxt::read_as_server(text).unwrap();
+        let config = crate::pbtxt::read_as_server(text).unwrap();
         let written = write(&config);
-        assert_eq!(crate::triton::pbtxt::read_as_server(&written).unwrap(), config, "{written}");
+        assert_eq!(crate::pbtxt::read_as_server(&written).unwrap(), config, "{written}");
         assert!(written.find("key: \"b\"").unwrap() < written.find("key: \"z\"").unwrap());
         for _ in 0..20 {
             assert_eq!(write(&config.clone()), written);

@@ -8,7 +8,7 @@ use super::flags::{FLAGS, FlagMeaning, meaning};
 use super::limits::limits;
 use super::parameters::{PARAMETERS, find};
 use super::{Layout, RepositoryError, RepositorySpec, SpecProblem, TEMPLATES};
-use crate::triton::EngineConfig;
+use crate::EngineConfig;
 
 /// Every parameter by its template name; `None` is not written.
 pub(super) struct FilledParameters {

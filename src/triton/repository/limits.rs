@@ -1,6 +1,6 @@
 //! Values checked against the engine's own `config.json`: what it was built for, and what it can do.
 
-use crate::triton::EngineConfig;
+use crate::EngineConfig;
 
 /// A value that does not fit the engine.
 pub(super) struct Limit {

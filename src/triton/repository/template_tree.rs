@@ -9,9 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::substitute::{Placeholder, substitute};
-use crate::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
-use crate::files::{read_bytes, text_of};
-use crate::triton::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
+use crate::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
+use base::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
+use base::files::{read_bytes, text_of};
 
 /// What `fill_template.py` fills by default.
 const PRESETS: [(&str, &str); 2] = [("max_queue_size", "0"), ("max_queue_delay_microseconds", "0")];

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::triton::proto::inference::ModelConfig;
+use crate::proto::inference::ModelConfig;
 
 fn engine(world: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ Needs Python 3.9, rustc, a C linker and a `regatta` (on PATH, or named by REGATT
 minutes; PICTURE is a name such as `intervals`, all of them otherwise.
 
 All data are of simulated queues in virtual time with fixed seeds: Poisson arrivals, first come first served, a mean service
-time of 1 s. The intervals, the search and the overload check are the product's own code: src/stats is compiled into a small
+time of 1 s. The intervals, the search and the overload check are the product's own code: src/base/stats is compiled into a small
 helper. The judgements are those of `regatta compare`.
 """
 
@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-STATS = HERE.parents[2] / "src" / "stats"
+STATS = HERE.parents[2] / "src" / "base" / "stats"
 REGATTA = os.environ.get("REGATTA") or shutil.which("regatta")
 
 INK, GREY, PALE = "#1f2933", "#6b7785", "#d9dee4"

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::env;
 
 use super::hidden_differences::hidden_differences;
-use crate::app::doctor;
-use crate::app::lockfile::{
+use crate::cli::KeyValueArg;
+use crate::doctor;
+use crate::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockPart, LockSection, LockedTask, PrivateValues, compare,
 };
-use crate::app::project::Project;
-use crate::cli::KeyValueArg;
-use crate::event::{Failure, RunId};
-use crate::plan::{ActionError, ActionKind, Plan, Task};
-use crate::runner::store::{Digests, OutputCache, TaskKey};
-use crate::runner::{self, RunOptions, predict_keys};
-use crate::stages::StageExecutor;
-use crate::units::shell_word;
+use crate::project::Project;
+use base::event::{Failure, RunId};
+use base::units::shell_word;
+use plan::{ActionError, ActionKind, Plan, Task};
+use runner::store::{Digests, OutputCache, TaskKey};
+use runner::{RunOptions, predict_keys};
+use stages::StageExecutor;
 
 /// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
 pub fn private(project: &Project, plan: &Plan) -> PrivateValues {

@@ -1,10 +1,10 @@
 //! Stages that are as they were locked in everything that the lock file shows, but not in their key: it has only a part of an absolute
 //! path, and no secrets.
 
-use crate::app::lockfile::{DifferenceWeight, LockDifference, LockPart, LockSection, LockedTask};
-use crate::event::Failure;
-use crate::plan::{Lifetime, Plan, Task};
-use crate::runner::store::TaskKey;
+use crate::lockfile::{DifferenceWeight, LockDifference, LockPart, LockSection, LockedTask};
+use base::event::Failure;
+use plan::{Lifetime, Plan, Task};
+use runner::store::TaskKey;
 
 /// `found`: the differences that the file shows. Keys of another version of the program are not compared.
 pub(super) fn hidden_differences(

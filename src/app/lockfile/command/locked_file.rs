@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::app::error::CommandError;
-use crate::app::lockfile::{LockFile, LockFileError, LockSection, read};
-use crate::files::{metadata_if_there, read_text};
+use crate::error::CommandError;
+use crate::lockfile::{LockFile, LockFileError, LockSection, read};
+use base::files::{metadata_if_there, read_text};
 
 /// One run of a lock file; else lists the existing ones.
 pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {

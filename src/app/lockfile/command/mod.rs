@@ -10,17 +10,17 @@ mod write;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::app::console::print;
-use crate::app::error::CommandError;
-use crate::app::lockfile::render;
-use crate::app::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
-use crate::app::project::{Project, options};
 use crate::cli::{CliExit, Global, KeyValueArg, LockRequest, Select};
-use crate::report::Styler;
-use crate::runner::store::OutputCache;
-use crate::units::counted;
+use crate::console::print;
+use crate::error::CommandError;
+use crate::lockfile::render;
+use crate::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
+use crate::project::{Project, options};
+use base::units::counted;
 pub use current::private;
 use locked_file::{locked_at, open, section_of};
+use report::Styler;
+use runner::store::OutputCache;
 pub use verify::{LockReport, enforce};
 pub use write::{FinishedRun, write};
 

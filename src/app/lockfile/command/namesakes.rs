@@ -1,8 +1,8 @@
 //! Manifests of the project with the same `name:`: they share an entry of the lock file.
 
-use crate::app::project::Project;
-use crate::files::text_of;
-use crate::plan::Plan;
+use crate::project::Project;
+use base::files::text_of;
+use plan::Plan;
 
 /// The files of the others, relative to the project.
 pub(super) fn namesakes(project: &Project, plan: &Plan) -> Vec<String> {

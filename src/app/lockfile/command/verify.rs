@@ -7,18 +7,18 @@ use anyhow::Context as _;
 use super::current;
 use super::locked_file::{section_of, unreadable};
 use super::namesakes::namesakes;
-use crate::app::error::CommandError;
-use crate::app::lockfile::render;
-use crate::app::lockfile::{LockDifference, LockSection, LockedTask, Strictness, outcome, pin, read};
-use crate::app::project::Project;
 use crate::cli::{self, LockMode, LockStrictness};
-use crate::event::{Failure, FailureKind, TaskId};
-use crate::files::read_text;
-use crate::plan::{ActionError, Plan};
-use crate::report::Styler;
-use crate::runner::store::{Lookup, OutputCache};
-use crate::runner::{OutputCheck, RunOptions, TaskRole};
-use crate::stages::resolved;
+use crate::error::CommandError;
+use crate::lockfile::render;
+use crate::lockfile::{LockDifference, LockSection, LockedTask, Strictness, outcome, pin, read};
+use crate::project::Project;
+use base::event::{Failure, FailureKind, TaskId};
+use base::files::read_text;
+use plan::{ActionError, Plan};
+use report::Styler;
+use runner::store::{Lookup, OutputCache};
+use runner::{OutputCheck, RunOptions, TaskRole};
+use stages::resolved;
 
 /// What to report about a run that holds to a lock file.
 #[derive(Debug, Default)]

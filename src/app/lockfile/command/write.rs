@@ -8,18 +8,18 @@ use anyhow::anyhow;
 
 use super::current;
 use super::namesakes::namesakes;
-use crate::app::lockfile::{
+use crate::cli::{self, KeyValueArg, LockMode};
+use crate::lockfile::{
     LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, outline, read, splice, without_run,
     write_with_run,
 };
-use crate::app::project::Project;
-use crate::cli::{self, KeyValueArg, LockMode};
-use crate::event::RunId;
-use crate::files::{Digest, read_text};
-use crate::plan::{ActionError, ActionKind, Lifetime, Plan, Task};
-use crate::runner::store::{PathError, replace};
-use crate::runner::{KeyedTask, RunSummary, TaskRole};
-use crate::stages::resolved;
+use crate::project::Project;
+use base::event::RunId;
+use base::files::{Digest, read_text};
+use plan::{ActionError, ActionKind, Lifetime, Plan, Task};
+use runner::store::{PathError, replace};
+use runner::{KeyedTask, RunSummary, TaskRole};
+use stages::resolved;
 
 /// A run that ended well.
 pub struct FinishedRun<'a> {

@@ -1,6 +1,6 @@
 //! Where a run's telemetry goes: `--otlp`, or the variables of OpenTelemetry's specification.
 
-use crate::units::{credentials, has_secret_parameter};
+use base::units::{credentials, has_secret_parameter};
 
 /// The URL of each signal. None: it is not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! A program without the feature `otlp` sends no telemetry.
 
 use super::endpoints::OtlpEndpoints;
-use crate::app::console::print_error;
-use crate::diag::FeatureLeftOut;
-use crate::event::Event;
+use crate::console::print_error;
+use base::diag::FeatureLeftOut;
+use base::event::Event;
 
 /// Records nothing.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 
-use crate::harness::{self, RunResult};
-use crate::report::{RunState, TaskPhase};
+use harness::RunResult;
+use report::{RunState, TaskPhase};
 
 /// Records the results of tasks that ran, not of cached ones, and returns how many values there are.
 pub(super) fn record(state: &RunState, provider: &SdkMeterProvider) -> usize {
@@ -72,7 +72,7 @@ fn values(result: &RunResult) -> Vec<GaugeValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::result_of_repeats;
+    use harness::result_of_repeats;
 
     #[test]
     fn a_measurement_of_several_runs_has_their_means_and_all_failures() {

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use indexmap::IndexMap;
 
-use crate::event::{Event, TaskId};
-use crate::report::RunState;
+use base::event::{Event, TaskId};
+use report::RunState;
 
 /// A task with more phases is one whose progress has no phases: each line is another.
 const MOST_PHASES: usize = 12;
@@ -88,7 +88,7 @@ impl OtlpRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::LiveMeasurement;
+    use base::event::LiveMeasurement;
 
     #[test]
     fn the_parts_of_a_task_follow_each_other_and_lines_without_end_are_none() {

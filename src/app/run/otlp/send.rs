@@ -12,8 +12,8 @@ use super::checked_exporter::CheckedExporter;
 use super::endpoints::OtlpEndpoints;
 use super::recorder::OtlpRecorder;
 use super::{metrics, spans};
-use crate::app::console::print_error;
-use crate::units::counted;
+use crate::console::print_error;
+use base::units::counted;
 
 /// A collector that does not answer must not keep the run's end waiting for longer.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use super::OtlpRecorder;
-use crate::event::TaskId;
-use crate::report::{RunState, TaskPhase, TaskState};
+use base::event::TaskId;
+use report::{RunState, TaskPhase, TaskState};
 
 /// Hands the spans to the provider, and returns the trace's id and their number.
 pub(super) fn record(recorder: &OtlpRecorder, provider: &SdkTracerProvider) -> (String, usize) {

@@ -4,7 +4,7 @@
 use super::diagnosis::{Diagnosis, Row};
 use super::log::{Log, after, gib, leading_token, number};
 use super::shortage::Shortage;
-use crate::event::MemoryKind;
+use base::event::MemoryKind;
 
 pub const TABLE: &[Row] = &[
     (&["no available memory for the cache blocks"], no_cache),

@@ -4,7 +4,7 @@ use super::Diagnosis;
 use super::engine_server;
 use super::log::{Log, after, number};
 use super::shortage::Shortage;
-use crate::event::MemoryKind;
+use base::event::MemoryKind;
 
 /// The largest factor that a hint advises: a manifest may name no more GPUs, and a log may name any number of bytes.
 const MOST_TIMES: f64 = 4096.0;

@@ -3,7 +3,7 @@
 use super::diagnosis::{Diagnosis, Row};
 use super::log::{Log, after, leading_token, number};
 use super::{memory, shortage};
-use crate::exec::process::listener;
+use crate::process::listener;
 
 pub const TABLE: &[Row] = &[
     (&["maxtokensinpagedkvcache"], memory::cache_too_small),

@@ -1,7 +1,7 @@
 //! Memory that ran out: which memory, and every number that the log has of it.
 
 use super::log::{Log, after, gib, number};
-use crate::event::MemoryKind;
+use base::event::MemoryKind;
 
 /// Messages of TensorRT-LLM, TensorRT, CUDA, cuBLAS, NCCL and PyTorch when a GPU's memory is used up. Lower case.
 pub const GPU: &[&str] = &[

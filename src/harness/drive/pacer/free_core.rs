@@ -1,6 +1,6 @@
 //! Whether a core is free for a worker that spins: looked at before the load and while it runs, because a machine may fill up.
 
-use crate::files::{cores, read_text};
+use base::files::{cores, read_text};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 

@@ -20,13 +20,13 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use free_core::FreeCore;
-pub(in crate::harness) use shared_timer::Alarms;
+pub(crate) use shared_timer::Alarms;
 use wake_up_error::WakeUpError;
 
 /// A turn of a spin that did no work takes less: it asks the reactor for events and gets none.
 const IDLE_TURN: Duration = Duration::from_micros(5);
 
-pub(in crate::harness) struct Pacer {
+pub(crate) struct Pacer {
     timer: AsyncFd<OwnedFd>,
     /// Set where the end of a wait is spun.
     spin: Option<Spin>,

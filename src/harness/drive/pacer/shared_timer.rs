@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use super::Pacer;
 
 #[derive(Default)]
-pub(in crate::harness) struct Alarms {
+pub(crate) struct Alarms {
     set: RefCell<BinaryHeap<Reverse<Alarm>>>,
     /// Notified when a new alarm becomes the earliest.
     earlier: Notify,

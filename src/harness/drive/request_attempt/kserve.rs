@@ -3,22 +3,22 @@
 //! The whole request is queued, and its half closed, before response headers are awaited: a Triton server sends them
 //! only with the first response. A final marker may be missing; the end of the stream counts then.
 
-use crate::diag::error_chain;
+use base::diag::error_chain;
 use std::future::poll_fn;
 use std::pin::Pin;
 
 use super::kserve_response_reader::{KserveResponseReader, ReadOutcome};
 use super::{RequestAttempt, RequestProgress, State};
-use crate::harness::record::FailureClass;
-use crate::harness::transport::call::CallKind;
-use crate::harness::transport::error_text::shortened;
-use crate::harness::transport::kserve::call_error::RpcFault;
-use crate::harness::transport::kserve::calls::send;
-use crate::harness::transport::kserve::grpc_messages::{Frames, ScannedResponse, frame, scan_stream};
-use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::{self, check_status};
-use crate::harness::transport::kserve::shared_stream::StreamReply;
-use crate::spec::CancelBy;
+use crate::record::FailureClass;
+use crate::transport::call::CallKind;
+use crate::transport::error_text::shortened;
+use crate::transport::kserve::call_error::RpcFault;
+use crate::transport::kserve::calls::send;
+use crate::transport::kserve::grpc_messages::{Frames, ScannedResponse, frame, scan_stream};
+use crate::transport::kserve::infer_request::InferRequestTemplate;
+use crate::transport::kserve::rpc::{self, check_status};
+use crate::transport::kserve::shared_stream::StreamReply;
+use base::spec::CancelBy;
 
 type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;
 

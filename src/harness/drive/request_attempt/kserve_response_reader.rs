@@ -1,27 +1,25 @@
 //! Reads the answer of one message over KServe and records what arrives.
 
-use crate::diag::error_chain;
+use base::diag::error_chain;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
 use super::{RequestAttempt, RequestProgress, State};
-use crate::harness::record::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
-use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::transport::error_text::shortened;
-use crate::harness::transport::held_bytes::HeldBytes;
-use crate::harness::transport::kserve::call_error::{RpcFault, broken_class};
-use crate::harness::transport::kserve::extra_outputs;
-use crate::harness::transport::kserve::grpc_messages::{
-    Frames, ScannedResponse, WireError, scan_response, scan_stream,
-};
-use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::{self, RpcResponse, check_status};
-use crate::harness::transport::limits::LONGEST_NAME;
-use crate::spec::{CancelBy, CancelPolicy};
-use crate::units::counted;
+use crate::record::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::tokens::{ChunkTokens, Violation, WireEvent};
+use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::error_text::shortened;
+use crate::transport::held_bytes::HeldBytes;
+use crate::transport::kserve::call_error::{RpcFault, broken_class};
+use crate::transport::kserve::extra_outputs;
+use crate::transport::kserve::grpc_messages::{Frames, ScannedResponse, WireError, scan_response, scan_stream};
+use crate::transport::kserve::infer_request::InferRequestTemplate;
+use crate::transport::kserve::rpc::{self, RpcResponse, check_status};
+use crate::transport::limits::LONGEST_NAME;
+use base::spec::{CancelBy, CancelPolicy};
+use base::units::counted;
 
 pub(super) struct KserveResponseReader<'a> {
     pub attempt: &'a RequestAttempt<'a>,

@@ -10,25 +10,25 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallListener;
-use crate::harness::PlannedRequest;
-use crate::harness::clock::BenchClock;
-use crate::harness::measure::collector::Collector;
-use crate::harness::record::{FailureClass, RequestEnd, ServerStamps};
-use crate::harness::schedule::data::Prompt;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::tokens::{Accounting, AnswerText, CountedTokens, TokenSource, Violation, WireEvent};
-use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::transport::connection::Connection;
-use crate::harness::transport::http::{
+use crate::PlannedRequest;
+use crate::clock::BenchClock;
+use crate::measure::collector::Collector;
+use crate::record::{FailureClass, RequestEnd, ServerStamps};
+use crate::schedule::data::Prompt;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::tokens::{Accounting, AnswerText, CountedTokens, TokenSource, Violation, WireEvent};
+use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::connection::Connection;
+use crate::transport::http::{
     AnswerIds, ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, answer_text_from_events,
     prompt_from_events,
 };
-use crate::harness::transport::kserve::call_error::RpcFault;
-use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::request_encoder::RequestEncoder;
+use crate::transport::kserve::call_error::RpcFault;
+use crate::transport::kserve::infer_request::InferRequestTemplate;
+use crate::transport::request_encoder::RequestEncoder;
 
 /// One message and the requests in it.
-pub(in crate::harness) struct RequestAttempt<'a> {
+pub(crate) struct RequestAttempt<'a> {
     pub connection: &'a Connection,
     pub encoder: &'a RequestEncoder,
     pub frame: Bytes,
@@ -51,7 +51,7 @@ pub(in crate::harness) struct RequestAttempt<'a> {
 
 /// One request of a message, as responses make it.
 #[derive(Debug, Default)]
-pub(in crate::harness) struct RequestProgress {
+pub(crate) struct RequestProgress {
     /// The totals, once it has ended.
     pub counted: CountedTokens,
     /// Tokens that observers of the run were given while it arrived.
@@ -104,7 +104,7 @@ impl RequestProgress {
 }
 
 #[derive(Debug)]
-pub(in crate::harness) struct AttemptAnswer {
+pub(crate) struct AttemptAnswer {
     /// For each request of the message.
     pub ended: Vec<RequestEnd>,
     pub final_marker: bool,
@@ -124,11 +124,7 @@ struct State {
 }
 
 /// Resolves when the deadline of a request that was issued at `t_issue` has passed.
-pub(in crate::harness) async fn deadline_fault(
-    clock: BenchClock,
-    t_issue: u64,
-    deadline: Option<Duration>,
-) -> RpcFault {
+pub(crate) async fn deadline_fault(clock: BenchClock, t_issue: u64, deadline: Option<Duration>) -> RpcFault {
     let Some(limit) = deadline else { return std::future::pending().await };
     tokio::time::sleep_until((clock.instant(t_issue) + limit).into()).await;
     (FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64()))

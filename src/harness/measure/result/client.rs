@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::StreamMode;
+use base::spec::StreamMode;
 
 /// The terms of Little's law: requests in flight (a running gauge), rate and time (the records). All of them come from the client's own
 /// stamps, so that they agree by construction and are no check of the measurement.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{CachedInput, CutInput, FailureClass, FinishReason, Violation};
+use crate::{CachedInput, CutInput, FailureClass, FinishReason, Violation};
 
 /// `scheduled = ok + failed + cancelled + cancelled_early + in_flight_at_end + not_sent`, exactly, or the run is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{GoodputLimit, LatencyLimit, Limits};
+use base::spec::{GoodputLimit, LatencyLimit, Limits};
 
 /// Those beside the 99th percentiles of TTFT and TPOT.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

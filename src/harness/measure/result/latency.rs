@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{Adjusted, Metric};
-use crate::spec::{CancelBy, LimitedMetric};
+use crate::{Adjusted, Metric};
+use base::spec::{CancelBy, LimitedMetric};
 
 /// Per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ impl LatencyMetrics {
     }
 
     /// The metric that a limit is about.
-    pub(in crate::harness) const fn of(&self, metric: LimitedMetric) -> &Metric {
+    pub(crate) const fn of(&self, metric: LimitedMetric) -> &Metric {
         match metric {
             LimitedMetric::Ttft => &self.ttft,
             LimitedMetric::Tpot => &self.tpot,

@@ -16,13 +16,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::Verdict;
-use crate::harness::gpu::{GpuTrace, GpusUsage};
-use crate::harness::{
+use crate::gpu::{GpuTrace, GpusUsage};
+use crate::{
     Goodput, HostShare, LoadConditions, LoadgenResult, Repeats, RequestRecords, RequestSchedule, RunIdentity,
     SelfCheck, Stability, Steady,
 };
-use crate::triton::{Scrape, ServerMetrics};
+use base::event::Verdict;
+use triton::{Scrape, ServerMetrics};
 
 pub use self::client::{ClientUsage, Connections, LittlesLaw, TimeSlice};
 pub use self::counts::{Counts, ExtraOutput, FailureCounts, TokenCounts};
@@ -35,7 +35,7 @@ use super::verdict_check::VerdictCheck;
 use super::verdict_reason::{Reason, VerdictReasons};
 
 /// The version of `result.json`.
-pub(in crate::harness) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// A run's result and the requests it was computed from.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub struct Measured {
 
 impl Measured {
     /// What another process measured and wrote: its requests and its plan are in its files only.
-    pub(in crate::harness) fn from_other_process(result: RunResult, zero: std::time::Instant) -> Self {
+    pub(crate) fn from_other_process(result: RunResult, zero: std::time::Instant) -> Self {
         let schedule = Arc::new(RequestSchedule::empty());
         Self { result, requests: RequestRecords::of([]), schedule, zero, scrape: None, gpu: None }
     }
@@ -67,9 +67,9 @@ pub struct RunResult {
     /// The version of this format. Always 1.
     #[schemars(range(min = 1, max = 1))]
     pub schema: u32,
-    pub(in crate::harness::measure) verdict: Verdict,
+    pub(in crate::measure) verdict: Verdict,
     /// Why the verdict is not VALID, worst first.
-    pub(in crate::harness::measure) reasons: Vec<Reason>,
+    pub(in crate::measure) reasons: Vec<Reason>,
     /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not query it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
@@ -170,7 +170,7 @@ impl RunResult {
     }
 
     /// Whether answers came whole, and not as streams.
-    pub(in crate::harness) fn has_whole_answers(&self) -> bool {
+    pub(crate) fn has_whole_answers(&self) -> bool {
         self.client.call == "unary" || self.requested.request.streaming == Some(false)
     }
 
@@ -180,7 +180,7 @@ impl RunResult {
     }
 
     /// Sets the reasons and the verdict that follows from them, from all findings at once. Only `verdict` calls it.
-    pub(in crate::harness) fn judged(&mut self, found: VerdictReasons) {
+    pub(crate) fn judged(&mut self, found: VerdictReasons) {
         self.verdict = found.verdict();
         self.reasons = found.into_reasons();
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::further_limits::FurtherLimits;
 use super::requested_retries::RequestedRetries;
-use crate::harness::{BenchSpec, LoadPattern, Pause, Slo, Transport};
-use crate::spec::{Arrivals, Length, Request, StreamMode, TimeSpan};
+use crate::{BenchSpec, LoadPattern, Pause, Slo, Transport};
+use base::spec::{Arrivals, Length, Request, StreamMode, TimeSpan};
 
 /// What was requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,7 +93,7 @@ impl Requested {
         load(self) == load(&Self::of(spec))
     }
 
-    pub(in crate::harness) fn of(spec: &BenchSpec) -> Self {
+    pub(crate) fn of(spec: &BenchSpec) -> Self {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         Self {
             endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),

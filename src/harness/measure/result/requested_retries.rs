@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Retries, RetryOn};
+use base::spec::{Retries, RetryOn};
 
 /// When a failed request was sent again, over the same connection. Its latency counts from the first intended time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,7 +10,7 @@ use super::super::metric::percentile;
 use super::super::request_times::ttft;
 use super::super::steady;
 use super::ServerFreeze;
-use crate::harness::RequestRecords;
+use crate::RequestRecords;
 
 /// Fewer slow requests are an accident.
 const LEAST_SLOW: usize = 10;

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::request_times::ttft;
-use crate::harness::measure::in_flight_changes::Before;
-use crate::harness::{RequestRecord, RequestRecords};
+use crate::measure::in_flight_changes::Before;
+use crate::{RequestRecord, RequestRecords};
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;

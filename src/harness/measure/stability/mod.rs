@@ -23,11 +23,11 @@ pub use freeze::ServerFreeze;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
-use crate::harness::measure::steady::answered_in_order;
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::harness::{BenchSpec, LoadLevel, LoadPattern, RequestRecord, RequestRecords};
-use crate::stats::{Growth, LatencyTrend, VisitsInOrder};
+use crate::measure::steady::answered_in_order;
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::{BenchSpec, LoadLevel, LoadPattern, RequestRecord, RequestRecords};
+use base::stats::{Growth, LatencyTrend, VisitsInOrder};
 
 /// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,7 +46,7 @@ pub struct Stability {
 
 impl Stability {
     /// `records` by index.
-    pub(in crate::harness) fn of(spec: &BenchSpec, records: &RequestRecords) -> Self {
+    pub(crate) fn of(spec: &BenchSpec, records: &RequestRecords) -> Self {
         let is_constant = matches!(spec.scenario, LoadPattern::Server { rate: LoadLevel::Fixed(_) });
         // Later turns arrive when answers end, so that their number grows until as many end as begin.
         let is_plain = spec.content.sessions.is_none();
@@ -66,24 +66,24 @@ impl Stability {
     }
 
     /// More arrived than was served, likely or for certain.
-    pub(in crate::harness) fn is_overloaded(&self) -> bool {
+    pub(crate) fn is_overloaded(&self) -> bool {
         self.growth.is_some_and(|growth| growth.is_likely())
             || self.latency_trend.is_some_and(|trend| trend.is_likely())
     }
 
     /// The run was over before the server had filled.
-    pub(in crate::harness) fn shows_only_filling(&self) -> bool {
+    pub(crate) fn shows_only_filling(&self) -> bool {
         self.latency_trend.is_some_and(|trend| trend.shows_only_filling())
     }
 
     /// What the server completed per second in an overload.
-    pub(in crate::harness) fn capacity_per_s(&self) -> Option<f64> {
+    pub(crate) fn capacity_per_s(&self) -> Option<f64> {
         let of_growth = self.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
         let of_trend = || self.latency_trend.filter(LatencyTrend::is_likely).map(|trend| trend.served_per_s());
         of_growth.map(|growth| growth.capacity_per_s).or_else(of_trend)
     }
 
-    pub(in crate::harness) fn findings(&self, found: &mut VerdictReasons) {
+    pub(crate) fn findings(&self, found: &mut VerdictReasons) {
         if let Some(growth) = self.growth.filter(Growth::is_likely) {
             let severity = if growth.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
             let text = format!(

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::measure::in_flight_changes::in_flight_changes;
-use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::harness::{BenchSpec, LoadLevel, LoadPattern, Pause, RequestRecords};
+use crate::measure::in_flight_changes::in_flight_changes;
+use crate::measure::verdict_check::VerdictCheck;
+use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::{BenchSpec, LoadLevel, LoadPattern, Pause, RequestRecords};
 
 /// Of the users, that must be in flight to count as all.
 const ALL: f64 = 0.9;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use std::cmp::{Ordering, Reverse};
 
-use crate::harness::RequestRecords;
-use crate::harness::spool::Spool;
+use crate::RequestRecords;
+use crate::spool::Spool;
 
 /// Below this share of the sustained rate the headline shows filling and draining more than the server.
 const FULL_SHARE: f64 = 0.9;

@@ -11,14 +11,14 @@ use super::errors::fault;
 use super::record_keys::RecordRules;
 use super::tokenizer::PromptTokenizer;
 use super::{jsonl, padded_ids};
-use crate::files::{Digest, open_regular};
-use crate::harness::HarnessError;
-use crate::harness::schedule::random_draws::generator;
-use crate::harness::{DataKind, PromptFile};
-use crate::spec::RecordOrder;
+use crate::HarnessError;
+use crate::schedule::random_draws::generator;
+use crate::{DataKind, PromptFile};
+use base::files::{Digest, open_regular};
+use base::spec::RecordOrder;
 
 #[derive(Debug)]
-pub(in crate::harness) struct Corpus {
+pub(crate) struct Corpus {
     pub entries: Vec<CorpusRecord>,
     pub summary: DataSummary,
 }
@@ -66,7 +66,7 @@ impl Corpus {
     }
 }
 
-pub(in crate::harness) fn digest(file: &Path) -> Result<String, HarnessError> {
+pub(crate) fn digest(file: &Path) -> Result<String, HarnessError> {
     let digest = open_regular(file).and_then(|(open, metadata)| Digest::of_file(&open, metadata.len()));
     Ok(digest.map_err(|error| fault(file, error.to_string()))?.to_string())
 }
@@ -98,7 +98,7 @@ fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
 
 /// The order of the records.
 #[derive(Clone, Debug)]
-pub(in crate::harness) struct CorpusOrder {
+pub(crate) struct CorpusOrder {
     count: u64,
     repeat: bool,
     selection: RecordSelection,
@@ -144,7 +144,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::spec::DelayPlace;
+    use base::spec::DelayPlace;
 
     fn data(order: RecordOrder, repeat: bool) -> PromptFile {
         PromptFile {

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::errors::fault;
 use super::prompt::PromptPart;
-use crate::harness::HarnessError;
+use crate::HarnessError;
 
 /// The most memory for the content of a file; more is refused and not swapped.
 const MOST_CONTENT_BYTES: usize = 4 << 30;
 
 /// One record: a session, most often of one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::harness) struct CorpusRecord {
+pub(crate) struct CorpusRecord {
     /// Time stamp, ns; counted from the first record's.
     pub at_ns: Option<u64>,
     pub turns: Vec<CorpusTurn>,
@@ -24,7 +24,7 @@ pub(in crate::harness) struct CorpusRecord {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::harness) struct CorpusTurn {
+pub(crate) struct CorpusTurn {
     /// Empty: a prompt of `tokens` is drawn.
     pub parts: Arc<[PromptPart]>,
     pub tokens: Option<u32>,

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::harness::HarnessError;
+use crate::HarnessError;
 
 /// Where a record is in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::harness) enum RecordPlace {
+pub(crate) enum RecordPlace {
     /// From 1.
     Line(usize),
     /// An element of a list, from 1.
@@ -30,7 +30,7 @@ impl fmt::Display for RecordPlace {
 const SHOWN: usize = 20;
 
 /// The errors of a file so far.
-pub(in crate::harness) struct DataErrors<'a> {
+pub(crate) struct DataErrors<'a> {
     file: &'a Path,
     found: Vec<String>,
     unlisted: usize,
@@ -76,6 +76,6 @@ impl<'a> DataErrors<'a> {
 }
 
 /// One error that makes the whole file unusable.
-pub(in crate::harness) fn fault(file: &Path, why: impl Into<String>) -> HarnessError {
+pub(crate) fn fault(file: &Path, why: impl Into<String>) -> HarnessError {
     HarnessError::Data { file: file.to_owned(), faults: vec![why.into()] }
 }

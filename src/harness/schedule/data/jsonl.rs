@@ -22,8 +22,8 @@ use super::record_keys::{RecordRules, UnsentKeys};
 use super::record_reader::for_each_record;
 use super::row::{Given, PromptRecord};
 use super::tokenizer::PromptTokenizer;
-use crate::harness::{DataKind, HarnessError, PromptFile};
-use crate::spec::{DelayPlace, LONGEST_LENGTH};
+use crate::{DataKind, HarnessError, PromptFile};
+use base::spec::{DelayPlace, LONGEST_LENGTH};
 
 /// `--op-tokens-per-word` of `benchmark_core_model.py`.
 const TOKENS_PER_WORD: f64 = 1.3;

@@ -9,7 +9,7 @@ use super::prompt::PromptPart;
 use super::prompt_renderer::words_of;
 use super::record_keys::MESSAGE_METADATA;
 use super::tokenizer::PromptTokenizer;
-use crate::harness::HarnessError;
+use crate::HarnessError;
 
 /// A message as OpenAI's interfaces have it, or as ShareGPT has it (`from` and `value`).
 pub(super) type MessageFields = Map<String, Value>;

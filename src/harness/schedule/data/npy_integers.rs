@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use crate::files::open_regular;
+use base::files::open_regular;
 
 /// An open `.npy` file whose header fits its size.
 #[derive(Debug)]

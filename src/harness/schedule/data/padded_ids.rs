@@ -7,7 +7,7 @@ use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
 use super::errors::{DataErrors, fault};
 use super::npy_integers::{NpyError, NpyIntegers};
 use super::prompt::PromptPart;
-use crate::harness::{HarnessError, PromptFile};
+use crate::{HarnessError, PromptFile};
 
 /// Reads rows of ids, each cut to its length.
 pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<CorpusRecord>, HarnessError> {

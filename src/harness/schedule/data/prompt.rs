@@ -29,7 +29,7 @@ pub struct ChatMessage {
 
 impl Prompt {
     /// Ids, or bytes of text.
-    pub(in crate::harness) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Ids(ids) => ids.len(),
             Self::Text(text) => text.len(),
@@ -38,7 +38,7 @@ impl Prompt {
     }
 
     /// None for text.
-    pub(in crate::harness) fn as_ids(&self) -> &[i32] {
+    pub(crate) fn as_ids(&self) -> &[i32] {
         match self {
             Self::Ids(ids) => ids,
             Self::Text(_) | Self::Chat(_) => &[],
@@ -46,14 +46,14 @@ impl Prompt {
     }
 
     /// None for ids, and for messages of a chat.
-    pub(in crate::harness) fn as_text(&self) -> &str {
+    pub(crate) fn as_text(&self) -> &str {
         match self {
             Self::Text(text) => text,
             Self::Ids(_) | Self::Chat(_) => "",
         }
     }
 
-    pub(in crate::harness) fn to_json(&self) -> serde_json::Value {
+    pub(crate) fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Ids(ids) => ids.as_slice().into(),
             Self::Text(text) => text.as_str().into(),
@@ -65,7 +65,7 @@ impl Prompt {
 /// One part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::harness) enum PromptPart {
+pub(crate) enum PromptPart {
     Drawn {
         stream: RandomStream,
         number: u64,
@@ -89,7 +89,7 @@ pub(in crate::harness) enum PromptPart {
 /// Which purpose tokens are drawn for; each has numbers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::harness) enum RandomStream {
+pub(crate) enum RandomStream {
     Prompt,
     Prefix,
     Block,

@@ -6,13 +6,13 @@ use rand::RngExt;
 
 use super::prompt::{ChatMessage, PreviousAnswers, Prompt, PromptPart, RandomStream};
 use super::tokenizer::PromptTokenizer;
-use crate::harness::schedule::random_draws;
-use crate::harness::schedule::random_draws::generator;
-use crate::harness::{BenchSpec, HarnessError, PromptSource, ScheduleError};
+use crate::schedule::random_draws;
+use crate::schedule::random_draws::generator;
+use crate::{BenchSpec, HarnessError, PromptSource, ScheduleError};
 
 /// Everything that drawn parts are drawn from. A pure function of it and the parts.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::harness) struct PromptRenderer {
+pub(crate) struct PromptRenderer {
     pub seed: u64,
     pub vocab_size: u32,
     /// Never part of a drawn prompt.
@@ -149,7 +149,7 @@ fn is_answer(part: &PromptPart, previous: &PreviousAnswers) -> bool {
 }
 
 /// Tokens of a part as far as they are known; for text without a tokenizer, its words.
-pub(in crate::harness::schedule) fn words_of(text: &str) -> u32 {
+pub(in crate::schedule) fn words_of(text: &str) -> u32 {
     text.split_whitespace().count() as u32
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::errors::RecordPlace;
-use crate::harness::spec::transport::{Api, Transport};
-use crate::harness::{BenchSpec, LoadPattern};
-use crate::units::counted;
+use crate::spec::transport::{Api, Transport};
+use crate::{BenchSpec, LoadPattern};
+use base::units::counted;
 
 /// What a benchmark does with the value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub(super) fn record_key(name: &str) -> Option<RecordKey> {
 
 /// What decides whether a benchmark can send a record as it is.
 #[derive(Clone, Debug, Default)]
-pub(in crate::harness) struct RecordRules {
+pub(crate) struct RecordRules {
     /// Fields that requests have in any case. The same value in a record changes nothing.
     fields: Map<String, Value>,
     /// The protocol, where it cannot send messages.
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_manual_has_every_key() {
-        let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/10-load.md");
+        let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/manual/10-load.md");
         let text = std::fs::read_to_string(manual).unwrap();
         let names = RECORD_KEYS.iter().flat_map(|(_, names)| names.iter()).chain(MESSAGE_METADATA);
         let missing: Vec<_> = names.filter(|name| !text.contains(&format!("`{name}`"))).collect();

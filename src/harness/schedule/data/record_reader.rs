@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::errors::{RecordPlace, fault};
 use super::perf_analyzer;
-use crate::files::open_text;
-use crate::harness::HarnessError;
+use crate::HarnessError;
+use base::files::open_text;
 
 /// A longer line is an error.
 const LONGEST_LINE: u64 = 256 << 20;
@@ -20,7 +20,7 @@ const LONGEST_LINE: u64 = 256 << 20;
 ///
 /// # Errors
 /// The file cannot be read, or is not JSON; and those of `take`.
-pub(in crate::harness) fn for_each_record(
+pub(crate) fn for_each_record(
     file: &Path,
     mut take: impl FnMut(RecordPlace, &[u8]) -> Result<ControlFlow<()>, HarnessError>,
 ) -> Result<(), HarnessError> {

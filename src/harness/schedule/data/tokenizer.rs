@@ -6,10 +6,10 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::errors::fault;
-use crate::files::{Digest, Hasher, read_bytes};
-use crate::harness::schedule::random_draws::generator;
-use crate::harness::{HarnessError, ScheduleError};
-use crate::tokenizer::Tokenizer;
+use crate::schedule::random_draws::generator;
+use crate::{HarnessError, ScheduleError};
+use base::files::{Digest, Hasher, read_bytes};
+use tokenizer::Tokenizer;
 
 /// Fewer words than these would make prompts too similar.
 const FEWEST_WORDS: usize = 32;
@@ -19,7 +19,7 @@ const MOST_WORDS: usize = 4_096;
 const TRIALS: u64 = 32;
 const TRIAL_WORDS: u32 = 256;
 
-pub(in crate::harness) struct PromptTokenizer {
+pub(crate) struct PromptTokenizer {
     tokenizer: Tokenizer,
     /// Words that are one token each, at the start of a text as well as after a space; in the order of their ids.
     words: Vec<Box<str>>,

@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
 use super::schedule::RequestSchedule;
-use crate::files::Digest;
-use crate::harness::schedule::data::{
+use crate::schedule::data::{
     DataErrors, DataSummary, PromptPart, PromptRenderer, RecordRules, fault, file_digest, for_each_record,
 };
-use crate::harness::schedule::random_draws::GENERATOR;
-use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
-use crate::spec::LONGEST_LENGTH;
+use crate::schedule::random_draws::GENERATOR;
+use crate::{BenchSpec, HarnessError, LoadPattern, PromptFile};
+use base::files::Digest;
+use base::spec::LONGEST_LENGTH;
 
 /// The plan's file beside a result.
-pub(in crate::harness) const PLAN: &str = "plan.jsonl";
+pub(crate) const PLAN: &str = "plan.jsonl";
 
 const VERSION: u32 = 1;
 
@@ -82,7 +82,7 @@ impl RequestSchedule {
 }
 
 /// Writes a plan.
-pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), HarnessError> {
+pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), HarnessError> {
     let put = || {
         let mut out = BufWriter::new(File::create(path)?);
         serde_json::to_writer(&mut out, &schedule.head())?;

@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use self::samples::sampled;
 use self::session_drawer::{DrawEnd, SessionDrawer};
-use crate::files::Digest;
-use crate::harness::schedule::data::PromptRenderer;
-use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
-pub(in crate::harness) use file::{PLAN, write};
+use crate::schedule::data::PromptRenderer;
+use crate::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
+use base::files::Digest;
+pub(crate) use file::{PLAN, write};
 pub use planned_request::{PlannedRequest, RequestTrigger};
 pub use planned_requests::{PlannedReader, PlannedRequests};
-pub(in crate::harness) use queue::PlanQueue;
+pub(crate) use queue::PlanQueue;
 pub use samples::ExternalSample;
 pub use schedule::RequestSchedule;
 
@@ -65,7 +65,7 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
 }
 
 /// The plan of a run with an external driver, before it begins: one request for each sample.
-pub(in crate::harness) fn for_external_driver(
+pub(crate) fn for_external_driver(
     spec: &BenchSpec,
     samples: &[ExternalSample],
 ) -> Result<RequestSchedule, HarnessError> {

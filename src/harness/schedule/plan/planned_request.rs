@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::harness::schedule::data::{PromptPart, RandomStream};
+use crate::schedule::data::{PromptPart, RandomStream};
 
 /// One request to come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct PlannedRequest {
     /// Within its session, from 0.
     pub turn: u32,
     /// None: drawn for this request alone.
-    pub(in crate::harness) parts: Option<Arc<[PromptPart]>>,
+    pub(crate) parts: Option<Arc<[PromptPart]>>,
 }
 
 /// What a request waits for.
@@ -40,7 +40,7 @@ pub enum RequestTrigger {
 impl PlannedRequest {
     /// A request of its own.
     #[cfg(test)]
-    pub(in crate::harness) const fn at(at_ns: u64, input_len: u32, output_len: u32) -> Self {
+    pub(crate) const fn at(at_ns: u64, input_len: u32, output_len: u32) -> Self {
         Self {
             at_ns,
             earliest_ns: 0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::planned_request::PlannedRequest;
 use super::session_drawer::SessionDrawer;
-use crate::harness::HarnessError;
+use crate::HarnessError;
 
 /// A plan of no more than this many requests is kept: 4 MB.
 const KEPT: usize = 1 << 16;
@@ -26,7 +26,7 @@ enum Source {
 }
 
 impl PlannedRequests {
-    pub(in crate::harness) fn kept(requests: Vec<PlannedRequest>) -> Self {
+    pub(crate) fn kept(requests: Vec<PlannedRequest>) -> Self {
         Self { count: requests.len(), source: Source::Kept(requests.into()) }
     }
 

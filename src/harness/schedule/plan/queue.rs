@@ -8,14 +8,14 @@ use super::planned_request::PlannedRequest;
 use super::planned_requests::{PlannedReader, PlannedRequests};
 use super::schedule::{RequestSchedule, belongs};
 use super::session_drawer::SessionDrawer;
-use crate::harness::schedule::data::PromptRenderer;
-use crate::harness::schedule::random_draws;
-use crate::harness::{BenchSpec, DataKind, HarnessError, Pause};
+use crate::schedule::data::PromptRenderer;
+use crate::schedule::random_draws;
+use crate::{BenchSpec, DataKind, HarnessError, Pause};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;
 
-pub(in crate::harness) struct PlanQueue {
+pub(crate) struct PlanQueue {
     schedule: Arc<RequestSchedule>,
     state: Mutex<State>,
     /// As many requests at least.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::planned_request::{PlannedRequest, RequestTrigger};
-use crate::harness::schedule::data::PromptPart;
+use crate::schedule::data::PromptPart;
 
 /// What a request can carry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
-use crate::files::{Digest, Hasher};
-use crate::harness::HarnessError;
-use crate::harness::schedule::data::{
+use crate::HarnessError;
+use crate::schedule::data::{
     ChatMessage, DataSummary, PreviousAnswers, Prompt, PromptPart, PromptRenderer, RandomStream, words_of,
 };
-use crate::harness::schedule::random_draws::GENERATOR;
+use crate::schedule::random_draws::GENERATOR;
+use base::files::{Digest, Hasher};
 
 /// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct RequestSchedule {
 
 impl RequestSchedule {
     /// The plan of a run that another process carried out: empty here.
-    pub(in crate::harness) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         let prompt_renderer = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, tokenizer: None });
         Self {
             requests: PlannedRequests::kept(Vec::new()),
@@ -65,7 +65,7 @@ impl RequestSchedule {
     }
 
     /// Tokens of a prompt as it is sent; without a tokenizer, the words of a text.
-    pub(in crate::harness) fn length_of(&self, prompt: &Prompt) -> u32 {
+    pub(crate) fn length_of(&self, prompt: &Prompt) -> u32 {
         let length_of = |text: &str| self.count(text).unwrap_or_else(|| words_of(text));
         match prompt {
             Prompt::Ids(ids) => ids.len() as u32,
@@ -93,13 +93,13 @@ impl RequestSchedule {
     }
 
     /// Requests with a time in the plan: not later turns, and none of a closed loop.
-    pub(in crate::harness) fn scheduled(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn scheduled(&self) -> impl Iterator<Item = u64> {
         self.requests.iter().filter(|request| request.due == RequestTrigger::Schedule).map(|request| request.at_ns)
     }
 
     /// Requests with the whole prompt of an earlier one. Later turns of sessions, which continue their history, and prompts
     /// that were drawn for one request alone do not count.
-    pub(in crate::harness) fn repeated_prompts(&self) -> u64 {
+    pub(crate) fn repeated_prompts(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();
         let parts = self.requests.iter().filter(|request| request.turn == 0).filter_map(|request| request.parts);
         parts
@@ -114,10 +114,7 @@ impl RequestSchedule {
     }
 
     /// What belongs together, with the index of its first request: the turns of a session, or the requests of one message.
-    pub(in crate::harness) fn sessions(
-        &self,
-        batch: usize,
-    ) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
+    pub(crate) fn sessions(&self, batch: usize) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
         let mut rest = self.requests.iter().peekable();
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -132,7 +129,7 @@ impl RequestSchedule {
     }
 
     /// The plan of the same samples with the requests that were issued.
-    pub(in crate::harness) fn with_issued(&self, requests: Vec<PlannedRequest>) -> Self {
+    pub(crate) fn with_issued(&self, requests: Vec<PlannedRequest>) -> Self {
         let mut schedule = Self { requests: PlannedRequests::kept(requests), ..self.clone() };
         schedule.digest = schedule.digested();
         schedule

@@ -6,14 +6,14 @@ use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
 use super::planned_request::{PlannedRequest, RequestTrigger};
-use crate::harness::schedule::arrivals::ArrivalTimes;
-use crate::harness::schedule::data::{
+use crate::schedule::arrivals::ArrivalTimes;
+use crate::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, RecordRules,
     fault,
 };
-use crate::harness::schedule::random_draws::{self, generator};
-use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile, ScheduleError};
-use crate::spec::{History, Prefixes, RecordOrder};
+use crate::schedule::random_draws::{self, generator};
+use crate::{BenchSpec, HarnessError, LoadPattern, PromptFile, ScheduleError};
+use base::spec::{History, Prefixes, RecordOrder};
 
 /// Why no more requests could be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::measure::arrival_law;
-use crate::harness::{
+use crate::measure::arrival_law;
+use crate::{
     ChatMessage, LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, SendingSpec, Slo,
     Transport,
 };
-use crate::spec::{
+use base::spec::{
     Arrivals, DelayPlace, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter, ThinkTime,
     TimeSpan,
 };
@@ -551,7 +551,7 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
 
 #[test]
 fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
-    use crate::harness::{CallSource, ExternalSample};
+    use crate::{CallSource, ExternalSample};
     let external = spec(LoadPattern::External(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
     let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| ExternalSample { prompt: ids.into(), output_len: 3 });
     let set = super::for_external_driver(&external, &samples).unwrap();

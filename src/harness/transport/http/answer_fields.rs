@@ -1,8 +1,8 @@
 //! The fields of one answer or of one event of it, found without building it in memory.
 
 use super::json::{Json, NotJson};
-use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
-use crate::harness::transport::error_text::shortened;
+use crate::tokens::{ChunkTokens, FinishReason, Usage};
+use crate::transport::error_text::shortened;
 
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -5,14 +5,14 @@
 
 use super::answer_fields::unescaped;
 use super::json::{Json, NotJson};
-use crate::harness::schedule::data::Prompt;
-use crate::harness::tokens::AnswerText;
+use crate::schedule::data::Prompt;
+use crate::tokens::AnswerText;
 
 /// The requests never lead to a choice with an index beyond this.
 const MOST_CHOICES: usize = 255;
 
 /// Ids where a server sends ids, else text. Events that are not understood are skipped.
-pub(in crate::harness) fn prompt_from_events(events: &[Vec<u8>]) -> Prompt {
+pub(crate) fn prompt_from_events(events: &[Vec<u8>]) -> Prompt {
     let (mut text, mut ids) = (String::new(), Vec::new());
     for event in events {
         let mut output_ids = Vec::new();
@@ -30,7 +30,7 @@ pub(in crate::harness) fn prompt_from_events(events: &[Vec<u8>]) -> Prompt {
 }
 
 /// Everything that was generated, reasoning included. Tool calls are no text.
-pub(in crate::harness) fn answer_text_from_events(events: &[Vec<u8>]) -> AnswerText {
+pub(crate) fn answer_text_from_events(events: &[Vec<u8>]) -> AnswerText {
     let mut answer_text = AnswerText::default();
     for event in events {
         // An event that is not understood has been reported by the reader of the answer.

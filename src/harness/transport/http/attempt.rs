@@ -15,10 +15,10 @@ use super::request_template::HttpRequestTemplate;
 use super::request_writer::RequestWriter;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use super::socket::HttpSocket;
-use crate::harness::clock::BenchClock;
-use crate::harness::record::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::transport::connect_error::ConnectError;
+use crate::clock::BenchClock;
+use crate::record::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::transport::connect_error::ConnectError;
 
 /// How long after its head the reason of a refusal is awaited. It comes with the head; a server that sends it byte by byte would otherwise
 /// occupy the request until it counts as stalled.
@@ -229,7 +229,7 @@ impl HttpAttempt<'_> {
 
 /// Why a query has no answer.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::harness) enum QueryError {
+pub(crate) enum QueryError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("{why}{}", tls_hint(*is_secure))]

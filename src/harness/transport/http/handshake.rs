@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::attempt::get;
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
-use crate::harness::spec::transport::{Api, Http, USUAL_MODELS_PATH};
-use crate::harness::transport::connect_error::ConnectError;
-use crate::harness::transport::handshake_error::HandshakeError;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::harness::{BenchSpec, HarnessError, TransportFailure};
-use crate::spec::is_secret_header;
+use crate::spec::transport::{Api, Http, USUAL_MODELS_PATH};
+use crate::transport::connect_error::ConnectError;
+use crate::transport::handshake_error::HandshakeError;
+use crate::transport::sent_headers::SentHeaders;
+use crate::{BenchSpec, HarnessError, TransportFailure};
+use base::spec::is_secret_header;
 
 /// How long its HTTP port may stay closed.
 const PORT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
 
-use crate::harness::transport::error_text::shortened;
-use crate::units::{has_secret_parameter, without_credentials};
+use crate::transport::error_text::shortened;
+use base::units::{has_secret_parameter, without_credentials};
 
 const MOST_HEADERS: usize = 96;
 /// Other values of `content-encoding` stand beside plain bodies, too: servers write `none` there to keep proxies from compressing.
@@ -10,7 +10,7 @@ const COMPRESSIONS: [&str; 7] = ["gzip", "x-gzip", "deflate", "br", "zstd", "com
 pub(super) const USUAL_HEAD: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::harness) enum DecodeError {
+pub(crate) enum DecodeError {
     #[error("the answer is not HTTP/1.1: {0}")]
     NotHttp(&'static str),
     /// The head, or the lines after a chunked body.

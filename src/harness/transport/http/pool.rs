@@ -10,11 +10,11 @@ use tokio::net::{TcpStream, lookup_host};
 
 use super::socket::{HttpSocket, IdleState};
 use super::tls::{self, Connector};
-use crate::event::host_port;
-use crate::harness::tokens::{Violation, Violations};
-use crate::harness::transport::connect_attempts::ConnectAttempts;
-use crate::harness::transport::connect_error::ConnectError;
-use crate::harness::transport::limits::CONNECT_TIMEOUT;
+use crate::tokens::{Violation, Violations};
+use crate::transport::connect_attempts::ConnectAttempts;
+use crate::transport::connect_error::ConnectError;
+use crate::transport::limits::CONNECT_TIMEOUT;
+use base::event::host_port;
 
 /// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in all no longer than
 /// the second time.

@@ -2,9 +2,9 @@
 
 use super::http1_decoder::{DecodeStep, Decoder};
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
-use crate::harness::record::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::spec::transport::Api;
+use crate::record::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::spec::transport::Api;
 
 /// Reads one HTTP/1.1 answer that comes in these pieces and then ends with its connection; gives its tokens.
 ///

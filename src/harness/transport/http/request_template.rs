@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::harness::schedule::data::Prompt;
-use crate::harness::schedule::random_draws::generator;
-use crate::harness::spec::transport::{Api, Http};
-use crate::harness::transport::call::TokenCounting;
-use crate::harness::transport::sent_headers::SentHeaders;
-use crate::harness::{BenchSpec, PlannedRequest, UnsupportedRequest};
-use crate::spec::{CancelPolicy, LengthField, RandomSeed, Request, WordList, sets_length};
+use crate::schedule::data::Prompt;
+use crate::schedule::random_draws::generator;
+use crate::spec::transport::{Api, Http};
+use crate::transport::call::TokenCounting;
+use crate::transport::sent_headers::SentHeaders;
+use crate::{BenchSpec, PlannedRequest, UnsupportedRequest};
+use base::spec::{CancelPolicy, LengthField, RandomSeed, Request, WordList, sets_length};
 use rand::RngExt;
 
 /// How a model is called over HTTP. Fixed once before the run.

@@ -7,12 +7,12 @@ use http::StatusCode;
 use http::header::InvalidHeaderValue;
 
 use super::grpc_messages::WireError;
-use crate::diag::error_chain;
-use crate::harness::record::FailureClass;
-use crate::harness::transport::connect_error::ConnectError;
+use crate::record::FailureClass;
+use crate::transport::connect_error::ConnectError;
+use base::diag::error_chain;
 
 /// gRPC status codes used here (grpc.io, "Status codes").
-pub(in crate::harness) mod code {
+pub(crate) mod code {
     pub const OK: u32 = 0;
     pub const UNKNOWN: u32 = 2;
     pub const DEADLINE_EXCEEDED: u32 = 4;
@@ -22,11 +22,11 @@ pub(in crate::harness) mod code {
 }
 
 /// How a request failed: its class, and the text for its record.
-pub(in crate::harness) type RpcFault = (FailureClass, String);
+pub(crate) type RpcFault = (FailureClass, String);
 
 /// A status other than OK.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::harness) struct GrpcStatus {
+pub(crate) struct GrpcStatus {
     pub code: u32,
     /// The server's, decoded.
     pub message: Option<String>,
@@ -59,7 +59,7 @@ impl GrpcStatus {
 
 /// Why a call has no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::harness) enum CallError {
+pub(crate) enum CallError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("{0}")]
@@ -115,7 +115,7 @@ impl From<CallError> for RpcFault {
     }
 }
 
-pub(in crate::harness) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
+pub(crate) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
     if has_begun {
         FailureClass::Stream
     } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {

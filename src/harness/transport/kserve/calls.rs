@@ -8,13 +8,13 @@ use http::HeaderValue;
 use super::call_error::CallError;
 use super::grpc_messages::{Frames, WireError};
 use super::rpc::{RpcPart, RpcResponse, answer_of, check_status};
-use crate::harness::transport::connection::Connection;
+use crate::transport::connection::Connection;
 
 /// The limit of an answer to a query before the run.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
 /// Sends a whole request of Triton's inference service and returns the answer.
-pub(in crate::harness) async fn send(
+pub(crate) async fn send(
     link: &Connection,
     method: &'static str,
     frame: Bytes,
@@ -35,11 +35,7 @@ pub(in crate::harness) async fn send(
 }
 
 /// One message in each direction, for the queries before the run. At a second one in the answer nothing more is read.
-pub(in crate::harness) async fn unary_call(
-    link: &Connection,
-    method: &'static str,
-    frame: Bytes,
-) -> Result<Bytes, CallError> {
+pub(crate) async fn unary_call(link: &Connection, method: &'static str, frame: Bytes) -> Result<Bytes, CallError> {
     let mut answer = send(link, method, frame, None).await?;
     let mut frames = Frames::new(LONGEST_ANSWER);
     let mut message = None;

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::grpc_messages::WireError;
-use crate::harness::PlannedRequest;
-use crate::harness::record::ServerStamps;
-use crate::harness::transport::call::CallKind;
-use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
+use crate::PlannedRequest;
+use crate::record::ServerStamps;
+use crate::transport::call::CallKind;
+use triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// The counts of one output.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::harness) struct OutputTally {
+pub(crate) struct OutputTally {
     pub responses: u64,
     pub bytes: u64,
     pub misshapen: u64,
@@ -31,11 +31,11 @@ impl OutputTally {
 }
 
 /// By output.
-pub(in crate::harness) type OutputTallies = BTreeMap<&'static str, OutputTally>;
+pub(crate) type OutputTallies = BTreeMap<&'static str, OutputTally>;
 
 const SHAPED: [&str; 4] = ["cum_log_probs", "output_log_probs", "context_logits", "generation_logits"];
 
-pub(in crate::harness) fn parse(message: Bytes, call: CallKind) -> Result<Option<ModelInferResponse>, WireError> {
+pub(crate) fn parse(message: Bytes, call: CallKind) -> Result<Option<ModelInferResponse>, WireError> {
     let wrong = |_| WireError::Malformed("a response cannot be decoded");
     Ok(match call {
         CallKind::Stream => ModelStreamInferResponse::decode(message).map_err(wrong)?.infer_response,
@@ -44,7 +44,7 @@ pub(in crate::harness) fn parse(message: Bytes, call: CallKind) -> Result<Option
 }
 
 /// Counts the response's outputs besides tokens. Returns the server's time stamps if the response has them.
-pub(in crate::harness) fn note(
+pub(crate) fn note(
     tallies: &mut OutputTallies,
     response: &ModelInferResponse,
     planned: &PlannedRequest,

@@ -6,21 +6,18 @@ use prost::Message;
 use super::calls::unary_call;
 use super::grpc_messages;
 use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
-use crate::harness::transport::connection::Connection;
-use crate::harness::transport::handshake_error::HandshakeError;
-use crate::harness::{BenchSpec, HarnessError, TransportFailure};
-use crate::triton::proto::inference::model_config::SchedulingChoice;
-use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
-use crate::triton::proto::inference::{
+use crate::transport::connection::Connection;
+use crate::transport::handshake_error::HandshakeError;
+use crate::{BenchSpec, HarnessError, TransportFailure};
+use triton::proto::inference::model_config::SchedulingChoice;
+use triton::proto::inference::model_metadata_response::TensorMetadata;
+use triton::proto::inference::{
     ModelConfig, ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelMetadataResponse,
     ModelReadyRequest, ModelReadyResponse, ServerReadyRequest, ServerReadyResponse,
 };
 
 /// Uses the link itself: after these calls the server's stream limit has arrived.
-pub(in crate::harness) async fn handshake(
-    link: &Connection,
-    spec: &BenchSpec,
-) -> Result<InferRequestTemplate, HarnessError> {
+pub(crate) async fn handshake(link: &Connection, spec: &BenchSpec) -> Result<InferRequestTemplate, HarnessError> {
     let endpoint = link.authority();
     let absent = |error: HandshakeError| HarnessError::Connect {
         endpoint: endpoint.clone(),

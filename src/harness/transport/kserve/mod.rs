@@ -4,13 +4,13 @@
 //!  handshake ─→ infer_request: template ─→ grpc_messages: frame ─→ calls (a stream each) │ shared_stream (one for all)
 //! ```
 
-pub(in crate::harness) mod call_error;
-pub(in crate::harness) mod calls;
-pub(in crate::harness) mod extra_outputs;
-pub(in crate::harness) mod grpc_messages;
-pub(in crate::harness) mod handshake;
-pub(in crate::harness) mod infer_request;
-pub(in crate::harness) mod read_answer;
-pub(in crate::harness) mod rpc;
-pub(in crate::harness) mod shared_stream;
-pub(in crate::harness) mod stamped_socket;
+pub(crate) mod call_error;
+pub(crate) mod calls;
+pub(crate) mod extra_outputs;
+pub(crate) mod grpc_messages;
+pub(crate) mod handshake;
+pub(crate) mod infer_request;
+pub(crate) mod read_answer;
+pub(crate) mod rpc;
+pub(crate) mod shared_stream;
+pub(crate) mod stamped_socket;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::grpc_messages::{Frames, ScanRequest, named, scan_stream};
-use crate::harness::record::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
+use crate::record::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
 
 /// Reads the DATA frames of one `ModelStreamInfer` in these pieces; gives the tokens in the tensor `answer`, whose elements are
 /// 32-bit ids or, with `is_text`, texts.

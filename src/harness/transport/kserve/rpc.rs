@@ -8,11 +8,11 @@ use h2::{Reason, RecvStream};
 use http::{HeaderMap, Method, Request, Version};
 
 use super::call_error::{CallError, GrpcStatus, code};
-use crate::harness::transport::error_text::shortened;
-use crate::harness::transport::sent_headers::SentHeaders;
+use crate::transport::error_text::shortened;
+use crate::transport::sent_headers::SentHeaders;
 
 /// Sends requests over one HTTP/2 connection.
-pub(in crate::harness) type RpcSender = SendRequest<Bytes>;
+pub(crate) type RpcSender = SendRequest<Bytes>;
 
 const STATUS: &str = "grpc-status";
 
@@ -21,7 +21,7 @@ const STATUS: &str = "grpc-status";
 const TAKEN_AT_ONCE: usize = 32 << 10;
 
 /// A response.
-pub(in crate::harness) struct RpcResponse {
+pub(crate) struct RpcResponse {
     stream: RecvStream,
     /// Bytes not yet acknowledged to the server. The end of the stream acknowledges the rest.
     taken: usize,
@@ -30,7 +30,7 @@ pub(in crate::harness) struct RpcResponse {
     has_status: bool,
 }
 
-pub(in crate::harness) enum RpcPart {
+pub(crate) enum RpcPart {
     /// The content of one DATA frame.
     Data(Bytes),
     /// Once, where the other is moved about for every token.
@@ -82,7 +82,7 @@ impl RpcResponse {
 }
 
 /// The body after the headers, if they announce one.
-pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, CallError> {
+pub(crate) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, CallError> {
     if !response.status().is_success() {
         return Err(CallError::Http(response.status()));
     }
@@ -93,7 +93,7 @@ pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Res
 }
 
 /// The head of a call of Triton's inference service.
-pub(in crate::harness) fn head(authority: &str, method: &str, sent: &SentHeaders) -> http::Result<Request<()>> {
+pub(crate) fn head(authority: &str, method: &str, sent: &SentHeaders) -> http::Result<Request<()>> {
     let mut head = Request::builder()
         .method(Method::POST)
         .version(Version::HTTP_2)
@@ -107,7 +107,7 @@ pub(in crate::harness) fn head(authority: &str, method: &str, sent: &SentHeaders
 }
 
 /// The status in headers or trailers, where they have one.
-pub(in crate::harness) fn check_status(headers: &HeaderMap) -> Result<(), GrpcStatus> {
+pub(crate) fn check_status(headers: &HeaderMap) -> Result<(), GrpcStatus> {
     let Some(status) = headers.get(STATUS) else {
         return Ok(());
     };
@@ -146,7 +146,7 @@ fn percent_decoded(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::record::FailureClass;
+    use crate::record::FailureClass;
 
     #[test]
     fn statuses_are_classed_by_code_and_by_what_came_before() {

@@ -3,7 +3,7 @@
 //! Answers find their request by its id. A message without an id belongs to the only request in flight; when several are,
 //! its owner is unknown, so the stream is closed and all of them fail. The next request opens a new stream.
 
-use crate::diag::error_chain;
+use base::diag::error_chain;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use super::call_error::{CallError, RpcFault, broken_class};
 use super::grpc_messages::{Frames, WireError, named};
 use super::rpc::{RpcPart, RpcSender, answer_of, check_status};
-use crate::harness::record::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::tokens::{Violation, Violations};
-use crate::harness::transport::error_text::shortened;
+use crate::record::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::tokens::{Violation, Violations};
+use crate::transport::error_text::shortened;
 
 /// Messages that wait for the connection's flow control before senders wait too.
 const QUEUE: usize = 64;
@@ -28,7 +28,7 @@ const QUEUE: usize = 64;
 const WAITING: usize = 1024;
 
 /// An open stream. Tasks of its own write and read it.
-pub(in crate::harness) struct SharedStream {
+pub(crate) struct SharedStream {
     queue: mpsc::Sender<Bytes>,
     routes: Rc<RefCell<Routes>>,
 }
@@ -44,7 +44,7 @@ struct Routes {
 }
 
 /// One message of the server's.
-pub(in crate::harness) struct StreamReply {
+pub(crate) struct StreamReply {
     pub t_read: u64,
     pub message: Bytes,
 }
@@ -134,7 +134,7 @@ impl SharedStream {
 }
 
 /// A request's place at a shared stream.
-pub(in crate::harness) struct StreamSlot {
+pub(crate) struct StreamSlot {
     stream: Rc<SharedStream>,
     id: u64,
     answers: mpsc::Receiver<StreamReply>,

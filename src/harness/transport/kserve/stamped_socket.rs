@@ -11,12 +11,12 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::harness::clock::BenchClock;
+use crate::clock::BenchClock;
 
 /// Stamps err in one direction only: data is never stamped earlier than the read that brought it.
 /// To keep it from being stamped later, a read that filled its buffer ends the connection's turn: the tasks that wait for
 /// this data are woken, and run, before the next read moves the stamp.
-pub(in crate::harness) struct StampedSocket {
+pub(crate) struct StampedSocket {
     socket: TcpStream,
     clock: BenchClock,
     /// ns of the last read that brought something.

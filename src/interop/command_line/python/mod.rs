@@ -4,7 +4,7 @@
 mod lex;
 mod parse;
 
-pub(in crate::interop) use parse::{Expr, PythonItem, Statement, StatementKind, parse};
+pub(crate) use parse::{Expr, PythonItem, Statement, StatementKind, parse};
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! `$(( … ))`: whole numbers, `+ - * / %`, `**` and parentheses. Of a value that the text does not have it is a formula.
 
-use crate::spec::Quantity;
+use base::spec::Quantity;
 
 /// The value; none where it is no arithmetic that is read here. `value` is that of a name, or what stands for it.
 pub(super) fn evaluate(text: &str, value: &mut dyn FnMut(&str) -> String) -> Option<Quantity<i64>> {
@@ -10,7 +10,7 @@ pub(super) fn evaluate(text: &str, value: &mut dyn FnMut(&str) -> String) -> Opt
 }
 
 /// `LAST`, `FIRST LAST` and `FIRST STEP LAST`, as `seq` counts.
-pub(in crate::interop) fn sequence(text: &str) -> Option<Vec<String>> {
+pub(crate) fn sequence(text: &str) -> Option<Vec<String>> {
     let numbers: Vec<usize> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
     let (first, step, last) = match numbers.as_slice() {
         [last] => (1, 1, *last),

@@ -1,11 +1,11 @@
 //! Text → commands: what stands between `&&`, `||`, `;`, `|`, `&` and the ends of lines.
 
 use super::substitution::{quoted, substitution};
-use crate::units::is_identifier;
+use base::units::is_identifier;
 
 /// A command as it was written, without comments and redirections, its continued lines joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::interop) struct WrittenCommand {
+pub(crate) struct WrittenCommand {
     /// The line of its first character, from 1.
     pub line: usize,
     pub text: String,
@@ -20,7 +20,7 @@ pub(in crate::interop) struct WrittenCommand {
 }
 
 /// The commands of a text; on error the line in which a quote begins that is not closed.
-pub(in crate::interop) fn split(text: &str) -> Result<Vec<WrittenCommand>, usize> {
+pub(crate) fn split(text: &str) -> Result<Vec<WrittenCommand>, usize> {
     let mut splitter = Splitter { chars: text.chars().collect(), ..Splitter::default() };
     splitter.line = 1;
     while splitter.at < splitter.chars.len() {

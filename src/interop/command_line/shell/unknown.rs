@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::spec::{BLANK, NumberKind};
-use crate::units::is_identifier;
+use base::spec::{BLANK, NumberKind};
+use base::units::is_identifier;
 
 /// A value that must come from the user. In the words of a command it is `{{name}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl UnknownValue {
     }
 
     /// A path whose file or folder is somewhere else than the text has it.
-    pub(in crate::interop) fn of_path(written: &str) -> Self {
+    pub(crate) fn of_path(written: &str) -> Self {
         let last = written.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         // So that it is taken for a path.
         Self::named(&format!("{last}_path"), written)
@@ -147,7 +147,7 @@ fn with_parameters(
 }
 
 /// A text with its unknown values as they were written.
-pub(in crate::interop) fn as_written(text: &str, unknown: &[UnknownValue]) -> String {
+pub(crate) fn as_written(text: &str, unknown: &[UnknownValue]) -> String {
     with_formulas(text, |formula| {
         let written = with_parameters(formula, unknown, |value, _| value.written.clone())?;
         let is_alone = formula.split(':').next().is_some_and(is_identifier) && !formula.contains(BLANK);
@@ -161,7 +161,7 @@ pub(in crate::interop) fn as_written(text: &str, unknown: &[UnknownValue]) -> St
 }
 
 /// Those of the unknown values in `words` that are nowhere in `translated`.
-pub(in crate::interop) fn unmentioned<'a>(
+pub(crate) fn unmentioned<'a>(
     words: &[String],
     translated: &str,
     unknown: &'a [UnknownValue],
@@ -183,7 +183,7 @@ pub(in crate::interop) fn unmentioned<'a>(
 
 /// Parameters for the unknown values that a manifest's stages use, and the stages with their expressions as people write
 /// them.
-pub(in crate::interop) fn parameters(stages: &mut Value, unknown: &[UnknownValue]) -> Map<String, Value> {
+pub(crate) fn parameters(stages: &mut Value, unknown: &[UnknownValue]) -> Map<String, Value> {
     let mut used = BTreeMap::new();
     write_expressions(stages, unknown, &mut used);
     let params = unknown.iter().filter_map(|value| {

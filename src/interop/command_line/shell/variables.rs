@@ -7,14 +7,14 @@ use super::parameter::{Operation, ParameterExpansion};
 use super::split::placeholder;
 use super::substitution::substitution;
 use super::unknown::UnknownValue;
-use crate::units::is_reserved_name;
+use base::units::is_reserved_name;
 
 /// A text with more values than this in one of its variables is cut: a variable that doubles itself grows without bound.
 const LONGEST_VALUE: usize = 64 * 1024;
 
 /// The variables of a text, while it is read from the top.
 #[derive(Debug, Default)]
-pub(in crate::interop) struct Variables {
+pub(crate) struct Variables {
     values: BTreeMap<String, String>,
     exported: BTreeSet<String>,
     used: BTreeSet<String>,

@@ -1,7 +1,7 @@
 //! Differences: judged by runs, reproducible, and checked against conditions.
 
 mod plans;
-#[path = "../../../stats/queue.rs"]
+#[path = "../../../base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
 mod queue;
 
@@ -9,10 +9,10 @@ use queue::{ServiceTime, SimulatedQueue};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::Verdict;
-use crate::harness::{SweepLevel, SweepPoint, SweepReport};
-use crate::interop::{MeasuredRun, MetricMeaning};
-use crate::report::test_runs;
+use crate::test_runs;
+use base::event::Verdict;
+use harness::{SweepLevel, SweepPoint, SweepReport};
+use interop::{MeasuredRun, MetricMeaning};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
 fn measured_run(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
@@ -34,9 +34,8 @@ fn change(measured_run: &mut MeasuredRun, change: impl FnOnce(&mut Value)) {
 
 fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
     let side = |runs: &[MeasuredRun]| {
-        let sheets = runs
-            .iter()
-            .map(|run| ComparedResult::as_tool(run, crate::interop::Tool::Regatta).expect("requests are known"));
+        let sheets =
+            runs.iter().map(|run| ComparedResult::as_tool(run, interop::Tool::Regatta).expect("requests are known"));
         RunSet::new(runs[0].name.clone(), sheets.collect()).expect("runs of one measurement")
     };
     Comparison::of(&side(a), &side(b), CompareRules::default())
@@ -121,7 +120,7 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let paired = compare(&a, &b);
     assert_eq!(paired.pairing.pairs, 5);
     assert_eq!(judgement_of(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
-    let page = text(&[], std::slice::from_ref(&paired), crate::report::Styler::OFF);
+    let page = text(&[], std::slice::from_ref(&paired), crate::Styler::OFF);
     assert!(
         page.contains("A and B, paired by seed: 5 pairs of runs, each with the same arrivals and prompts"),
         "{page}"
@@ -254,7 +253,7 @@ fn the_number_of_runs_that_could_tell_is_given() {
     let delta = comparison.find("ttft", "mean").unwrap();
     assert_eq!(delta.judgement, Some(Judgement::CannotTell));
     assert!(delta.runs_needed.is_some_and(|runs| runs > 3), "{delta:?}");
-    let text = text(&[], &[comparison], crate::report::Styler::OFF);
+    let text = text(&[], &[comparison], crate::Styler::OFF);
     assert!(text.contains("cannot tell, ") && text.contains("means over 3 and 3 runs"), "{text}");
 }
 
@@ -389,7 +388,7 @@ fn a_row_of_server_runs_has_the_means_over_them() {
 fn a_ratio_says_how_it_was_formed() {
     let side = |name: &str, plans: [&str; 2], values: [f64; 2]| -> RunSet {
         let sheets = plans.iter().zip(values).map(|(plan, value)| {
-            ComparedResult::as_tool(&measured_run(name, plan, move |_| value), crate::interop::Tool::Regatta).unwrap()
+            ComparedResult::as_tool(&measured_run(name, plan, move |_| value), interop::Tool::Regatta).unwrap()
         });
         RunSet::new(name, sheets.collect()).unwrap()
     };
@@ -399,7 +398,7 @@ fn a_ratio_says_how_it_was_formed() {
     let mut ratios = Ratios { base: "custom".to_owned(), ..Ratios::default() };
     let paired = side("triton", ["1", "2"], [150.0, 300.0]);
     ratios.measured("same seeds", &columns, &[base(), paired], &metrics, CompareRules::default());
-    let text = ratios.text(crate::report::Styler::OFF);
+    let text = ratios.text(crate::Styler::OFF);
     assert!(
         text.contains("122.47 %") && text.contains("\nratio: geometric mean of the ratios of pairs of runs"),
         "{text}"
@@ -410,7 +409,7 @@ fn a_ratio_says_how_it_was_formed() {
     let json = ratios.json();
     let methods: Vec<&Value> = json["rows"].as_array().unwrap().iter().map(|row| &row["method"]).collect();
     assert_eq!(methods, ["pairs", "means", "published"]);
-    let text = ratios.text(crate::report::Styler::OFF);
+    let text = ratios.text(crate::Styler::OFF);
     assert!(text.contains("112.50 %"), "{text}");
     assert!(text.contains("ratio of other seeds ttft_mean, triton: other / base"), "{text}");
     assert!(text.contains("ratio of same seeds ttft_mean, triton: geometric mean"), "{text}");
@@ -425,7 +424,7 @@ fn other_seeds_draw_other_lengths_of_one_load() {
         change(&mut run, |file| {
             file["tokens"] = json!({ "input": 3200 + output, "output": output, "output_requested": requested });
         });
-        ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
+        ComparedResult::as_tool(&run, interop::Tool::Regatta).expect("requests are known")
     };
     let unlike = |a: ComparedResult, b: ComparedResult| a.unlike_load(&b).0;
     assert_eq!(unlike(run(1200, 1200), run(1500, 1500)), Vec::<String>::new());
@@ -461,7 +460,7 @@ fn limits_of_the_verdict_are_no_load() {
         change(&mut run, |file| {
             file["requested"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } });
         });
-        ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
+        ComparedResult::as_tool(&run, interop::Tool::Regatta).expect("requests are known")
     };
     assert_eq!(run(8000, 1).unlike_load(&run(9000, 2)).0, Vec::<String>::new());
 }
@@ -476,7 +475,7 @@ fn results_of_different_servers_are_no_runs_of_one_measurement() {
                 "servers": [{ "address": "h:1", "kind": "vllm", "version": version }],
             });
         });
-        ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
+        ComparedResult::as_tool(&run, interop::Tool::Regatta).expect("requests are known")
     };
     assert!(RunSet::new("a", vec![run("0.10.0"), run("0.10.0")]).is_ok());
     let why = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err().to_string();
@@ -533,7 +532,7 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     assert!(matches!(condition.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
     let lower = compared(search(fast, limit), search(slow, limit));
     assert!(matches!(condition.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
-    let text = text(&[search(slow, limit), search(fast, limit)], &[better], crate::report::Styler::OFF);
+    let text = text(&[search(slow, limit), search(fast, limit)], &[better], crate::Styler::OFF);
     assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
     assert_eq!(unlike.find(FOUND_RATE, "").unwrap().percent, None);
@@ -564,7 +563,7 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
     }
     let sets = [open(), above];
     let compared = Comparison::of(&sets[0], &sets[1], CompareRules::default());
-    let text = text(&sets, &[compared], crate::report::Styler::OFF);
+    let text = text(&sets, &[compared], crate::Styler::OFF);
     assert!(text.contains("400.00 or more  400.00 or more"), "{text}");
     assert!(text.contains("400 or more / 400 or more requests/s"), "{text}");
     assert!(text.contains("found_rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");

@@ -7,16 +7,14 @@ use serde::Serialize;
 
 use super::overlay::{self, OverlayCurve, color};
 use super::svg::{SvgCanvas, number};
-use crate::event::Verdict;
-use crate::harness::TimeSlice;
-use crate::harness::{IdentityDifference, RunIdentity};
-use crate::interop::{MeasuredRun, MetricMeaning};
-use crate::report::compare::{
-    ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judgement_text, letter, method,
-};
-use crate::report::page_template::render_page;
-use crate::report::terminal::percent::signed_percent;
-use crate::report::terminal::styler::to_the_second;
+use crate::compare::{ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judgement_text, letter, method};
+use crate::page_template::render_page;
+use crate::terminal::percent::signed_percent;
+use crate::terminal::styler::to_the_second;
+use base::event::Verdict;
+use harness::TimeSlice;
+use harness::{IdentityDifference, RunIdentity};
+use interop::{MeasuredRun, MetricMeaning};
 
 const PAGE: &str = include_str!("../../../../templates/report/compare.html");
 /// The rows that a reader looks for first.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::compare::CompareRules;
-use crate::report::test_runs;
+use crate::compare::CompareRules;
+use crate::test_runs;
 
 /// 300 requests at 20 a second, TTFT `by` ms.
 fn measured_run(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) -> MeasuredRun {

@@ -12,16 +12,16 @@ use super::natural_order::natural_order;
 use super::page_top::PageTop;
 use super::sweep_charts::{NamedSweep, draw};
 use super::{bench, network, sweep, timeline};
-use crate::event::{FailureKind, TaskId};
-use crate::files::Digest;
-use crate::harness::{SearchReport, SweepReport};
-use crate::interop::MeasuredResult;
-use crate::plan::{ActionKind, Plan, Task};
-use crate::report::page_template::render_page;
-use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{as_typed, clean, clean_lines, duration_text, to_the_second};
-use crate::report::terminal::summary::{failure_text, reasons_of};
-use crate::units::counted;
+use crate::page_template::render_page;
+use crate::run_state::{RunState, TaskPhase, TaskState};
+use crate::terminal::styler::{as_typed, clean, clean_lines, duration_text, to_the_second};
+use crate::terminal::summary::{failure_text, reasons_of};
+use base::event::{FailureKind, TaskId};
+use base::files::Digest;
+use base::units::counted;
+use harness::{SearchReport, SweepReport};
+use interop::MeasuredResult;
+use plan::{ActionKind, Plan, Task};
 
 const PAGE: &str = include_str!("../../../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::test_runs;
+use crate::test_runs;
 
-fn folded_state(events: &[crate::event::Event], seconds: &[f64]) -> RunState {
+fn folded_state(events: &[base::event::Event], seconds: &[f64]) -> RunState {
     let mut run_state = RunState::new();
     for (n, event) in events.iter().enumerate() {
         run_state.fold_at(event, seconds.get(n).copied().unwrap_or(66.9));
@@ -64,7 +64,7 @@ fn about() -> RunOrigin {
     }
 }
 
-fn page(name: &str, events: &[crate::event::Event], results: &[PageResult]) -> String {
+fn page(name: &str, events: &[base::event::Event], results: &[PageResult]) -> String {
     let seconds = [0.0, 0.0, 0.0, 0.01, 0.02, 0.03, 1.28, 1.3, 30.0, 63.7, 66.0, 66.1, 66.5, 66.9];
     let page = render(&folded_state(events, &seconds), &about(), results, &[], &test_runs::plan()).expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
@@ -247,18 +247,18 @@ fn nothing_from_outside_becomes_markup() {
     let id = TaskId::new(format!("stage/{evil}"));
     let mut plan = test_runs::plan();
     plan.tasks[0].id = id.clone();
-    let mut failure = crate::event::Failure::new(FailureKind::Exit(1), evil).cause(evil).hint(evil).command(evil);
+    let mut failure = base::event::Failure::new(FailureKind::Exit(1), evil).cause(evil).hint(evil).command(evil);
     failure.tail = vec![evil.to_owned()];
     let events = [
-        crate::event::Event::TaskStarted {
+        base::event::Event::TaskStarted {
             task: id.clone(),
             attempt: 1,
             service: false,
             reasons: vec![evil.to_owned()],
             log: None,
         },
-        crate::event::Event::Notice { task: Some(id.clone()), text: evil.to_owned() },
-        crate::event::Event::TaskFailed {
+        base::event::Event::Notice { task: Some(id.clone()), text: evil.to_owned() },
+        base::event::Event::TaskFailed {
             task: id.clone(),
             attempt: 1,
             failure: Box::new(failure),
@@ -276,7 +276,7 @@ fn nothing_from_outside_becomes_markup() {
     );
     let found = json!({ "at_least": 1.0, "below": 2.0 });
     let search: SearchReport = serde_json::from_value(json!({
-        "started_from": { "path": evil, "digest": crate::files::Digest::of(b""), "found": found },
+        "started_from": { "path": evil, "digest": base::files::Digest::of(b""), "found": found },
         "probes": [{ "rate": 1.0, "met": false, "why": evil, "folder": evil }], "found": found,
     }))
     .expect("a search");

@@ -5,8 +5,8 @@ use super::block::{Block, percent};
 use super::metric_row::{MetricRow, cell};
 use super::svg::number;
 use super::{gpu, hosts, preflight, repeats, search};
-use crate::harness::{Adjusted, LoadConditions, Metric, Pause, RunResult, SearchReport};
-use crate::spec::CancelBy;
+use base::spec::CancelBy;
+use harness::{Adjusted, LoadConditions, Metric, Pause, RunResult, SearchReport};
 
 /// Keys of a result that only these sections show.
 pub(super) const SECTION_KEYS: [&str; 12] = [

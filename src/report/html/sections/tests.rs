@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::test_runs;
+use crate::test_runs;
 
 fn blocks(result: Value) -> Vec<Block> {
     sections(test_runs::result_of(result).own().expect("Regatta's own"), None)

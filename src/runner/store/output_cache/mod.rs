@@ -18,8 +18,8 @@ use super::replaced_outputs::ReplacedOutputs;
 use super::resumed_folders::{ResumedFolders, start_of_resumed};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
-use crate::event::{Done, RunId, TaskId};
-use crate::files::Digest;
+use base::event::{Done, RunId, TaskId};
+use base::files::Digest;
 
 /// All records of a project. Opening it writes nothing.
 #[derive(Debug)]
@@ -505,4 +505,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-pub(in crate::runner::store) mod tests;
+pub(in crate::store) mod tests;

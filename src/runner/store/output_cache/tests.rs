@@ -1,7 +1,7 @@
 //! Which outputs the cache knows, and when they are on the disk.
 
 use super::*;
-use crate::runner::store::list_folder;
+use crate::store::list_folder;
 
 pub fn begun(folder: &Path) -> OutputCache {
     let home = StateFolder::new(folder.into(), folder.join(".regatta"));

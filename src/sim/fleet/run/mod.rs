@@ -11,10 +11,10 @@ use super::prefix_cache::PrefixCache;
 use super::rate_over_time::RateOverTime;
 use super::replica::Replica;
 use super::result::FleetResult;
-use crate::sim::core::{EngineLimits, NeverFits};
-use crate::sim::random::mix;
-use crate::sim::virtual_load::VirtualWorkload;
-use crate::spec::Prefixes;
+use crate::core::{EngineLimits, NeverFits};
+use crate::random::mix;
+use crate::virtual_load::VirtualWorkload;
+use base::spec::Prefixes;
 
 /// A fleet and its load.
 #[derive(Clone, Debug, PartialEq)]

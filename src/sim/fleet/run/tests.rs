@@ -4,10 +4,10 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sim::core::tests::GOLDEN;
-use crate::sim::core::{Chunking, Core, CoreRequest, SchedulerPolicy, SimulatedRequest, simulate};
-use crate::sim::timing::Coefficients;
-use crate::spec::Length;
+use crate::core::tests::GOLDEN;
+use crate::core::{Chunking, Core, CoreRequest, SchedulerPolicy, SimulatedRequest, simulate};
+use crate::timing::Coefficients;
+use base::spec::Length;
 
 fn server(policy: SchedulerPolicy) -> EngineLimits {
     EngineLimits {

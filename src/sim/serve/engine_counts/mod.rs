@@ -6,7 +6,7 @@ mod histogram;
 pub(super) use histogram::Histogram;
 
 use super::extra_outputs::RequestTimes;
-use crate::sim::core::CoreTokens;
+use crate::core::CoreTokens;
 
 /// Seconds, of the histograms with the name's times.
 const FIRST_TOKEN: [f64; 22] = [

@@ -17,8 +17,8 @@ use super::super::tensor::full_shape;
 use super::reply::ServedFailure;
 use super::request_body::BodyError;
 use super::{Answer, event, events, failed, json_reply, refusal_reply};
-use crate::triton::proto::inference::model_infer_request::InferInputTensor;
-use crate::triton::proto::inference::{DataType, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use triton::proto::inference::model_infer_request::InferInputTensor;
+use triton::proto::inference::{DataType, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 
 type GenerateOutcome = Result<ModelStreamInferResponse, Status>;
 

@@ -11,10 +11,10 @@ use tonic::Code;
 use super::super::service::ServiceInner;
 use super::request_body::BodyError;
 use super::{Answer, failed, full_reply, json_reply, status_of};
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
-use crate::triton::proto::inference::{InferParameter, ModelInferRequest, ModelInferResponse};
-use crate::triton::{DataType, InferRequest, Tensor, tensors_of};
+use triton::proto::inference::infer_parameter::ParameterChoice;
+use triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use triton::proto::inference::{InferParameter, ModelInferRequest, ModelInferResponse};
+use triton::{DataType, InferRequest, Tensor, tensors_of};
 
 /// How many bytes of a body are JSON; binary tensors follow.
 const JSON_LENGTH: &str = "inference-header-content-length";

@@ -8,7 +8,7 @@ use super::super::loaded_model::{LoadedModel, ModelKind};
 use super::super::request::version;
 use super::super::service::ServiceInner;
 use super::super::statistics::ModelStatistics;
-use crate::sim::core::{CoreLoad, SchedulerPolicy};
+use crate::core::{CoreLoad, SchedulerPolicy};
 
 type Counter = fn(&ServerCounters) -> &AtomicU64;
 /// Name, help and value of a counter that every model has.

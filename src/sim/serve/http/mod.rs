@@ -30,15 +30,15 @@ use super::extensions;
 use super::listen::listen;
 use super::service::ServiceInner;
 use super::tensor::wire_name;
-use crate::triton::pbtxt;
-use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
-use crate::triton::proto::inference::repository_index_response::ModelIndex;
-use crate::triton::proto::inference::{
+use reply::{Answer, empty, event, events, failed, full_reply, json_reply, ok_reply, refusal_reply, status_of};
+use request_body::{body, bytes, object};
+use triton::pbtxt;
+use triton::proto::inference::model_metadata_response::TensorMetadata;
+use triton::proto::inference::repository_index_response::ModelIndex;
+use triton::proto::inference::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
     RepositoryIndexResponse, StatisticDuration,
 };
-use reply::{Answer, empty, event, events, failed, full_reply, json_reply, ok_reply, refusal_reply, status_of};
-use request_body::{body, bytes, object};
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

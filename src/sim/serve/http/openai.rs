@@ -22,7 +22,7 @@ use super::super::service::{GuardedResponseStream, ServiceInner};
 use super::super::tensor::RequestRefusal;
 use super::reply::ServedFailure;
 use super::{Answer, body, event, events, json_reply, status_of};
-use crate::triton::proto::inference::ModelStreamInferResponse;
+use triton::proto::inference::ModelStreamInferResponse;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

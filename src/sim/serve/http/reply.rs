@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Code;
 
-use crate::sim::serve::tensor::RequestRefusal;
+use crate::serve::tensor::RequestRefusal;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body as _, Incoming};
 use serde_json::Value;
 
-use crate::triton::{DataType, TensorError};
+use triton::{DataType, TensorError};
 
 /// The longest body of a request, as Triton's `--http-max-input-size`.
 const LONGEST_BODY: usize = 64 << 20;

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::super::engine_counts::{EngineCounts, Histogram};
 use super::super::service::ServiceInner;
-use crate::sim::core::CoreLoad;
+use crate::core::CoreLoad;
 
 /// One engine: a copy of a model.
 struct Engine<'a> {

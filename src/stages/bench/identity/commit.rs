@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::stages::bench::sidecar::Sidecar;
-use crate::stages::task_context::TaskContext;
+use crate::bench::sidecar::Sidecar;
+use crate::task_context::TaskContext;
 
 /// A repository on a slow network file system may take longer; then it is not known.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::files::{Digest, open_regular};
-use crate::harness::{EngineIdentity, ServerIdentity};
-use crate::plan::ActionKind;
-use crate::runner::UpstreamProvenance;
-use crate::sim;
+use base::files::{Digest, open_regular};
+use harness::{EngineIdentity, ServerIdentity};
+use plan::ActionKind;
+use runner::UpstreamProvenance;
 
 /// Bytes of `config.json`; real ones have some ten thousand.
 const MOST_CONFIG_BYTES: u64 = 4 << 20;

@@ -1,7 +1,7 @@
 //! The servers' GPUs as telemetry saw them during the measurement; equal ones (model, driver, memory, limits) are counted together.
 
-use crate::harness::GpuIdentity;
-use crate::harness::gpu::GpusUsage;
+use harness::GpuIdentity;
+use harness::gpu::GpusUsage;
 
 pub fn of(gpus: &GpusUsage) -> Vec<GpuIdentity> {
     let mut all: Vec<GpuIdentity> = Vec::new();

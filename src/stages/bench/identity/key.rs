@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::engines;
-use crate::event::Endpoint;
-use crate::harness::{self, ServerIdentity, Transport};
-use crate::manifest::model::{Action, Bench};
-use crate::manifest::targets;
-use crate::plan::{ActionError, PlanReference, Task, read_action};
-use crate::runner::OpenFact;
-use crate::spec::RequestHeaders;
-use crate::stages::bench::spec;
-use crate::stages::bench::telemetry::is_here;
+use crate::bench::spec;
+use crate::bench::telemetry::is_here;
+use base::event::Endpoint;
+use base::spec::RequestHeaders;
+use harness::{ServerIdentity, Transport};
+use plan::manifest::model::{Action, Bench};
+use plan::manifest::targets;
+use plan::{ActionError, PlanReference, Task, read_action};
+use runner::OpenFact;
 
 /// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
 /// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached. Sends the

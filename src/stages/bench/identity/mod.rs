@@ -11,12 +11,12 @@ mod key;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::telemetry::is_here;
-use crate::event::Endpoint;
-use crate::files::cores;
-use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, UnjudgedRun};
-use crate::plan::ActionKind;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::Endpoint;
+use base::files::cores;
+use harness::{BenchSpec, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, UnjudgedRun};
 pub use key::{facts, open_facts};
+use plan::ActionKind;
 
 /// The servers as they describe themselves now.
 pub async fn of_servers(spec: &BenchSpec) -> Vec<ServerIdentity> {
@@ -73,13 +73,13 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
 }
 
 /// Clocks that this stage, or one with servers that it needs, has locked.
-fn gpu_clocks(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> Option<String> {
+fn gpu_clocks(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Option<String> {
     let own = context.lease.task.gpu_clocks.as_ref().map(ToString::to_string);
     let mut servers = origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve);
     own.or_else(|| servers.find_map(|server| server.facts.get("gpu_clocks")).cloned())
 }
 
-fn manifest(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> ManifestIdentity {
+fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
         origins.params.iter().map(|(name, value)| (name.clone(), context.redacted(value))).collect();
     ManifestIdentity {
@@ -94,7 +94,7 @@ fn manifest(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) 
 }
 
 /// Its own values; and those of its servers, of variables that it does not have.
-fn foreach(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> BTreeMap<String, String> {
+fn foreach(context: &TaskContext, origins: &runner::UpstreamProvenance) -> BTreeMap<String, String> {
     let own = &context.lease.task.foreach;
     let mut of_servers: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for server in origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve) {

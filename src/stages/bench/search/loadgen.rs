@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use super::output::{FILE, PROBES, with_identity};
 use super::phases::{SearchStep, SearchTest, next};
 use super::probe::{client_failure, client_fault, second_folder};
-use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{
-    self, BenchSpec, LoadgenJudgement, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, SearchJudge,
-    SearchProbe, SearchReport, SearchRules, VerdictCheck,
+use crate::bench::loadgen::run_test;
+use crate::bench::resume::{self, Servers, ended_without_result};
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind, Verdict};
+use harness::{
+    BenchSpec, LoadgenJudgement, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, SearchJudge, SearchProbe,
+    SearchReport, SearchRules, VerdictCheck,
 };
-use crate::manifest::model::{Bench, Loadgen};
-use crate::mlperf::{TEST_FILE, explain};
-use crate::plan::loadgen::{Cost, full_test, short, test_request};
-use crate::rules::LatencyLimits;
-use crate::rules::log::{DETAIL_FILE, Detail};
-use crate::runner::store::WithPath as _;
-use crate::stages::bench::loadgen::run_test;
-use crate::stages::bench::resume::{self, Servers, ended_without_result};
-use crate::stages::task_context::TaskContext;
+use mlperf::{TEST_FILE, explain};
+use plan::loadgen::{Cost, full_test, short, test_request};
+use plan::manifest::model::{Bench, Loadgen};
+use rules::LatencyLimits;
+use rules::log::{DETAIL_FILE, Detail};
+use runner::store::WithPath as _;
 
 /// A probe that was judged by LoadGen.
 type LoadgenProbe = SearchProbe<LoadgenJudgement>;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn probe(log: &str, result: &RunResult) -> LoadgenProbe {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(log);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(log);
         probe_of(100.0, true, PathBuf::from("probes/01-100"), result, &Detail::of(&folder).unwrap())
     }
 

@@ -17,16 +17,16 @@ use std::time::Duration;
 use self::start_point::{StartPoint, goal_of};
 use super::resume::{self, ended_without_result};
 use super::saved_run::copy;
-use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
-use crate::manifest::model::{self, Telemetry};
-use crate::runner::store::WithPath as _;
-use crate::spec::TimeSpan;
-use crate::stages::task_context::TaskContext;
-use crate::stats::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
-use crate::units::{counted, digits_of_interval, four_digit_scale};
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind, Verdict};
+use base::spec::TimeSpan;
+use base::stats::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
+use base::units::{counted, digits_of_interval, four_digit_scale};
+use harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use output::{FILE, PROBES, with_identity};
+use plan::manifest::model::{self, Telemetry};
 use probe::{LimitProbe, Prober, measured_again};
+use runner::store::WithPath as _;
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
 const ESTIMATING: usize = 11;

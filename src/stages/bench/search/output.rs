@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::event::Done;
-use crate::harness::{self, RunResult};
-use crate::stages::bench::measurement::headline_details;
+use crate::bench::measurement::headline_details;
+use base::event::Done;
+use harness::RunResult;
 
 /// Where probes are kept, below the stage's output.
 pub(super) const PROBES: &str = "probes";

@@ -3,8 +3,8 @@
 //! A short test passes more easily than a whole one, because queues grow slowly. So the rate that short ones found is tried
 //! whole. Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
 
-use crate::harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
-use crate::units::four_digits;
+use base::units::four_digits;
+use harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
 
 /// One test at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{SearchStep, SearchTest, next};
-    use crate::harness::RateBounds;
+    use harness::RateBounds;
 
     const BOUNDS: RateBounds = RateBounds { low: 1.0, high: 1000.0, precision: 0.02 };
 

@@ -4,17 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::output::PROBES;
-use crate::event::{Failure, FailureKind, Verdict};
-use crate::files::read_bytes;
-use crate::harness::{
-    BenchSpec, LimitJudgement, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult, SearchProbe,
-};
-use crate::manifest::model::Telemetry;
-use crate::stages::bench::measurement::measure;
-use crate::stages::bench::resume::Servers;
-use crate::stages::bench::saved_run::{before, keep};
-use crate::stages::task_context::TaskContext;
-use crate::stats::ProbeOutcome;
+use crate::bench::measurement::measure;
+use crate::bench::resume::Servers;
+use crate::bench::saved_run::{before, keep};
+use crate::task_context::TaskContext;
+use base::event::{Failure, FailureKind, Verdict};
+use base::files::read_bytes;
+use base::stats::ProbeOutcome;
+use harness::{BenchSpec, LimitJudgement, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult, SearchProbe};
+use plan::manifest::model::Telemetry;
 
 /// Beside the result of a probe.
 const MARGIN: &str = "margin.json";

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::output::FILE;
-use crate::event::{Failure, FailureKind};
-use crate::files::{Digest, read_bytes_up_to};
-use crate::harness::{BenchSpec, EarlierSearch, LimitSearch, SearchGoal, SearchReport, SearchRules};
-use crate::spec::GoodputLimit;
-use crate::stats::RateSearcher;
+use base::event::{Failure, FailureKind};
+use base::files::{Digest, read_bytes_up_to};
+use base::spec::GoodputLimit;
+use base::stats::RateSearcher;
+use harness::{BenchSpec, EarlierSearch, LimitSearch, SearchGoal, SearchReport, SearchRules};
 
 /// The earlier search that a search begins from.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
-use crate::event::GpuId;
-use crate::exec::process::{ExitKind, SpawnError};
-use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
-use crate::harness::{BenchSpec, ServerIdentity, UnjudgedRun};
-use crate::manifest::model::Telemetry as Wanted;
-use crate::stages::task_context::{TaskContext, signal_name};
+use crate::task_context::{TaskContext, signal_name};
+use base::event::GpuId;
+use exec::process::{ExitKind, SpawnError};
+use harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
+use harness::{BenchSpec, ServerIdentity, UnjudgedRun};
+use plan::manifest::model::Telemetry as Wanted;
 pub use server_location::is_here;
 
 /// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.

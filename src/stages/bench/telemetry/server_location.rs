@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use crate::event::Endpoint;
-use crate::triton::is_own_address;
+use base::event::Endpoint;
+use triton::is_own_address;
 
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::agent_protocol::HostProblem;
 use super::host_place::{HostPlace, HostTransport};
-use crate::event::Endpoint;
-use crate::exec::process;
-use crate::stages::remote::slurm::commands::environment;
-use crate::stages::remote::slurm::reachable;
-use crate::stages::remote::ssh;
+use crate::remote::slurm::commands::environment;
+use crate::remote::slurm::reachable;
+use crate::remote::ssh;
+use base::event::Endpoint;
+use exec::process;
 
 /// For one connection, and for ssh to read its configuration.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);

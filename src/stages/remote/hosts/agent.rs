@@ -14,10 +14,10 @@ use super::super::slurm::devices;
 use super::agent_protocol::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
 use super::handshake;
 use super::heartbeat;
-use crate::event::{Done, Event, Failure, RunId, Stop};
-use crate::exec::process::WatchdogHandle;
-use crate::runner::{Lease, isolate_panics};
-use crate::stages::StageExecutor;
+use crate::StageExecutor;
+use base::event::{Done, Event, Failure, RunId, Stop};
+use exec::process::WatchdogHandle;
+use runner::{Lease, isolate_panics};
 
 /// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);

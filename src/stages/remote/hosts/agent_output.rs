@@ -5,9 +5,9 @@ use std::path::Path;
 use super::agent_protocol::HostProblem;
 use super::connection::HostLost;
 use super::host_place::HostPlace;
-use crate::event::{Failure, FailureKind};
-use crate::exec::process::{self, ExitKind};
-use crate::stages::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
+use crate::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
+use base::event::{Failure, FailureKind};
+use exec::process::{self, ExitKind};
 
 /// How many of the last lines of a host's log are shown.
 const TAIL: usize = 15;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, Failure, ReducedSetting};
-use crate::plan::Task;
-use crate::runner::{ResolvedTask, UpstreamProvenance};
+use base::event::{Done, Endpoint, Event, Failure, ReducedSetting};
+use plan::Task;
+use runner::{ResolvedTask, UpstreamProvenance};
 
 /// The second line that an agent reads: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]

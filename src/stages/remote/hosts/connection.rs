@@ -11,8 +11,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::agent_protocol;
 use super::agent_protocol::{AgentMessage, AgentOrders, HostProblem};
 use super::heartbeat::{BEAT, SILENT};
-use crate::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
-use crate::exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
+use base::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
+use exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 
 /// To log in, to load this program, and to look around on a slow filesystem.
 const HANDSHAKE: Duration = Duration::from_secs(40);

@@ -14,10 +14,10 @@ use super::connection::{HostCommand, HostConnection, HostEvent, HostLost};
 use super::heartbeat::DESERTED;
 use super::host_place::{HostPlace, HostTransport};
 use super::{address, agent_output, handshake};
-use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
-use crate::exec::process;
-use crate::runner::Lease;
-use crate::stages::task_context::TaskContext;
+use crate::task_context::TaskContext;
+use base::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
+use exec::process;
+use runner::Lease;
 
 /// For one more connection to a host that was lost.
 const ONE_MORE: Duration = Duration::from_secs(5);
@@ -70,8 +70,8 @@ impl<'a> Coordinator<'a> {
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
         let programs = handshake::programs(lease)?;
-        let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
-        let origins = if writes_origins { (lease.origins)() } else { crate::runner::UpstreamProvenance::default() };
+        let writes_origins = lease.task.kind == plan::ActionKind::Bench;
+        let origins = if writes_origins { (lease.origins)() } else { runner::UpstreamProvenance::default() };
         let mut coordinator = Coordinator {
             context,
             places,
@@ -97,10 +97,7 @@ impl<'a> Coordinator<'a> {
                     name: name.clone(),
                     task: (*lease.task).clone(),
                     attempt: lease.attempt,
-                    assignment: crate::runner::ResolvedTask {
-                        host: Some(single_host_setting()),
-                        ..lease.assignment.clone()
-                    },
+                    assignment: runner::ResolvedTask { host: Some(single_host_setting()), ..lease.assignment.clone() },
                     lowered: lease.lowered.clone(),
                     out,
                     log: log.clone(),

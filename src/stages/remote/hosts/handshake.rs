@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::agent_protocol::{AgentOrders, HostProblem};
-use crate::exec::process::ProcessCommand;
-use crate::manifest::model::{Action, Serve};
-use crate::plan::{ActionError, read_action};
-use crate::runner::Lease;
+use exec::process::ProcessCommand;
+use plan::manifest::model::{Action, Serve};
+use plan::{ActionError, read_action};
+use runner::Lease;
 
 /// A folder that was made a moment ago may be hidden from here for this long, by what a network filesystem remembers.
 const LATENCY: Duration = Duration::from_secs(10);

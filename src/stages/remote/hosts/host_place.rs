@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::event::{Failure, FailureKind};
-use crate::exec::process;
-use crate::manifest::model::{Slurm, SshHost, SshMachine};
-use crate::stages::remote::ssh::{self as ssh_command, Ssh};
+use crate::remote::ssh::{self as ssh_command, Ssh};
+use base::event::{Failure, FailureKind};
+use exec::process;
+use plan::manifest::model::{Slurm, SshHost, SshMachine};
 
 /// For one query to Slurm.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);

@@ -31,13 +31,13 @@ mod probe_host;
 
 use std::path::Path;
 
-use crate::event::{Done, Failure, FailureKind, RunId};
-use crate::manifest::model::{HostOn, Slurm, SshHost};
-use crate::runner::{Lease, within};
 pub use agent::{AgentInput, run_agent};
 pub use agent_protocol::{AgentMessage, AgentOrders};
+use base::event::{Done, Failure, FailureKind, RunId};
 pub use host_place::agent_command_lines;
+use plan::manifest::model::{HostOn, Slurm, SshHost};
 pub use probe_host::query_host;
+use runner::{Lease, within};
 
 /// Where a task runs when that is not here.
 pub fn parse_remote_host(host: Option<&str>) -> Result<Option<HostOn>, Failure> {

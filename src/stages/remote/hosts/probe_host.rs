@@ -7,9 +7,9 @@ use super::agent_output;
 use super::agent_protocol::HostProblem;
 use super::connection::HostLost;
 use super::host_place;
-use crate::event::Failure;
-use crate::exec::process::{ExitKind, ProbeOutput, ProbeResult, probe};
-use crate::manifest::model::{SshHost, SshMachine};
+use base::event::Failure;
+use exec::process::{ExitKind, ProbeOutput, ProbeResult, probe};
+use plan::manifest::model::{SshHost, SshMachine};
 
 /// To log in and to load this program.
 const LIMIT: Duration = Duration::from_secs(25);

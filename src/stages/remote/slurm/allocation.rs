@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::context::SlurmContext;
 use super::run_attempt;
-use crate::event::{Done, Event, Failure, Stop, TaskId};
-use crate::manifest::model::Slurm;
-use crate::plan::{ActionKind, Task};
-use crate::runner::store::JobFolder;
-use crate::runner::{Lease, ResolvedTask, UpstreamProvenance};
+use base::event::{Done, Event, Failure, Stop, TaskId};
+use plan::manifest::model::Slurm;
+use plan::{ActionKind, Task};
+use runner::store::JobFolder;
+use runner::{Lease, ResolvedTask, UpstreamProvenance};
 
 /// A run to be done in one allocation.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! Tasks of one stage as one job array: gathered, brought into the queue by one submission, and from then on each on its own.
 //!
 //! The members are known without a clock: the run loop gives a `BatchSlot` to each task that it starts at the same moment, and each
-//! reports whether it takes part ([`crate::runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt
+//! reports whether it takes part ([`runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt
 //! that is submitted again later is a job of its own, or an element of another array.
 
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ use super::pending_members::{ArrayMember, EnqueueResult};
 use super::submit_until_queued::{
     FIRST_RETRY_DELAY, FullQueue, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, full_failure, rejection_failure,
 };
-use crate::event::{Event, Failure, FailureKind};
-use crate::runner::BatchSlot;
-use crate::runner::store::{PathError, WithPath as _};
+use base::event::{Event, Failure, FailureKind};
+use runner::BatchSlot;
+use runner::store::{PathError, WithPath as _};
 
 /// Submits an element, together with the others of its batch.
 pub async fn until_submitted(

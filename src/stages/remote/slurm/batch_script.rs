@@ -1,13 +1,13 @@
 //! The options of `sbatch` from the manifest's settings, and the script that the job runs.
 
-use crate::units::shell_word;
+use base::units::shell_word;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::files::Digest;
-use crate::manifest::model::Slurm;
-use crate::spec::JobTimeLimit;
-use crate::stages::remote::slurm::commands::PREFIX;
+use crate::remote::slurm::commands::PREFIX;
+use base::files::Digest;
+use base::spec::JobTimeLimit;
+use plan::manifest::model::Slurm;
 
 /// The user's flags. `gpus` is the total that the stage requests.
 pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {

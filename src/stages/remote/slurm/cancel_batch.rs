@@ -5,9 +5,7 @@ use std::ffi::OsString;
 
 use parking_lot::Mutex;
 
-use crate::stages::remote::slurm::commands::{
-    CancelCommand, CancelError, Environment, QueueEntry, cancel, clusters_of,
-};
+use crate::remote::slurm::commands::{CancelCommand, CancelError, Environment, QueueEntry, cancel, clusters_of};
 
 /// Collects the elements to be cancelled. A request that arrives while `scancel` runs is in the next one.
 #[derive(Debug, Default)]

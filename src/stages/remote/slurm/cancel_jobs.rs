@@ -12,7 +12,7 @@ use super::job_attempt::JobAttempt;
 use super::job_existence::Enqueued;
 use super::job_protocol::{JobEnd, JobSpec};
 use super::submit_until_queued::SUBMISSION_DELAY;
-use crate::runner::store::{JobFolder, PathError};
+use runner::store::{JobFolder, PathError};
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_mins(1);
@@ -236,8 +236,8 @@ fn end_message(folder: &JobFolder, spec: &JobSpec, ended: Result<AbandonedEnd, C
 mod tests {
     use super::super::stand_in::StandIn;
     use super::*;
-    use crate::manifest::model::Slurm;
-    use crate::plan::Lifetime;
+    use plan::Lifetime;
+    use plan::manifest::model::Slurm;
 
     /// Whether a job in this state can be ended for certain where the stop is forced, and `scancel` fails.
     async fn is_ended_where_scancel_fails(state: Option<&str>) -> bool {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::manifest::model::SlurmContainer;
+use plan::manifest::model::SlurmContainer;
 
 /// The command as it runs inside the container that the stage's host names. `env` are the names of the variables that must
 /// reach it regardless of its image.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::manifest::model::Slurm;
+use plan::manifest::model::Slurm;
 
 /// How often the job counts up at the most, and at the least.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));

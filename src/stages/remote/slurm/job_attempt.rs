@@ -11,9 +11,9 @@ use super::commands::{Environment, QueueView, Submission};
 use super::context::SlurmContext;
 use super::job_protocol::JobSpec;
 use super::node_resources::OnNode;
-use crate::exec::process::shown;
-use crate::runner::Lease;
-use crate::runner::store::JobFolder;
+use exec::process::shown;
+use runner::Lease;
+use runner::store::JobFolder;
 
 /// How often the folder is looked at, where few jobs are followed.
 pub const FOLDER_POLL_INTERVAL: Duration = Duration::from_millis(500);

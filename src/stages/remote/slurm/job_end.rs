@@ -8,10 +8,10 @@ use super::cancel_jobs;
 use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt, submission_command};
 use super::job_protocol::{FolderSize, JobEnd};
 use super::queue_interpreter::{QueueInterpreter, pick};
-use crate::event::{Done, Failure, FailureKind};
-use crate::exec::process;
-use crate::plan::Lifetime;
-use crate::stages::remote::slurm::commands::{JobState, QueueEntry};
+use crate::remote::slurm::commands::{JobState, QueueEntry};
+use base::event::{Done, Failure, FailureKind};
+use exec::process;
+use plan::Lifetime;
 
 /// How long the files of an output may need to reach us.
 const FILES: Duration = Duration::from_mins(2);
@@ -139,7 +139,7 @@ mod tests {
     use super::super::job_protocol::FolderSize;
     use super::super::stand_in::StandIn;
     use super::*;
-    use crate::manifest::model::Slurm;
+    use plan::manifest::model::Slurm;
 
     /// The end of an attempt that was stopped, after which the queue shows its job in these states, each from a time on.
     async fn end_of_stopped(lifetime: Lifetime, states: &[(Duration, &str)]) -> (Failure, StandIn) {

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 
 use super::job_protocol::JobEvent;
-use crate::event::Event;
-use crate::runner::store::{LineFile, PathError, WithPath as _};
+use base::event::Event;
+use runner::store::{LineFile, PathError, WithPath as _};
 
 /// Lines that wait at the most; messages beyond that are dropped.
 const LONGEST: usize = 1000;
@@ -102,8 +102,8 @@ fn write_each(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::TaskId;
-    use crate::runner::store::JobFolder;
+    use base::event::TaskId;
+    use runner::store::JobFolder;
 
     #[test]
     fn a_line_that_a_full_disk_refused_is_written_later_and_in_order() {

@@ -8,10 +8,10 @@ use super::batch_script;
 use super::commands::{at_clusters, environment, has_many_clusters, max_array_size};
 use super::context::SlurmContext;
 use super::job_protocol::JobSpec;
-use crate::manifest::model::Slurm;
-use crate::plan::ActionKind;
-use crate::runner::store::{JobFolder, PathError, WithPath as _};
-use crate::runner::{BatchSlot, Lease, UpstreamProvenance};
+use plan::ActionKind;
+use plan::manifest::model::Slurm;
+use runner::store::{JobFolder, PathError, WithPath as _};
+use runner::{BatchSlot, Lease, UpstreamProvenance};
 
 /// The array's name and its place there, for a task of a batch; `None` where it is a job of its own.
 pub async fn place(

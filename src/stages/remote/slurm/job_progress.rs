@@ -7,7 +7,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::job_protocol::JobEnd;
-use crate::runner::store::{JobFolder, PathError, WithPath as _};
+use runner::store::{JobFolder, PathError, WithPath as _};
 
 /// How long a folder may be unreadable until the run gives the job up.
 const UNREADABLE_TIMEOUT: Duration = Duration::from_mins(5);
@@ -111,8 +111,8 @@ mod tests {
             let end = JobEnd {
                 number: "7".to_owned(),
                 node: "n1".to_owned(),
-                how: Ok(crate::event::Done::default()),
-                extent: crate::stages::remote::slurm::job_protocol::FolderSize::default(),
+                how: Ok(base::event::Done::default()),
+                extent: crate::remote::slurm::job_protocol::FolderSize::default(),
             };
             job.end(&end).unwrap();
             reader.is_reported = false;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, ExternalResource, Failure, ReducedSetting};
-use crate::manifest::model::Slurm;
-use crate::plan::Task;
-use crate::runner::{ResolvedTask, UpstreamProvenance};
-use crate::stages::remote::slurm::commands::SlurmJob;
+use crate::remote::slurm::commands::SlurmJob;
+use base::event::{Done, Endpoint, Event, ExternalResource, Failure, ReducedSetting};
+use plan::Task;
+use plan::manifest::model::Slurm;
+use runner::{ResolvedTask, UpstreamProvenance};
 
 /// `job.json`: everything that the job needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -44,15 +44,15 @@ mod time_left;
 
 use std::path::Path;
 
-use crate::event::{Done, Failure};
-use crate::manifest::model::Slurm;
-use crate::runner::Lease;
 pub use allocation::{AllocationRun, in_allocation};
+use base::event::{Done, Failure};
 pub use cancel_jobs::end_abandoned;
 pub use container::srun_container_argv;
 pub use context::SlurmContext;
 pub use node_address::reachable;
 pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};
+use plan::manifest::model::Slurm;
+use runner::Lease;
 pub use time_left::time_left;
 
 /// Does the stage in a job. `home` is the project's state folder.

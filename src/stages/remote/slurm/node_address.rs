@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::event::Endpoint;
-use crate::stages::remote::slurm::commands::{Environment, addresses};
+use crate::remote::slurm::commands::{Environment, addresses};
+use base::event::Endpoint;
 
 /// For one address.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::stages::remote::slurm::stand_in::StandIn;
+    use crate::remote::slurm::stand_in::StandIn;
 
     fn endpoint(host: &str, grpc: u16) -> Endpoint {
         Endpoint { host: host.to_owned(), grpc, http: None, metrics: None, name: None }

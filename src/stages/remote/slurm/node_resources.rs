@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::ExternalResource;
-use crate::exec::process::orders;
+use base::event::ExternalResource;
+use exec::process::orders;
 
 /// Of one attempt: what its job has announced and not removed.
 #[derive(Debug, Default)]

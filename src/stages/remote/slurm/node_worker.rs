@@ -13,12 +13,12 @@ use super::heartbeat;
 use super::job_event_writer::JobEventWriter;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
 use super::time_left::time_left;
-use crate::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
-use crate::exec::process::{self, Leftover};
-use crate::plan::Lifetime;
-use crate::runner::store::{JobFolder, PathError, is_full};
-use crate::runner::{Lease, isolate_panics, note_full_disk, usable_secret_values, within};
-use crate::stages::StageExecutor;
+use crate::StageExecutor;
+use base::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
+use exec::process::{self, Leftover};
+use plan::Lifetime;
+use runner::store::{JobFolder, PathError, is_full};
+use runner::{Lease, isolate_panics, note_full_disk, usable_secret_values, within};
 
 /// How often the job looks whether it is to end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -312,7 +312,7 @@ impl Signals {
 mod tests {
     use super::super::stand_in::StandIn;
     use super::*;
-    use crate::manifest::model::Slurm;
+    use plan::manifest::model::Slurm;
 
     #[tokio::test(start_paused = true)]
     async fn the_record_of_the_end_is_written_once_the_filesystem_takes_it() {

@@ -9,9 +9,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::commands::{QueueView, SlurmJob, Submission};
 use super::job_existence::{Enqueued, JobExistence};
-use crate::event::{Event, Failure, Stop, TaskId};
-use crate::runner::store::JobFolder;
-use crate::spec::TimeSpan;
+use base::event::{Event, Failure, Stop, TaskId};
+use base::spec::TimeSpan;
+use runner::store::JobFolder;
 
 /// The result for an element.
 pub(super) type EnqueueResult = Result<Enqueued, Failure>;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::event::{Failure, FailureKind};
-use crate::spec::JobTimeLimit;
-use crate::stages::remote::slurm::commands::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
+use crate::remote::slurm::commands::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
+use base::event::{Failure, FailureKind};
+use base::spec::JobTimeLimit;
 
 /// How long a record may need to reach us over a network filesystem, once the queue reports that a job has ended normally.
 const RECORD_TIMEOUT: Duration = Duration::from_mins(1);

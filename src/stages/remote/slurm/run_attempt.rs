@@ -21,12 +21,12 @@ use super::node_resources::OnNode;
 use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
 use super::submit_until_queued::until_submitted;
 use super::{array, cancel_jobs};
-use crate::event::{Done, Endpoint, Event, Failure, FailureKind};
-use crate::manifest::model::Slurm;
-use crate::plan::Lifetime;
-use crate::runner::store::{JobFolder, JobOwner, PathError, point, superseded};
-use crate::runner::{BatchSlot, Lease};
-use crate::spec::TimeSpan;
+use base::event::{Done, Endpoint, Event, Failure, FailureKind};
+use base::spec::TimeSpan;
+use plan::Lifetime;
+use plan::manifest::model::Slurm;
+use runner::store::{JobFolder, JobOwner, PathError, point, superseded};
+use runner::{BatchSlot, Lease};
 
 /// How often the run signals to a service that it is still needed.
 const SERVICE_BEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -308,7 +308,7 @@ mod tests {
     use super::super::job_protocol::FolderSize;
     use super::super::stand_in::StandIn;
     use super::*;
-    use crate::event::ExternalResource;
+    use base::event::ExternalResource;
 
     #[tokio::test(start_paused = true)]
     async fn what_a_server_writes_while_it_drains_is_read() {

@@ -14,12 +14,12 @@ use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
 use super::job_files::write_job_spec;
 use super::node_resources::OnNode;
-use crate::event::{Event, Stop, TaskId};
-use crate::files::read_text;
-use crate::manifest::model::Slurm;
-use crate::plan::{ActionKind, Lifetime, Task};
-use crate::runner::store::JobFolder;
-use crate::runner::{Lease, ResolvedTask, UpstreamProvenance};
+use base::event::{Event, Stop, TaskId};
+use base::files::read_text;
+use plan::manifest::model::Slurm;
+use plan::{ActionKind, Lifetime, Task};
+use runner::store::JobFolder;
+use runner::{Lease, ResolvedTask, UpstreamProvenance};
 
 /// In the queue while there is a file `job`, in the state that it contains.
 const SQUEUE: &str = r#"[ ! -e "$W/job" ] || echo "7|$(cat "$W/job")|None|n1|$(cat "$W/name")""#;

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use super::commands::{QueueView, Submission, SubmitOutcome, submit};
 use super::job_attempt::{JobAttempt, submission_command};
 use super::job_existence::{Enqueued, JobExistence};
-use crate::event::{Failure, FailureKind};
-use crate::spec::TimeSpan;
+use base::event::{Failure, FailureKind};
+use base::spec::TimeSpan;
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 pub const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -162,8 +162,8 @@ async fn is_there(attempt: &JobAttempt<'_>) -> bool {
 mod tests {
     use super::super::stand_in::StandIn;
     use super::*;
-    use crate::manifest::model::Slurm;
-    use crate::plan::Lifetime;
+    use plan::Lifetime;
+    use plan::manifest::model::Slurm;
 
     /// It answers once there is a file `gate`.
     const SLOW: &str =

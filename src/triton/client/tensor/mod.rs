@@ -8,9 +8,9 @@ use std::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
-use crate::triton::proto::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
+use crate::proto::inference::infer_parameter::ParameterChoice;
+use crate::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use crate::proto::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
 
 /// The data types of KServe v2, by their names on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
-use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
+use crate::proto::inference::model_infer_response::InferOutputTensor;
 
 /// As a server that echoes would answer.
 fn echoed(request: ModelInferRequest) -> ModelInferResponse {

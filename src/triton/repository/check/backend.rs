@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{ModelChecker, parameter, placeholder};
-use crate::diag::{did_you_mean, nearest};
-use crate::triton::EngineConfig;
-use crate::triton::pbtxt::PbtxtStep;
-use crate::triton::proto::inference::DataType;
-use crate::triton::repository::limits::limits;
-use crate::triton::repository::parameters::{by_key, find, of};
+use crate::EngineConfig;
+use crate::pbtxt::PbtxtStep;
+use crate::proto::inference::DataType;
+use crate::repository::limits::limits;
+use crate::repository::parameters::{by_key, find, of};
+use base::diag::{did_you_mean, nearest};
 
 /// Placeholders that the backend itself compares against: left as they are, they mean "not set".
 const KNOWN_PLACEHOLDERS: [&str; 3] = ["guided_decoding_backend", "tokenizer_dir", "xgrammar_tokenizer_info_path"];

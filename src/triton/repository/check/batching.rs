@@ -1,13 +1,13 @@
 //! Batch sizes, the dynamic batcher, sequences, caches.
 
 use super::ModelChecker;
-use crate::diag::nearest;
-use crate::triton::pbtxt::PbtxtStep;
-use crate::triton::proto::inference::batch_input::Kind as BatchKind;
-use crate::triton::proto::inference::model_config::SchedulingChoice;
-use crate::triton::proto::inference::model_sequence_batching::StrategyChoice;
-use crate::triton::proto::inference::model_sequence_batching::control::Kind;
-use crate::triton::proto::inference::{DataType, ModelDynamicBatching, ModelSequenceBatching};
+use crate::pbtxt::PbtxtStep;
+use crate::proto::inference::batch_input::Kind as BatchKind;
+use crate::proto::inference::model_config::SchedulingChoice;
+use crate::proto::inference::model_sequence_batching::StrategyChoice;
+use crate::proto::inference::model_sequence_batching::control::Kind;
+use crate::proto::inference::{DataType, ModelDynamicBatching, ModelSequenceBatching};
+use base::diag::nearest;
 
 pub(super) fn check(look: &mut ModelChecker<'_>) {
     let model = look.model;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Model, ModelChecker, files};
-use crate::diag::{Diagnostics, did_you_mean};
-use crate::triton::pbtxt::PbtxtStep;
-use crate::triton::proto::inference::model_config::SchedulingChoice;
-use crate::triton::proto::inference::{DataType, ModelEnsembling, model_ensembling};
+use crate::pbtxt::PbtxtStep;
+use crate::proto::inference::model_config::SchedulingChoice;
+use crate::proto::inference::{DataType, ModelEnsembling, model_ensembling};
+use base::diag::{Diagnostics, did_you_mean};
 
 const SCHEDULING: PbtxtStep<'static> = PbtxtStep::Name("ensemble_scheduling");
 

@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 
 use super::{ModelChecker, folders, name_of};
-use crate::diag::{list_of, nearest};
-use crate::triton::pbtxt::PbtxtStep;
-use crate::triton::proto::inference::model_version_policy::PolicyChoice;
+use crate::pbtxt::PbtxtStep;
+use crate::proto::inference::model_version_policy::PolicyChoice;
+use base::diag::{list_of, nearest};
 
 /// Backends of Triton's containers, and the file that each opens in a version folder (empty: it has no fixed one).
 const BACKENDS: [(&str, &str); 10] = [

@@ -1,8 +1,8 @@
 //! Instance groups: where copies of a model run, and how many.
 
 use super::ModelChecker;
-use crate::triton::pbtxt::PbtxtStep;
-use crate::triton::proto::inference::model_instance_group::Kind;
+use crate::pbtxt::PbtxtStep;
+use crate::proto::inference::model_instance_group::Kind;
 
 pub(super) fn check(look: &mut ModelChecker<'_>, machine: Option<u32>) {
     let model = look.model;

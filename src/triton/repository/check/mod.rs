@@ -16,10 +16,10 @@ mod warmup;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::diag::{Diagnostic, Diagnostics, SourceText};
-use crate::files::{read_bytes_up_to, text_of};
-use crate::triton::pbtxt::PbtxtDocument;
-use crate::triton::{EngineConfig, LARGEST_CONFIG};
+use crate::pbtxt::PbtxtDocument;
+use crate::{EngineConfig, LARGEST_CONFIG};
+use base::diag::{Diagnostic, Diagnostics, SourceText};
+use base::files::{read_bytes_up_to, text_of};
 use folders::{folders, name_of};
 use model::{Model, ModelChecker, parameter, placeholder};
 

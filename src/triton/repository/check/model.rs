@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::diag::{Diagnostic, Diagnostics, SourceText};
-use crate::triton::pbtxt::{PbtxtDocument, PbtxtStep, unfilled};
-use crate::triton::proto::inference::ModelConfig;
+use crate::pbtxt::{PbtxtDocument, PbtxtStep, unfilled};
+use crate::proto::inference::ModelConfig;
+use base::diag::{Diagnostic, Diagnostics, SourceText};
 
 /// A model's folder and its config, as far as it can be read.
 pub(super) struct Model {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::ModelChecker;
-use crate::triton::pbtxt::PbtxtStep;
-use crate::triton::proto::inference::{DataType, ModelTensorReshape, model_input::Format};
+use crate::pbtxt::PbtxtStep;
+use crate::proto::inference::{DataType, ModelTensorReshape, model_input::Format};
 
 /// The common fields of inputs and outputs.
 struct Tensor<'a> {

@@ -1,9 +1,9 @@
 //! Warm-up requests, which the server sends itself while it loads a model.
 
 use super::ModelChecker;
-use crate::diag::did_you_mean;
-use crate::triton::pbtxt::PbtxtStep;
-use crate::triton::proto::inference::model_warmup::input::InputDataType;
+use crate::pbtxt::PbtxtStep;
+use crate::proto::inference::model_warmup::input::InputDataType;
+use base::diag::did_you_mean;
 
 pub(super) fn check(look: &mut ModelChecker<'_>) {
     let model = look.model;

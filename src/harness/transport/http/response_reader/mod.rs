@@ -2,15 +2,15 @@
 
 use super::answer_fields::{self, ScannedEvent};
 use super::answer_ids::AnswerIds;
-use crate::harness::record::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::spec::transport::Api;
-use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
-use crate::harness::transport::held_bytes::HeldBytes;
-use crate::harness::transport::limits::LONGEST_NAME;
-use crate::harness::transport::sent_headers::without_secrets;
-use crate::triton::{SseEvent, SseParser};
-use crate::units::counted;
+use crate::record::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::spec::transport::Api;
+use crate::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
+use crate::transport::held_bytes::HeldBytes;
+use crate::transport::limits::LONGEST_NAME;
+use crate::transport::sent_headers::without_secrets;
+use base::units::counted;
+use triton::{SseEvent, SseParser};
 
 /// The limit of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::tokens::{CountedTokens, TokenSource, Violations};
+use crate::tokens::{CountedTokens, TokenSource, Violations};
 
 fn expected(api: Api) -> ExpectedAnswer<'static> {
     ExpectedAnswer {

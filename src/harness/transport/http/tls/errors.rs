@@ -8,7 +8,7 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
 /// Why there is no secure connection, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(in crate::harness) enum TlsError {
+pub(crate) enum TlsError {
     #[error("`{host}` is no name that a certificate could have")]
     HostName { host: String },
     #[error("the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://")]
@@ -35,7 +35,7 @@ pub(in crate::harness) enum TlsError {
         "it may want a certificate from us: name it with `tls.client_cert` and `tls.client_key`"
     }
 )]
-pub(in crate::harness) struct TlsRefusal {
+pub(crate) struct TlsRefusal {
     pub alert: AlertDescription,
     /// A client certificate was sent.
     pub has_certificate: bool,
@@ -64,7 +64,7 @@ pub(super) fn handshake_error(error: io::Error, host: &str, has_certificate: boo
 }
 
 /// The meaning of an alert on an open connection; TLS 1.3 reports a missing certificate only then.
-pub(in crate::harness::transport::http) fn alert(error: &io::Error) -> Option<AlertDescription> {
+pub(in crate::transport::http) fn alert(error: &io::Error) -> Option<AlertDescription> {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())? {
         Error::AlertReceived(alert) => Some(*alert),
         _ => None,

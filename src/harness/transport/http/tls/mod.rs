@@ -13,12 +13,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-pub(in crate::harness) use self::errors::TlsError;
+pub(crate) use self::errors::TlsError;
 use self::errors::TlsRefusal;
 pub(super) use self::errors::alert;
 use self::trust::{AnyCertificate, TlsFileError, certificates, private_key, trusted};
-use crate::harness::{HarnessError, TransportFailure};
-use crate::spec::Tls;
+use crate::{HarnessError, TransportFailure};
+use base::spec::Tls;
 
 /// Why connections cannot be secured.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::files::read_bytes_up_to;
+use base::files::read_bytes_up_to;
 
 /// What is wrong with the files of `tls`. `option` is the key that names the file.
 #[derive(Debug, thiserror::Error)]

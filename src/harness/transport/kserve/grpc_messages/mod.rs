@@ -7,16 +7,16 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use crate::harness::FailureClass;
-use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::transport::held_bytes::HeldBytes;
+use crate::FailureClass;
+use crate::spec::response_bounds::ResponseBounds;
+use crate::transport::held_bytes::HeldBytes;
 
 const FRAME_HEAD: usize = 5;
 /// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
 const GROWTH: usize = 1 << 20;
 
 /// A message with its gRPC frame head.
-pub(in crate::harness) fn frame(message: &impl Message) -> Bytes {
+pub(crate) fn frame(message: &impl Message) -> Bytes {
     let len = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(FRAME_HEAD + len);
     bytes.put_u8(0);
@@ -26,7 +26,7 @@ pub(in crate::harness) fn frame(message: &impl Message) -> Bytes {
 }
 
 /// Cuts DATA frames into messages. Whole messages are slices of what was read.
-pub(in crate::harness) struct Frames {
+pub(crate) struct Frames {
     /// Bytes of the longest message.
     limit: u64,
     /// Bytes of all answers in flight.
@@ -38,7 +38,7 @@ pub(in crate::harness) struct Frames {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::harness) enum WireError {
+pub(crate) enum WireError {
     #[error("the answer is not a gRPC stream: {0}")]
     Malformed(&'static str),
     /// A message of more bytes than its limit.
@@ -131,7 +131,7 @@ fn whole_length(bytes: &[u8], limit: u64) -> Result<Option<usize>, WireError> {
 
 /// The content of one response.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::harness) struct ScannedResponse<'a> {
+pub(crate) struct ScannedResponse<'a> {
     pub error: Option<&'a str>,
     /// Elements of the answer: token ids, or texts.
     pub tokens: u32,
@@ -161,7 +161,7 @@ pub(in crate::harness) struct ScannedResponse<'a> {
 
 /// A tensor with more or fewer bytes or elements than its shape has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::harness) struct Misshapen {
+pub(crate) struct Misshapen {
     /// The product of the shape.
     pub shape: u64,
     /// Elements that came.
@@ -171,7 +171,7 @@ pub(in crate::harness) struct Misshapen {
 
 /// What to look for in a response.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::harness) struct ScanRequest<'n> {
+pub(crate) struct ScanRequest<'n> {
     /// The tensor that holds the answer.
     pub answer: &'n str,
     /// The answer's elements are texts, else 32-bit ids.
@@ -182,10 +182,7 @@ pub(in crate::harness) struct ScanRequest<'n> {
 }
 
 /// Scans a `ModelStreamInferResponse`.
-pub(in crate::harness) fn scan_stream<'m>(
-    message: &'m [u8],
-    look: &ScanRequest<'_>,
-) -> Result<ScannedResponse<'m>, WireError> {
+pub(crate) fn scan_stream<'m>(message: &'m [u8], look: &ScanRequest<'_>) -> Result<ScannedResponse<'m>, WireError> {
     let mut seen = ScannedResponse::default();
     let mut error = None;
     each_field(message, |field, value| {
@@ -202,7 +199,7 @@ pub(in crate::harness) fn scan_stream<'m>(
 }
 
 /// From a `ModelStreamInferResponse`: the id of its request, empty without one, and the error.
-pub(in crate::harness) fn named(message: &[u8]) -> Result<(&str, Option<&str>), WireError> {
+pub(crate) fn named(message: &[u8]) -> Result<(&str, Option<&str>), WireError> {
     let (mut id, mut error): (&[u8], &[u8]) = (&[], &[]);
     each_field(message, |field, value| {
         match (field, value) {
@@ -222,10 +219,7 @@ pub(in crate::harness) fn named(message: &[u8]) -> Result<(&str, Option<&str>), 
 }
 
 /// Scans a `ModelInferResponse`.
-pub(in crate::harness) fn scan_response<'m>(
-    message: &'m [u8],
-    look: &ScanRequest<'_>,
-) -> Result<ScannedResponse<'m>, WireError> {
+pub(crate) fn scan_response<'m>(message: &'m [u8], look: &ScanRequest<'_>) -> Result<ScannedResponse<'m>, WireError> {
     let mut seen = ScannedResponse { has_response: true, ..ScannedResponse::default() };
     let (mut outputs, mut raws) = (0usize, 0usize);
     let mut ids_at = None;

@@ -3,11 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
-use crate::triton::proto::inference::{
-    InferParameter, InferTensorContents, ModelInferResponse, ModelStreamInferResponse,
-};
+use triton::proto::inference::infer_parameter::ParameterChoice;
+use triton::proto::inference::model_infer_response::InferOutputTensor;
+use triton::proto::inference::{InferParameter, InferTensorContents, ModelInferResponse, ModelStreamInferResponse};
 
 const IDS: ScanRequest<'_> = ScanRequest { answer: "output_ids", is_text: false, is_batched: true, has_beams: false };
 

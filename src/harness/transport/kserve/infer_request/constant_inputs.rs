@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::tensor::{self, ScalarValue, texts, word_list};
 use super::tensor_names::ModelMetadata;
-use crate::spec::{Interface, WordList};
-use crate::triton::proto::inference::model_infer_request::InferInputTensor;
+use base::spec::{Interface, WordList};
+use triton::proto::inference::model_infer_request::InferInputTensor;
 
 /// A tensor that is the same in every row of every message.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,24 +15,24 @@ use rand::RngExt;
 
 use self::constant_inputs::{ConstantInputs, ConstantTensor, MessageInputs};
 use self::tensor::{ScalarValue, texts};
-pub(in crate::harness) use self::tensor_names::{ModelMetadata, OfferedTensors};
+pub(crate) use self::tensor_names::{ModelMetadata, OfferedTensors};
 use self::tensor_names::{TEXT, TOKENS, TensorNames, VLLM};
 use super::grpc_messages::ScanRequest;
-use crate::harness::schedule::data::Prompt;
-use crate::harness::schedule::random_draws::generator;
-use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
-use crate::spec::{CancelPolicy, Interface, Protocol, Request, StreamMode};
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
-use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
+use crate::schedule::data::Prompt;
+use crate::schedule::random_draws::generator;
+use crate::transport::call::{CallKind, TokenCounting};
+use crate::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
+use base::spec::{CancelPolicy, Interface, Protocol, Request, StreamMode};
+use triton::proto::inference::infer_parameter::ParameterChoice;
+use triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
+use triton::proto::inference::{InferParameter, ModelInferRequest};
 
 /// Data types of token ids.
 const INTEGERS: [&[u8]; 8] = [b"INT32", b"INT64", b"UINT32", b"UINT64", b"INT16", b"UINT16", b"INT8", b"UINT8"];
 
 /// How a model is called.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::harness) struct InferRequestTemplate {
+pub(crate) struct InferRequestTemplate {
     pub call: CallKind,
     pub count: TokenCounting,
     /// One response for each token.

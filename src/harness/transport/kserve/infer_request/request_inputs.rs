@@ -3,7 +3,7 @@
 use super::constant_inputs::ConstantInputs;
 use super::tensor::ScalarValue;
 use super::tensor_names::TensorNames;
-use crate::spec::{CancelBy, CancelPolicy, Interface, RandomSeed, Request};
+use base::spec::{CancelBy, CancelPolicy, Interface, RandomSeed, Request};
 
 /// Outputs of `return_perf_metrics`.
 const PERF: [&str; 7] = [

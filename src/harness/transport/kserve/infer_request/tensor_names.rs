@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::harness::transport::call::CallKind;
-use crate::harness::{CallSource, LoadPattern};
-use crate::spec::Interface;
+use crate::transport::call::CallKind;
+use crate::{CallSource, LoadPattern};
+use base::spec::Interface;
 
 /// Tensors that the interfaces name differently.
 #[derive(Debug, PartialEq)]

@@ -1,15 +1,15 @@
 //! Messages, tensor by tensor.
 
 use super::*;
-use crate::harness::schedule::data::Prompt;
-use crate::harness::{CallSource, LoadPattern, Slo};
-use crate::spec::{Arrivals, Length, LengthField, Limits, RandomSeed, StopAfter, WordList};
+use crate::schedule::data::Prompt;
+use crate::{CallSource, LoadPattern, Slo};
+use base::spec::{Arrivals, Length, LengthField, Limits, RandomSeed, StopAfter, WordList};
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> BenchSpec {
     BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
-        protocol: crate::harness::Transport::Kserve,
+        protocol: crate::Transport::Kserve,
         model: "m".to_owned(),
         scenario: LoadPattern::Server { rate: 1.0.into() },
         arrivals: Arrivals::Poisson,
@@ -18,8 +18,8 @@ fn spec(request: Request) -> BenchSpec {
         output_len: Length::Fixed(2),
         seed: 7,
         warmup: 0,
-        pace: crate::harness::SendingSpec::default(),
-        content: crate::harness::PromptSource::default(),
+        pace: crate::SendingSpec::default(),
+        content: crate::PromptSource::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: std::time::Duration::from_secs(1),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::tensor_names::{ModelMetadata, SAMPLING};
-use crate::spec::{RandomSeed, Request, WordList};
+use base::spec::{RandomSeed, Request, WordList};
 
 /// A text model that has no tensor for the length of an answer.
 pub fn is_vllm(metadata: &ModelMetadata) -> bool {

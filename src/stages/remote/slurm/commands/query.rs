@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
 use super::environment::query_environment;
-use crate::exec::process::{self, ProbeOutput, ProbeResult};
+use exec::process::{self, ProbeOutput, ProbeResult};
 
 pub type Environment = BTreeMap<OsString, OsString>;
 

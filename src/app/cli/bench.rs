@@ -1,0 +1,428 @@
+//! From the arguments of `regatta bench` to what they mean, other tools' arguments included.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use serde_json::{Map, Value};
+
+use super::argument_error::{ArgumentError, invalid_value};
+use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, LengthFieldWord, ServedWord, StreamWord};
+use super::bench_notices::notices;
+use super::bench_target::{check_tls_target, protocol, target, tls};
+use super::gpu_selection::{GpuSelection, gpus};
+use base::spec::{BenchSweep, LengthField, Quantity, RequestHeaders, SweepLevels};
+
+/// One benchmark of one target, without a manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchRequest {
+    /// As given, with the scheme that follows from the other options.
+    pub target: String,
+    /// A server to start for the measurement; the target is then its model.
+    pub serve: Option<BenchServer>,
+    pub model: Option<String>,
+    /// A value of the manifest's `bench.protocol`; `None`: that of the target.
+    pub protocol: Option<&'static str>,
+    pub endpoint: Option<String>,
+    pub api_key_env: Option<String>,
+    /// Without keys: these are in `keys`.
+    pub headers: RequestHeaders,
+    /// Environment variables that headers name, with the values that the line has for them.
+    pub keys: Vec<(String, String)>,
+    pub ready_timeout: Option<String>,
+    /// Each key of the manifest's `bench.tls` that was given.
+    pub tls: Map<String, Value>,
+    pub connections: Quantity<u32>,
+    pub load: BenchLoad,
+    /// Equal gaps instead of exponential ones.
+    pub is_constant: bool,
+    pub requests: Option<Quantity<u64>>,
+    pub duration: Option<String>,
+    /// Runs of the measurement.
+    pub repeat: u32,
+    pub warmup: Quantity<u32>,
+    /// A key of the manifest's `bench.data`, and the file.
+    pub data: Option<(&'static str, PathBuf)>,
+    /// The data begin again at their end.
+    pub repeat_data: bool,
+    /// Records of the data with a longer prompt are left out.
+    pub max_input_len: Option<Quantity<u32>>,
+    /// A path, or the name of one that is elsewhere.
+    pub tokenizer: Option<String>,
+    /// `None`: as the data are.
+    pub input: Option<TokenLength>,
+    pub output: Option<TokenLength>,
+    /// A value of the manifest's `request.length_field`.
+    pub length_field: Option<LengthField>,
+    pub ignore_eos: bool,
+    pub min_tokens: Option<Quantity<u32>>,
+    pub temperature: Option<Quantity<f64>>,
+    /// `None`: as the server and the target have it.
+    pub streaming: Option<bool>,
+    pub extra: Map<String, Value>,
+    pub seed: Quantity<u64>,
+    pub end_id: i32,
+    pub vocab_size: u32,
+    /// Keys of `limits` with their values.
+    pub limits: Vec<(String, String)>,
+    pub ttft_p99: Option<String>,
+    pub tpot_p99: Option<String>,
+    /// Each key of the manifest's `bench.slo`, with its milliseconds.
+    pub slo: Vec<(&'static str, Quantity<f64>)>,
+    pub is_shared: bool,
+    pub stall_timeout: String,
+    pub out: Option<PathBuf>,
+    pub profile_export_file: Option<PathBuf>,
+    pub timelines: bool,
+    pub junit: Option<PathBuf>,
+    pub metrics_listen: Option<String>,
+    pub otlp: Option<String>,
+    pub json: bool,
+    pub dry_run: bool,
+    /// What was given and means nothing here, in sentences.
+    pub notices: Vec<String>,
+}
+
+/// A server that runs for the measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BenchServer {
+    /// The action under `serve`.
+    pub engine: &'static str,
+    /// GPUs of one server, and servers.
+    pub tp: u32,
+    pub copies: u32,
+    /// Empty: the engine's usual one.
+    pub program: Vec<String>,
+    /// Which GPUs may be leased; `None`: all of the machine.
+    pub gpus: Option<GpuSelection>,
+    pub args: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum BenchLoad {
+    /// Closed loop: users.
+    Concurrency(Quantity<u32>),
+    /// Open loop: requests per second.
+    Rate(Quantity<f64>),
+    Offline,
+    /// Several levels, one after the other.
+    Sweep(BenchSweep),
+    /// The data at their time stamps, this many times as fast.
+    Trace(f64),
+}
+
+/// A length in tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLength {
+    pub mean: Quantity<u32>,
+    pub stddev: Quantity<f64>,
+    pub max: Option<Quantity<u32>>,
+}
+
+/// `--program`, split as a shell splits it.
+fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
+    let open = || {
+        (
+            ErrorKind::InvalidValue,
+            format!("`--program {text}`: a quote is not closed\n  hint: close it, or write `\\` before it"),
+        )
+    };
+    shlex::split(text).ok_or_else(open)
+}
+
+pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, ArgumentError> {
+    let given_target = take_target(&mut args);
+    let protocol = protocol(&args)?;
+    let Some(given_target) = given_target else {
+        return Err((
+            ErrorKind::MissingRequiredArgument,
+            "no TARGET was given\n  hint: `regatta bench sim:` tries it without a server".to_owned(),
+        ));
+    };
+    let serve = server(&args)?;
+    let target = target(given_target, serve.is_some(), protocol)?;
+    let tls = tls(&args)?;
+    check_tls_target(&args, &tls, &target)?;
+    let data = data(&args)?;
+    let kind = data.as_ref().map(|(kind, _)| *kind);
+    let is_first_try = is_first_try(&args, &target);
+    let load = if is_first_try { BenchLoad::Concurrency(Quantity::Known(16)) } else { load(&args, kind)? };
+    let (requests, duration) = end(&args, &load, is_first_try);
+    let (input, output) = lengths(&args)?;
+    if args.repeat_data && matches!(load, BenchLoad::Trace(_)) {
+        return invalid_value(
+            "a trace is sent once, at its time stamps: `--repeat-data` needs another load, such as `--rate`",
+        );
+    }
+    let mut headers = headers(&args.header)?;
+    let keys = headers.take_secrets();
+    let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
+    check_limits(&args, &limits)?;
+    Ok(BenchRequest {
+        notices: notices(&args, &load, kind),
+        target,
+        serve,
+        model: args.model.clone(),
+        protocol,
+        endpoint: args.endpoint.clone(),
+        api_key_env: args.api_key_env.clone(),
+        headers,
+        keys,
+        ready_timeout: args.ready_timeout.clone(),
+        tls,
+        connections: args.connections,
+        load,
+        is_constant: args.arrivals == Some(ArrivalsWord::Constant),
+        requests,
+        duration,
+        repeat: args.repeat,
+        warmup: args.warmup,
+        repeat_data: args.repeat_data,
+        max_input_len: args.max_input_len.clone().filter(|_| data.is_some()),
+        data,
+        tokenizer: args.tokenizer.clone(),
+        input,
+        output,
+        length_field: args.length_field.map(LengthFieldWord::field),
+        ignore_eos: args.ignore_eos,
+        min_tokens: args.min_tokens,
+        temperature: args.temperature,
+        streaming: match (args.streaming, args.no_streaming) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        extra: extra(&args.extra)?,
+        seed: args.seed,
+        end_id: args.end_id,
+        vocab_size: args.vocab_size,
+        ttft_p99: args.ttft_p99.clone(),
+        tpot_p99: args.tpot_p99.clone(),
+        limits,
+        slo: args.goodput.iter().map(|word| parse_goodput_limit(word)).collect::<Result<_, _>>()?,
+        is_shared: args.stream == StreamWord::Shared,
+        stall_timeout: args.stall_timeout,
+        out: args.out,
+        profile_export_file: args.profile_export_file,
+        timelines: args.timelines,
+        junit: args.junit,
+        metrics_listen: args.metrics_listen,
+        otlp: args.otlp,
+        json: args.json,
+        dry_run: args.dry_run,
+    })
+}
+
+fn headers(given: &[String]) -> Result<RequestHeaders, ArgumentError> {
+    let mut headers = RequestHeaders::default();
+    for text in given {
+        if let Err(fault) = headers.add(text) {
+            // The value may be a key.
+            let name = text.split([':', '=']).next().unwrap_or_default();
+            return invalid_value(format!("`--header {name}` {fault}"));
+        }
+    }
+    Ok(headers)
+}
+
+/// `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
+fn take_target(args: &mut BenchArgs) -> Option<String> {
+    if args.target.is_none() && args.url.is_none() {
+        return args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
+    }
+    args.target.clone().or_else(|| args.url.clone())
+}
+
+/// What `--serve` starts.
+fn server(args: &BenchArgs) -> Result<Option<BenchServer>, ArgumentError> {
+    let gpus = args.gpus.as_deref().map(gpus).transpose()?;
+    let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
+    Ok(args.serve.map(|engine| BenchServer {
+        gpus,
+        engine: match engine {
+            ServedWord::Vllm => "vllm",
+        },
+        tp: args.tp,
+        copies: args.copies,
+        program,
+        args: args.server_args.clone(),
+    }))
+}
+
+/// Of the simulator, with no load given: some seconds, and more than one request at a time.
+fn is_first_try(args: &BenchArgs, target: &str) -> bool {
+    let has_load = args.concurrency.is_some() || args.rate.is_some() || args.offline || args.sweep.is_some();
+    let has_end = args.requests.is_some() || args.duration.is_some() || args.measurement_interval.is_some();
+    target.starts_with("sim:") && !has_load && !has_end && args.data.is_none()
+}
+
+/// The number of requests and the duration, as given or as the load needs them.
+fn end(args: &BenchArgs, load: &BenchLoad, is_first_try: bool) -> (Option<Quantity<u64>>, Option<String>) {
+    let has_data = args.data.is_some();
+    let duration = args.duration.clone().or_else(|| args.measurement_interval.as_ref().map(|ms| format!("{ms}ms")));
+    // The same time for each level: a count that suits one level does not suit another.
+    let needs_time = matches!(load, BenchLoad::Sweep(_)) && args.requests.is_none() && !has_data;
+    let duration = duration.or_else(|| needs_time.then(|| "30s".to_owned()));
+    let needs_count = !has_data && (duration.is_none() || *load == BenchLoad::Offline);
+    let usual = if is_first_try { 32 } else { 100 };
+    (args.requests.clone().or_else(|| needs_count.then_some(Quantity::Known(usual))), duration)
+}
+
+/// The lengths of prompts and of answers; `None`: as the data are.
+fn lengths(args: &BenchArgs) -> Result<(Option<TokenLength>, Option<TokenLength>), ArgumentError> {
+    let has_data = args.data.is_some();
+    let length = |mean: &Option<Quantity<u32>>, usual: u32, stddev: &Quantity<f64>, max: Option<Quantity<u32>>| {
+        let mean = mean.clone().or_else(|| (!has_data).then_some(Quantity::Known(usual)))?;
+        Some(TokenLength { mean, stddev: stddev.clone(), max })
+    };
+    let input = length(&args.input_tokens, 550, &args.input_tokens_stddev, args.max_input_len.clone());
+    let output = length(&args.output_tokens, 128, &args.output_tokens_stddev, None);
+    for (name, stddev) in [("input", &args.input_tokens_stddev), ("output", &args.output_tokens_stddev)] {
+        if stddev.known().is_some_and(|stddev| !stddev.is_finite() || *stddev < 0.0) {
+            return invalid_value(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
+        }
+    }
+    // A limit of data leaves records out.
+    let is_below = |TokenLength { mean, max, .. }: &TokenLength| {
+        max.as_ref().and_then(Quantity::known).zip(mean.known()).is_some_and(|(most, mean)| most < mean)
+    };
+    if !has_data && input.as_ref().is_some_and(is_below) {
+        return invalid_value("`--max-input-len` is below the mean `--input-tokens`");
+    }
+    Ok((input, output))
+}
+
+/// A limit of the goodput needs an SLO.
+fn check_limits(args: &BenchArgs, limits: &[(String, String)]) -> Result<(), ArgumentError> {
+    let has = |wanted: &str| limits.iter().any(|(key, _)| key == wanted);
+    let has_slo = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
+    if has("goodput") && !has_slo && !has("ttft_p99") && !has("tpot_p99") {
+        return invalid_value(
+            "`--limit goodput=…` needs the SLO of each request\n  hint: `--goodput ttft:450 tpot:40`, in ms",
+        );
+    }
+    Ok(())
+}
+
+/// `data`: what kind of data there are.
+fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError> {
+    if let Some(speed) = args.trace {
+        if !(speed.is_finite() && speed > 0.0) {
+            return invalid_value(format!("`--trace={speed}`: the speed must be above 0"));
+        }
+        return Ok(BenchLoad::Trace(speed));
+    }
+    if let Some(rates) = args.sweep {
+        return Ok(BenchLoad::Sweep(BenchSweep::Auto(rates)));
+    }
+    let checked = |levels: &SweepLevels, is_whole: bool, option: &str| {
+        levels.ascending(is_whole).or_else(|error| invalid_value(format!("`{option}`: {error}")))
+    };
+    match &args.concurrency {
+        Some(Quantity::Unknown(users)) => return Ok(BenchLoad::Concurrency(Quantity::Unknown(users.clone()))),
+        Some(Quantity::Known(users)) => {
+            return Ok(match checked(users, true, "--concurrency")?.as_slice() {
+                [one] => BenchLoad::Concurrency((*one as u32).into()),
+                _ => BenchLoad::Sweep(BenchSweep::Concurrency(users.clone())),
+            });
+        }
+        None => {}
+    }
+    match &args.rate {
+        Some(Quantity::Unknown(rate)) => Ok(BenchLoad::Rate(Quantity::Unknown(rate.clone()))),
+        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if (rate + 1.0).abs() < f64::EPSILON) => {
+            Ok(BenchLoad::Offline)
+        }
+        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if !rate.is_finite() || *rate <= 0.0) =>
+        {
+            let rate = all.first().copied().unwrap_or_default();
+            invalid_value(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"))
+        }
+        Some(Quantity::Known(rates)) => Ok(match checked(rates, false, "--rate")?.as_slice() {
+            [one] => BenchLoad::Rate((*one).into()),
+            _ => BenchLoad::Sweep(BenchSweep::Rate(rates.clone())),
+        }),
+        None if args.offline => Ok(BenchLoad::Offline),
+        None if data == Some("mooncake") => Ok(BenchLoad::Trace(1.0)),
+        // As GenAI-Perf has it.
+        None => Ok(BenchLoad::Concurrency(Quantity::Known(1))),
+    }
+}
+
+/// What the file is, by its kind or by its name.
+fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentError> {
+    let Some(file) = &args.data else { return Ok(None) };
+    let kind = match (args.data_kind, file.extension().and_then(|suffix| suffix.to_str())) {
+        (Some(DataWord::Jsonl), _) | (None, Some("jsonl")) => "jsonl",
+        (Some(DataWord::Sharegpt), _) | (None, Some("json")) => "sharegpt",
+        (Some(DataWord::InputIds), _) | (None, Some("npy")) => "input_ids",
+        (Some(DataWord::Mooncake), _) => "mooncake",
+        (Some(DataWord::Plan), _) => "plan",
+        (None, _) => {
+            return invalid_value(format!(
+                "`--data {}`: its name does not show its format; add --data-kind",
+                file.display()
+            ));
+        }
+    };
+    Ok(Some((kind, file.clone())))
+}
+
+/// `NAME:VALUE`, where the value is JSON or else a text; or a JSON object.
+fn extra(words: &[String]) -> Result<Map<String, Value>, ArgumentError> {
+    let mut all = Map::new();
+    for word in words {
+        if word.trim_start().starts_with('{') {
+            match serde_json::from_str(word) {
+                Ok(Value::Object(more)) => all.extend(more),
+                Ok(_) => return invalid_value(format!("`--extra {word}` is no JSON object")),
+                Err(error) => return invalid_value(format!("`--extra {word}`: {error}")),
+            }
+            continue;
+        }
+        let Some((name, value)) = word.split_once(':') else {
+            return invalid_value(format!("`--extra {word}` is not NAME:VALUE"));
+        };
+        all.insert(name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
+    }
+    if let Some(text) = all.values().find_map(|value| value.as_str().filter(|text| text.contains("{{"))) {
+        return invalid_value(format!("`--extra …:{text}`: `{{{{` begins an expression in a manifest"));
+    }
+    Ok(all)
+}
+
+/// Ours, for it or for GenAI-Perf's name of it.
+fn metric(name: &str) -> Option<&'static str> {
+    match name {
+        "ttft" | "time_to_first_token" => Some("ttft"),
+        "tpot" | "inter_token_latency" => Some("tpot"),
+        "e2e" | "request_latency" => Some("e2e"),
+        _ => None,
+    }
+}
+
+/// `KEY=LIMIT`; the manifest checks whether the key exists.
+fn limit(text: &str) -> Result<(String, String), ArgumentError> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() && !value.contains("{{") => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => invalid_value(format!("`--limit {text}` is not KEY=LIMIT, such as `e2e_p95=9s` or `failures=0.5%`")),
+    }
+}
+
+fn parse_goodput_limit(word: &str) -> Result<(&'static str, Quantity<f64>), ArgumentError> {
+    let Some((name, ms)) = word.split_once(':') else {
+        return invalid_value(format!("`--goodput {word}` is not METRIC:MS"));
+    };
+    let Some(key) = metric(name) else {
+        return invalid_value(format!("`--goodput {name}`: the metrics are ttft, tpot and e2e"));
+    };
+    let is_limit = |ms: &Quantity<f64>| ms.known().is_none_or(|ms| ms.is_finite() && *ms > 0.0);
+    match ms.parse::<Quantity<f64>>().ok().filter(is_limit) {
+        Some(ms) => Ok((key, ms)),
+        None => invalid_value(format!("`--goodput {word}`: `{ms}` is no number of milliseconds")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

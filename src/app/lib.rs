@@ -1,0 +1,194 @@
+//! The only room that knows all others: request → the module that handles it → the exit code.
+//!
+//! ```text
+//!  arguments ─cli→ Invocation ─perform→ the module of the command ─→ other rooms ─→ text to print, CliExit
+//! ```
+//!
+//! No other room uses it.
+
+mod bench;
+mod bulk;
+pub mod cli;
+
+mod calibrate;
+mod clean;
+mod compare;
+mod completion;
+mod console;
+mod doctor;
+mod earlier_runs;
+mod error;
+mod explain;
+mod export_import;
+mod expression_guard;
+mod file_size_limit;
+mod find_result;
+mod found_result;
+mod history;
+mod host_agent;
+mod import_sources;
+mod imported_run;
+mod init;
+mod known_failures;
+mod last_manifest;
+mod llmb_cluster;
+mod lockfile;
+mod manifest_commands;
+mod manual;
+mod mlperf;
+mod node_job;
+mod observed_run;
+mod out_folder;
+mod panic_guard;
+mod past_runs;
+mod plan_estimates;
+mod planning;
+mod predicted_tasks;
+mod project;
+mod provenance;
+mod repository;
+mod run;
+mod run_store;
+mod selftest;
+mod served_twin;
+mod shared_results;
+mod shipped_inputs;
+mod simulate;
+mod store;
+mod system_choice;
+mod translate;
+mod triton;
+mod welcome;
+mod what_if;
+
+use std::io::{Write as _, stdin};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// The text of a `regatta.lock`, checked.
+pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
+
+use self::completion::ProjectOffers;
+use self::console::{print, print_error};
+use self::error::CommandError;
+use crate::cli::{CliExit, CliRequest, Invocation};
+use ::mlperf::loadgen;
+
+/// Reads the command line and runs it.
+pub fn main() -> ExitCode {
+    file_size_limit::make_it_an_error();
+    if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
+        // As it is: the shell's separator is a control character.
+        let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(console::note);
+        return ExitCode::SUCCESS;
+    }
+    let invocation = match cli::parse(std::env::args_os()) {
+        Ok(invocation) => invocation,
+        Err(refused) => {
+            let _ = refused.print().inspect_err(console::note);
+            return console::exit_code(refused.exit(), false);
+        }
+    };
+    let color = invocation.global.color.choice();
+    color.write_global();
+    let goes_on = outlives_its_reader(&invocation.request);
+    let exit = panic_guard::guard(|| {
+        perform(invocation).unwrap_or_else(|error| {
+            match &error {
+                CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
+                CommandError::Differs(message) => print_error(message),
+                CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
+                CommandError::Other(error) => print_error(&format!("error: {}\n", error::with_causes(error))),
+            }
+            error.exit()
+        })
+    });
+    console::exit_code(exit, goes_on)
+}
+
+/// Commands that do more than print: their work matters also when the reader of their output is gone.
+const fn outlives_its_reader(request: &CliRequest) -> bool {
+    matches!(
+        request,
+        CliRequest::Run(_)
+            | CliRequest::Serve(_)
+            | CliRequest::Bulk(_)
+            | CliRequest::Bench(_)
+            | CliRequest::Simulate(_)
+            | CliRequest::NullServer { .. }
+            | CliRequest::Watchdog { .. }
+            | CliRequest::OnNode { .. }
+            | CliRequest::OnHost { .. }
+            | CliRequest::LoadgenTest { .. }
+    )
+}
+
+fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
+    let Invocation { global, request } = invocation;
+    match request {
+        CliRequest::Run(request) => run::run(&global, &request),
+        CliRequest::Serve(request) => run::serve(&global, &request),
+        CliRequest::Bulk(request) => bulk::bulk(&global, &request),
+        CliRequest::Bench(request) => bench::bench(&global, &request),
+        CliRequest::Plan(request) => planning::plan(&global, &request),
+        CliRequest::Doctor(request) => doctor::command::doctor(&global, &request),
+        CliRequest::Lock(request) => lockfile::command::lock(&global, &request),
+        CliRequest::Check(request) => manifest_commands::check(&global, &request),
+        CliRequest::Show(request) => manifest_commands::show(&global, &request),
+        CliRequest::List(request) => manifest_commands::list(&global, request),
+        CliRequest::Schema(which) => Ok(manifest_commands::schema(which)),
+        CliRequest::Init(request) => init::init(&request),
+        CliRequest::Welcome => {
+            print(&welcome::text());
+            Ok(CliExit::Done)
+        }
+        CliRequest::Status(request) => past_runs::status(&global, request),
+        CliRequest::Runs(request) => past_runs::list(&global, &request),
+        CliRequest::History(request) => history::history(&global, &request),
+        CliRequest::Tag(request) => history::tag(&global, &request),
+        CliRequest::Logs(request) => past_runs::logs(&global, &request),
+        CliRequest::Report(request) if request.compat.is_empty() => past_runs::report(&global, &request),
+        CliRequest::Report(request) => compare::compat(&global, &request),
+        CliRequest::Compare(request) => compare::compare(&global, &request),
+        CliRequest::Export(request) => export_import::export(&global, &request),
+        CliRequest::Import(request) => export_import::import(&global, &request),
+        CliRequest::Explain(request) => explain::explain(&global, &request),
+        CliRequest::Manual { chapter } => manual::manual(&global, chapter.as_deref()),
+        CliRequest::Clean { yes } => clean::clean(&global, yes),
+        CliRequest::Gc(request) => clean::gc(&global, request),
+        CliRequest::Store(request) => store::store(&global, &request),
+        CliRequest::Provenance(request) => provenance::provenance(&global, &request),
+        CliRequest::Repository(request) => repository::perform(&global, &request),
+        CliRequest::WhatIf(request) => what_if::what_if(&global, &request),
+        CliRequest::Calibrate(request) => calibrate::calibrate(&global, &request),
+        CliRequest::Simulate(request) => simulate::serve(&request),
+        CliRequest::Mlperf(request) => mlperf::perform(&global, request),
+        CliRequest::Triton(request) => triton::run_command(&global, request),
+        CliRequest::Selftest(request) => selftest::selftest(&global, &request),
+        CliRequest::Completions(shell) => {
+            print(&cli::completion_script(shell));
+            Ok(CliExit::Done)
+        }
+        CliRequest::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
+        CliRequest::Watchdog { run } => {
+            exec::process::run_watchdog(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
+            Ok(CliExit::Done)
+        }
+        CliRequest::OnNode { folder } => node_job::run(folder),
+        CliRequest::OnHost { awake } => host_agent::on_host(awake),
+        CliRequest::LoadgenTest { orders } => Ok(loadgen_test(&orders)),
+    }
+}
+
+/// Its parent reads lines of JSON from it, errors included.
+fn loadgen_test(orders: &Path) -> CliExit {
+    let send = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
+    match loadgen::perform(orders, &send) {
+        Ok(()) => CliExit::Done,
+        Err(error) => {
+            send(&loadgen::ChildMessage::Failed { why: error.to_string(), is_refused: error.is_refused() });
+            CliExit::Failed
+        }
+    }
+}

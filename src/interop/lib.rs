@@ -1,0 +1,66 @@
+//! Other tools of this field, one folder for each: its command line, its result files in and out.
+//!
+//! What tools share is beside them: `command_line` (arguments, and what each of them means here), `results` (numbers that
+//! were read, a file to write) and `metrics` (what each tool's metrics mean; [`compat()`] computes them from the same requests). What
+//! knows all tools stands above them: `translate` ([`read_line()`], [`read_script()`]: from a program's name to its tool) and `formats`
+//! ([`import_runs()`], [`export()`]: recognizes and writes files).
+//!
+//! A part uses only those to the left of it (above, on the lines before):
+//!
+//! ```text
+//!  command_line  metrics  published_ports  tool_configs ← results  typed_server ← command_server ← trtllm_serve  perf_analyzer ←
+//!  aiperf  benchmark_report  curl  docker  genai_perf  git_clone  guidellm  llmb_run  loadgen  mlflow  nvidia_harness  nvidia_smi
+//!  prepare_dataset  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
+//! ```
+
+mod aiperf;
+mod benchmark_report;
+mod command_line;
+mod command_server;
+mod curl;
+mod docker;
+mod formats;
+mod genai_perf;
+mod git_clone;
+mod guidellm;
+mod llmb_run;
+mod loadgen;
+mod metrics;
+mod mlflow;
+mod nvidia_harness;
+mod nvidia_smi;
+mod perf_analyzer;
+mod prepare_dataset;
+mod published_ports;
+mod results;
+mod sglang;
+mod slurm;
+mod tensorrt_llm;
+mod tool_configs;
+mod translate;
+mod triton_backend;
+mod triton_cli;
+mod trtllm_bench;
+mod trtllm_serve;
+mod typed_server;
+mod vllm;
+
+pub use command_line::{
+    GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript,
+    Translation, TranslationError, TranslationKind, TranslationProblem, UnknownValue, UntranslatedOption, origin,
+};
+pub use formats::{
+    COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFormat, ImportError, ImportSource, Imported, ImportedSweep,
+    LocatedRun, export, import_runs, import_sweep, requests_schema,
+};
+pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
+pub use metrics::{
+    COPY_REPEATS, ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
+    ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,
+    MetricStats, MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk,
+    TracedChunks, UnknownTool, compat, vector,
+};
+pub use nvidia_harness::{gpu_name, read_config};
+pub use results::{ExportFile, Exported, ImportIdentity};
+pub use tool_configs::{command_file, tool_of_config};
+pub use translate::{read_line, read_script};

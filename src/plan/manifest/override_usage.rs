@@ -1,0 +1,164 @@
+//! Which stages read what was given on the command line. What no stage reads changes nothing, and is an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+
+use super::GivenValues;
+use super::expression::Expressions;
+use super::overrides::{Override, is_place};
+use super::param::ResolvedParam;
+use super::yaml_node::{Map, Node, NodeValue, is_template};
+use base::diag::{Diagnostic, Diagnostics, nearest};
+
+/// What was found out.
+#[derive(Default)]
+pub struct OverrideUsage {
+    /// `requests=64` → its stages.
+    pub readers: BTreeMap<String, BTreeSet<String>>,
+    /// The same for the stages whose `foreach` or `when` reads it: there it decides what is skipped.
+    pub deciding: BTreeMap<String, BTreeSet<String>>,
+    /// Arguments that add a key to a var whose keys are looked up by computed names: `tuning.kvfraction=0.8` beside
+    /// `tuning[scenario]`. The diagnostic is reported only if the plan is the same without the argument.
+    pub new_var_arguments: Vec<(String, Diagnostic)>,
+}
+
+/// What reads each argument of the command line. Arguments that nothing reads are reported.
+pub fn readers(
+    given: &GivenValues,
+    overrides: &[Override],
+    root: &Node,
+    params: &IndexMap<String, ResolvedParam>,
+    expressions: &Expressions,
+    found: &mut Diagnostics,
+) -> OverrideUsage {
+    let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
+    let mentions = |map: Option<&Map>| -> Vec<(String, Vec<String>)> {
+        let all = map.into_iter().flatten();
+        all.map(|(name, entry)| {
+            let mut paths = Vec::new();
+            mentioned(&entry.node, expressions, &mut paths);
+            (name.clone(), paths)
+        })
+        .collect()
+    };
+    let (vars, stages) = (mentions(section("vars")), mentions(section("stages")));
+    let conditions: Vec<(String, Vec<String>)> = section("stages")
+        .into_iter()
+        .flatten()
+        .map(|(name, entry)| {
+            let mut paths = Vec::new();
+            for key in ["foreach", "when"] {
+                if let Some(entry) = entry.node.get(key) {
+                    mentioned(&entry.node, expressions, &mut paths);
+                }
+            }
+            (name.clone(), paths)
+        })
+        .collect();
+    let every: BTreeSet<String> = stages.iter().map(|(name, _)| name.clone()).collect();
+    let (mut all, mut deciding, mut new_var_arguments) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for (name, value) in given.params.iter().filter(|(name, _)| !is_place(name)) {
+        let Some(chosen) = params.get(name) else { continue };
+        // A catalog parameter selects a file that may change any stage, so every stage counts as its reader.
+        let is_catalog =
+            section("params").and_then(|params| params.get(name)).is_some_and(|one| one.node.get("catalog").is_some());
+        let users = if is_catalog { every.clone() } else { reading(name, &vars, &stages) };
+        if users.is_empty() && !every.is_empty() {
+            let wrong = Diagnostic::error(format!("{name}={value} changes nothing: no stage uses `{name}`"));
+            found.push(wrong.related(chosen.declared.clone(), "declared here").hint("remove it"));
+        }
+        deciding.insert(format!("{name}={value}"), reading(name, &vars, &conditions));
+        all.insert(format!("{name}={value}"), users);
+    }
+    for one in overrides {
+        let path: Vec<&str> = one.path.iter().map(String::as_str).collect();
+        let users = match path.as_slice() {
+            ["stages", stage, ..] => BTreeSet::from([(*stage).to_owned()]),
+            ["vars", rest @ ..] => reading(&rest.join("."), &vars, &stages),
+            _ => BTreeSet::new(),
+        };
+        let decides = match path.as_slice() {
+            ["stages", _, "foreach" | "when", ..] => users.clone(),
+            ["vars", rest @ ..] => reading(&rest.join("."), &vars, &conditions),
+            _ => BTreeSet::new(),
+        };
+        deciding.insert(one.argument.text().to_owned(), decides);
+        let is_unread = users.is_empty() && !every.is_empty();
+        let is_new_var_argument = !one.is_known && path.first() == Some(&"vars");
+        if is_unread || is_new_var_argument {
+            let leaf = path.last().copied().unwrap_or_default();
+            let message = format!("{} changes nothing: no stage uses `{}`", one.argument.text(), path[1..].join("."));
+            let near = nearest(leaf, one.siblings.iter().map(String::as_str).filter(|name| *name != leaf));
+            let hint = match near.filter(|_| !one.is_known) {
+                Some(name) => {
+                    let mut steps = path[1..].to_vec();
+                    steps.splice(steps.len().saturating_sub(1).., [name]);
+                    format!("did you mean `{}`?", steps.join("."))
+                }
+                None => "remove it".to_owned(),
+            };
+            let wrong = Diagnostic::error(message).at(one.argument.span(0..one.argument.text().len()), "").hint(hint);
+            if is_unread {
+                found.push(wrong);
+            } else {
+                new_var_arguments.push((one.argument.text().to_owned(), wrong));
+            }
+        }
+        all.insert(one.argument.text().to_owned(), users);
+    }
+    OverrideUsage { readers: all, deciding, new_var_arguments }
+}
+
+/// The stages that look at a path, themselves or through vars.
+fn reading(path: &str, vars: &[(String, Vec<String>)], stages: &[(String, Vec<String>)]) -> BTreeSet<String> {
+    let mut changed = vec![path.to_owned()];
+    loop {
+        let looks = |paths: &[String]| paths.iter().any(|one| changed.iter().any(|other| touch(one, other)));
+        let next = vars.iter().find(|(name, paths)| !changed.contains(name) && looks(paths));
+        let Some((name, _)) = next else {
+            return stages.iter().filter(|(_, paths)| looks(paths)).map(|(name, _)| name.clone()).collect();
+        };
+        changed.push(name.clone());
+    }
+}
+
+/// Whether one path is the other or leads into it.
+fn touch(one: &str, other: &str) -> bool {
+    let into =
+        |long: &str, short: &str| long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    into(one, other) || into(other, one)
+}
+
+fn mentioned(node: &Node, expressions: &Expressions, paths: &mut Vec<String>) {
+    match &node.tree {
+        NodeValue::Text(text) if is_template(text) => paths.extend(expressions.paths_in(text)),
+        NodeValue::List(items) => items.iter().for_each(|item| mentioned(item, expressions, paths)),
+        NodeValue::Map(map) => map.values().for_each(|entry| mentioned(&entry.node, expressions, paths)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage_table(all: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+        all.iter()
+            .map(|(name, paths)| ((*name).to_owned(), paths.iter().map(|one| (*one).to_owned()).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn stages_that_use_a_value_through_vars_are_found() {
+        let vars = usage_table(&[("flags", &["tuning.build"]), ("tuning", &["seed"]), ("more", &["flags.x"])]);
+        let stages = usage_table(&[("engine", &["flags"]), ("config", &["tuning.kv"]), ("bench", &["more", "rate"])]);
+        let of = |path: &str| reading(path, &vars, &stages).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(of("tuning.build.max"), "bench engine");
+        assert_eq!(of("tuning.kv"), "config");
+        assert_eq!(of("tuning.kvx"), "");
+        assert_eq!(of("tuning"), "bench config engine");
+        assert_eq!(of("seed"), "bench config engine");
+        assert_eq!(of("rate"), "bench");
+    }
+}

@@ -1,0 +1,393 @@
+//! Parameters: which value each one has, where it came from, and everything wrong with what was given.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use regex::Regex;
+use serde_json::Value;
+
+use super::model::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
+use super::scalar;
+use super::yaml_node::{Map, MapEntry, Node, NodeValue};
+use super::{GivenValues, ValueOrigin};
+use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
+use base::files::metadata_if_there;
+use base::units::{is_identifier, unquoted};
+
+/// A parameter's value and where it came from.
+#[derive(Clone, Debug)]
+pub struct ResolvedParam {
+    pub value: Value,
+    pub origin: ValueOrigin,
+    /// Whether it is the default, which may have been given all the same.
+    pub is_default: bool,
+    /// The place that declares the parameter.
+    pub declared: Span,
+}
+
+/// What the values of one parameter are chosen from.
+pub struct ParamResolver<'a> {
+    pub name: &'a str,
+    pub entry: &'a MapEntry,
+    pub given: &'a GivenValues,
+    /// The names in its folder, for a `catalog`.
+    pub catalog: Vec<String>,
+}
+
+/// What a parameter is that has no default and was not given. `None`: it must be given.
+fn value_without_default(kind: &str, rule: &Param) -> Option<Value> {
+    match kind {
+        "list" => Some(Value::Array(Vec::new())),
+        "switch" => Some(Value::Bool(false)),
+        "path" if rule.path == Some(PathNeed::Optional) => Some(Value::Null),
+        _ => None,
+    }
+}
+
+/// `1` and `1.0` are one number.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one.total_cmp(&other).is_eq())
+}
+
+impl ParamResolver<'_> {
+    /// The value. `None` with something in `found` when it is wrong.
+    pub fn choose(&self, found: &mut Diagnostics) -> Option<ResolvedParam> {
+        let kind = PARAM_KINDS.into_iter().find(|kind| self.entry.node.get(kind).is_some())?;
+        let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
+        if let Some((what, hint)) = contradiction(kind, &rule) {
+            let place = self.entry.node.place(&[kind]).first_line();
+            let found_here = Diagnostic::error(format!("the parameter `{}` can have no value: {what}", self.name));
+            found.push(found_here.at(place, "").hint(hint));
+            return None;
+        }
+        if let Some(wrong) = self.unusable_key(kind, &rule) {
+            found.push(wrong);
+            return None;
+        }
+        let before = found.len();
+        let value = self.value(kind, &rule, found);
+        if found.len() > before {
+            return None;
+        }
+        let (value, origin) = value?;
+        let is_default = matches!(origin, ValueOrigin::Default(_))
+            || self.default(kind, &rule).is_some_and(|default| is_same(&default, &value));
+        Some(ResolvedParam { value, origin, is_default, declared: self.entry.key.clone() })
+    }
+
+    /// A key beside the kind that can do nothing.
+    fn unusable_key(&self, kind: &str, rule: &Param) -> Option<Diagnostic> {
+        let name = self.name;
+        let at = |key: &str, message: String, label: &str| {
+            Diagnostic::error(message).at(self.entry.node.place(&[key]).first_line(), label)
+        };
+        if let Some(pattern) = &rule.pattern {
+            if !matches!(kind, "text" | "list") {
+                let message = format!("`params.{name}.pattern` has no effect");
+                return Some(
+                    at("pattern", message, "only a `text` and the values of a `list` have one").hint("remove it"),
+                );
+            }
+            if let Err(error) = Regex::new(pattern) {
+                let message = format!("`params.{name}.pattern` is no regular expression");
+                let why = error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                return Some(at("pattern", message, &why));
+            }
+        }
+        let variable = rule.env.as_ref().filter(|variable| !is_identifier(variable))?;
+        let message = format!("`{variable}` cannot be the name of an environment variable");
+        Some(at("env", message, "letters, digits and `_`, not beginning with a digit"))
+    }
+
+    fn default(&self, kind: &str, rule: &Param) -> Option<Value> {
+        match self.entry.node.get("default") {
+            Some(default) => self.check(kind, rule, &default.node).ok(),
+            None => value_without_default(kind, rule),
+        }
+    }
+
+    fn value(&self, kind: &str, rule: &Param, found: &mut Diagnostics) -> Option<(Value, ValueOrigin)> {
+        let name = self.name;
+        if let Some((_, text)) = self.given.params.iter().rev().find(|(known, _)| known == name) {
+            let complain = |why: ParamError| why.on(Diagnostic::error(format!("{name}={text}: {}", why.what)));
+            return match self.parse(kind, rule, text, &[',']) {
+                Ok(value) => Some((value, ValueOrigin::CommandLine)),
+                Err(why) => {
+                    found.push(complain(why).related(self.entry.key.clone(), "declared here"));
+                    None
+                }
+            };
+        }
+        if let Some(variable) = &rule.env
+            // Set and empty is how shells express "not set".
+            && let Some(text) = self.given.env.get(variable).filter(|text| !text.is_empty())
+        {
+            // Shells have no lists: texts with spaces between them stand for one.
+            return match self.parse(kind, rule, text, &[',', ' ', '\t', '\n']) {
+                Ok(value) => Some((value, ValueOrigin::Environment(variable.clone()))),
+                Err(why) => {
+                    let message = format!("the environment variable {variable}={text}: {}", why.what);
+                    let place = self.entry.node.place(&["env"]);
+                    found.push(why.on(Diagnostic::error(message)).at(place, format!("sets `{name}`")));
+                    None
+                }
+            };
+        }
+        if let Some(default) = self.entry.node.get("default") {
+            return match self.check(kind, rule, &default.node) {
+                Ok(value) => Some((value, ValueOrigin::Default(default.node.span.clone()))),
+                Err(why) => {
+                    let message = format!("the default of `{name}`: {}", why.what);
+                    let place = why.place.as_ref().unwrap_or(&default.node.span);
+                    found.push(why.on(Diagnostic::error(message)).at(place.first_line(), ""));
+                    None
+                }
+            };
+        }
+        if let Some(value) = value_without_default(kind, rule) {
+            return Some((value, ValueOrigin::Default(self.entry.key.clone())));
+        }
+        let example = match kind {
+            "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(unquoted),
+            "catalog" => self.catalog.first().cloned(),
+            _ => None,
+        };
+        let example = example.unwrap_or_else(|| "…".to_owned());
+        let mut hint = format!("give it: {name}={example}");
+        if let Some(variable) = &rule.env {
+            hint = format!("{hint}, or set the environment variable {variable}");
+        }
+        let missing = Diagnostic::error(format!("the parameter `{name}` has no value"))
+            .missing(MissingValue::Parameter(name.to_owned()));
+        found.push(missing.at(self.entry.key.clone(), "it has no default").hint(hint));
+        None
+    }
+
+    /// A value typed on the command line, or of a variable. `between` separates the values of a list.
+    fn parse(&self, kind: &str, rule: &Param, text: &str, between: &[char]) -> Result<Value, ParamError> {
+        if text.contains(super::read::RESERVED) {
+            return Err(ParamError::new("the brackets ⟦ and ⟧ are reserved"));
+        }
+        match kind {
+            "choice" => one_of(text, rule.choice.as_deref().unwrap_or_default()),
+            "list" => {
+                let items = text.split(between).map(str::trim).filter(|item| !item.is_empty());
+                items.map(|item| list_item(item, rule)).collect::<Result<_, _>>().map(Value::Array)
+            }
+            "catalog" => self.catalog_item(text),
+            "path" => path(text, rule.path),
+            "int" => {
+                let number: i64 =
+                    text.parse().map_err(|_| ParamError::new(format!("`{text}` is not a whole number")))?;
+                bounded(number as f64, rule.int.as_ref(), "it")?;
+                Ok(number.into())
+            }
+            "number" => {
+                let number =
+                    text.parse::<f64>().ok().and_then(|n| serde_json::Number::from_f64(n).map(|json| (n, json)));
+                let (number, json) = number.ok_or_else(|| ParamError::new(format!("`{text}` is not a number")))?;
+                bounded(number, rule.number.as_ref(), "it")?;
+                Ok(text.parse::<i64>().map_or(Value::Number(json), Value::from))
+            }
+            "switch" => match text.to_lowercase().as_str() {
+                "true" | "yes" | "on" | "1" => Ok(Value::Bool(true)),
+                "false" | "no" | "off" | "0" => Ok(Value::Bool(false)),
+                _ => Err(ParamError::new(format!("`{text}` is neither true nor false"))),
+            },
+            _ => {
+                bounded(text.chars().count() as f64, rule.text.as_ref(), "its length")?;
+                fitting(text, rule)?;
+                Ok(Value::String(text.to_owned()))
+            }
+        }
+    }
+
+    /// A default: a typed value, checked against the same rules.
+    fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, ParamError> {
+        if node.has_template() {
+            return Err(ParamError::new("a default cannot be an expression").hint("compute it in `vars`"));
+        }
+        let must = |what: &str| {
+            ParamError::new(format!("it must be {what}, this is {}", super::schema_check::kind_of(&node.tree)))
+        };
+        match (kind, &node.tree) {
+            (kind, NodeValue::Null) if kind != "catalog" => Ok(Value::Null),
+            ("choice", NodeValue::Text(_) | NodeValue::Number(_) | NodeValue::Bool(_)) => {
+                one_of(&unquoted(&node.json()), rule.choice.as_deref().unwrap_or_default())
+            }
+            ("choice", _) => Err(must("one of the choices")),
+            ("list", NodeValue::List(items)) => {
+                let items = items.iter().map(|item| {
+                    let held = list_item(&unquoted(&item.json()), rule);
+                    let held = held.map_err(|why| ParamError { place: Some(item.span.clone()), ..why });
+                    // Of any kind: what stands there has its own type.
+                    held.map(|value| if matches!(rule.list, Some(ListRule::Of(_))) { value } else { item.json() })
+                });
+                items.collect::<Result<_, _>>().map(Value::Array)
+            }
+            ("list", _) => Err(must("a list")),
+            ("catalog", NodeValue::Text(text)) => self.catalog_item(text),
+            ("path", NodeValue::Text(text)) => path(text, rule.path),
+            ("catalog" | "path" | "text", NodeValue::Number(_)) => self.parse(kind, rule, node.span.text(), &[',']),
+            ("int", NodeValue::Number(number)) if number.is_i64() || number.is_u64() => {
+                bounded(number.as_f64().unwrap_or_default(), rule.int.as_ref(), "it").map(|()| node.json())
+            }
+            ("int", _) => Err(must("a whole number")),
+            ("number", NodeValue::Number(number)) => {
+                bounded(number.as_f64().unwrap_or_default(), rule.number.as_ref(), "it").map(|()| node.json())
+            }
+            ("number", _) => Err(must("a number")),
+            ("switch", NodeValue::Bool(value)) => Ok(Value::Bool(*value)),
+            ("switch", _) => Err(must("true or false")),
+            ("text", NodeValue::Text(text)) => self.parse(kind, rule, text, &[',']),
+            _ => Err(must("a text")),
+        }
+    }
+
+    fn catalog_item(&self, text: &str) -> Result<Value, ParamError> {
+        if self.catalog.iter().any(|known| known == text) {
+            return Ok(Value::String(text.to_owned()));
+        }
+        let known = || self.catalog.iter().map(String::as_str);
+        let folder = self.entry.node.get("catalog").and_then(|entry| entry.node.text()).unwrap_or_default();
+        if self.catalog.is_empty() {
+            let what = format!("there is no file in `{folder}`, or no such folder");
+            return Err(
+                ParamError::new(what).hint("the folder is relative to the manifest; its `NAME.yaml` are the choices")
+            );
+        }
+        let wrong = ParamError::new(format!("there is no `{text}` in `{folder}`"));
+        Err(wrong.maybe_hint(did_you_mean(text, known())))
+    }
+}
+
+/// What is wrong with a value and what to try.
+struct ParamError {
+    what: String,
+    hint: Option<String>,
+    /// The part of the value that is wrong, if it has a place of its own.
+    place: Option<Span>,
+}
+
+impl ParamError {
+    fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: None, place: None }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    fn maybe_hint(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
+    }
+
+    fn on(&self, diagnostic: Diagnostic) -> Diagnostic {
+        diagnostic.maybe_hint(self.hint.clone())
+    }
+}
+
+fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
+    if let Some(value) = allowed.iter().find(|value| unquoted(value) == text) {
+        return Ok(value.clone());
+    }
+    let known: Vec<String> = allowed.iter().map(unquoted).collect();
+    let all = list_of(known.iter().map(String::as_str));
+    let hint = match nearest(text, known.iter().map(String::as_str)) {
+        Some(word) => format!("did you mean `{word}`? There is: {all}"),
+        None => format!("there is: {all}"),
+    };
+    Err(ParamError::new(format!("`{text}` is not one of the choices")).hint(hint))
+}
+
+/// Holds a text against the rule's `pattern`.
+fn fitting(text: &str, rule: &Param) -> Result<(), ParamError> {
+    let Some(pattern) = &rule.pattern else { return Ok(()) };
+    let whole = Regex::new(&format!("^(?:{pattern})$"))
+        .map_err(|error| ParamError::new(format!("its `pattern` is no regular expression: {error}")))?;
+    if whole.is_match(text) {
+        return Ok(());
+    }
+    let hint = match &rule.example {
+        Some(example) => format!("for example `{example}`"),
+        None => format!("it must match `{pattern}`"),
+    };
+    Err(ParamError::new(format!("`{text}` is not of the form that it must have")).hint(hint))
+}
+
+fn list_item(text: &str, rule: &Param) -> Result<Value, ParamError> {
+    fitting(text, rule)?;
+    match &rule.list {
+        Some(ListRule::Of(allowed)) => one_of(text, allowed),
+        _ => match scalar::parse_plain_scalar(text).map_err(|error| ParamError::new(error.to_string()))? {
+            NodeValue::Number(number) => Ok(Value::Number(number)),
+            NodeValue::Bool(value) => Ok(Value::Bool(value)),
+            _ => Ok(Value::String(text.to_owned())),
+        },
+    }
+}
+
+fn path(text: &str, need: Option<PathNeed>) -> Result<Value, ParamError> {
+    if text.is_empty() {
+        return match need {
+            Some(PathNeed::Optional) => Ok(Value::Null),
+            _ => Err(ParamError::new("it is empty")),
+        };
+    }
+    let absolute = std::path::absolute(Path::new(text)).map_err(|error| ParamError::new(error.to_string()))?;
+    match metadata_if_there(&absolute) {
+        Ok(Some(_)) => Ok(Value::String(absolute.to_string_lossy().into_owned())),
+        Ok(None) => Err(ParamError::new(format!("there is no file or folder `{text}`"))),
+        Err(error) => Err(ParamError::new(format!("`{text}` cannot be looked at: {error}"))),
+    }
+}
+
+fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(), ParamError> {
+    let Some(bounds) = bounds else { return Ok(()) };
+    match (bounds.min, bounds.max) {
+        (Some(min), _) if number < min => Err(ParamError::new(format!("{what} must be at least {min}"))),
+        (_, Some(max)) if number > max => Err(ParamError::new(format!("{what} must be at most {max}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Why no value fits the rule, and what to do.
+fn contradiction(kind: &str, rule: &Param) -> Option<(String, &'static str)> {
+    let bounds = match kind {
+        "choice" if rule.choice.as_ref().is_some_and(Vec::is_empty) => {
+            return Some(("it has no choices".to_owned(), "list them: `choice: [a, b]`"));
+        }
+        "list" if matches!(&rule.list, Some(ListRule::Of(values)) if values.is_empty()) => {
+            return Some((
+                "its list of values is empty".to_owned(),
+                "list them: `list: [a, b]`, or allow all: `list: any`",
+            ));
+        }
+        "int" => rule.int.as_ref(),
+        "number" => rule.number.as_ref(),
+        "text" => rule.text.as_ref(),
+        _ => None,
+    }?;
+    let (min, max) = bounds.min.zip(bounds.max).filter(|(min, max)| min > max)?;
+    Some((format!("its `min` of {min} is above its `max` of {max}"), "exchange them"))
+}
+
+/// Parameters that were given and do not exist.
+pub fn unknown(given: &GivenValues, known: &IndexMap<String, ResolvedParam>, root: &Node, found: &mut Diagnostics) {
+    let names = |section: &str| -> Vec<&str> {
+        let section = root.get(section).and_then(|entry| entry.node.map());
+        section.into_iter().flat_map(Map::keys).map(String::as_str).collect()
+    };
+    let (declared, vars) = (names("params"), names("vars"));
+    for (name, value) in given.params.iter().filter(|(name, _)| !name.contains('.')) {
+        if !known.contains_key(name) && !declared.contains(&name.as_str()) {
+            let hint = if vars.contains(&name.as_str()) {
+                format!("`{name}` is a var: vars.{name}={value}")
+            } else {
+                let hint = did_you_mean(name, declared.iter().copied());
+                hint.unwrap_or_else(|| "this manifest has no parameters".to_owned())
+            };
+            found.push(Diagnostic::error(format!("{name}={value}: there is no parameter `{name}`")).hint(hint));
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The reference of the manifest language: every key with its type, its default and its description, taken from the JSON Schema.
+
+use std::fmt::Write as _;
+
+use include_dir::{Dir, include_dir};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::model::Action;
+use super::schema;
+
+/// One manifest for each action, named after it. A test checks and plans them.
+static EXAMPLES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../tests/manual/reference/examples");
+
+/// One key of the manifest language.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ManifestKey {
+    /// `stages.bench.target`. The names of stages and parameters are left out.
+    pub path: String,
+    /// `text`, `integer ≥ 1`, `list of text`; several where any of them is allowed.
+    pub types: Vec<String>,
+    pub about: String,
+    pub required: bool,
+    /// One of its siblings must be chosen: `simulator` or `triton` or … below `serve`.
+    pub choice: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// Where only some texts are allowed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<AllowedValue>,
+    /// `{{ … }}` may stand in its place.
+    pub expression: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<Self>,
+    /// Its keys are names that the manifest chooses.
+    #[serde(skip)]
+    names: bool,
+}
+
+/// One of the texts that a key allows.
+#[derive(Clone, Debug, Serialize)]
+pub struct AllowedValue {
+    pub value: String,
+    pub about: String,
+}
+
+impl ManifestKey {
+    /// All keys, below a key without a path.
+    pub fn root() -> Self {
+        let schema = schema();
+        let reader = SchemaReader { definitions: schema["$defs"].as_object().cloned().unwrap_or_default() };
+        reader.key("", &schema, "", &mut Vec::new())
+    }
+
+    /// The last part of its path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// `text, or list of text`
+    pub fn type_text(&self) -> String {
+        self.types.join(", or ")
+    }
+
+    /// As it is typed in YAML.
+    pub fn default_text(&self) -> Option<String> {
+        self.default.as_ref().map(|value| match value {
+            Value::String(text) if !text.is_empty() => text.clone(),
+            other => other.to_string(),
+        })
+    }
+
+    /// The key at a path below this one. Names of stages and parameters may stand in it: `stages.server.serve.attach`. A path may
+    /// begin below `stages`: `bench.target`.
+    pub fn find(&self, path: &str) -> Option<&Self> {
+        self.walk(path).or_else(|| self.child("stages")?.walk(path))
+    }
+
+    fn walk(&self, path: &str) -> Option<&Self> {
+        let mut at = self;
+        let (mut may_be_name, mut is_name) = (false, false);
+        for part in path.split('.') {
+            match at.child(part) {
+                Some(key) => {
+                    (may_be_name, is_name) = (key.names, false);
+                    at = key;
+                }
+                None if may_be_name => (may_be_name, is_name) = (false, true),
+                None => return None,
+            }
+        }
+        // A name that the manifest chooses is no key.
+        (!is_name).then_some(at)
+    }
+
+    fn child(&self, name: &str) -> Option<&Self> {
+        self.keys.iter().find(|key| key.name() == name)
+    }
+
+    /// It and all keys below it, in the order of the reference.
+    pub fn all(&self) -> Vec<&Self> {
+        std::iter::once(self).chain(self.keys.iter().flat_map(Self::all)).collect()
+    }
+
+    /// Whether it is the key of an action of a stage.
+    pub fn is_action(&self) -> bool {
+        self.path.strip_prefix("stages.").is_some_and(|name| Action::KEYS.contains(&name))
+    }
+
+    /// A manifest with this action in it.
+    pub fn example(&self) -> Option<&'static str> {
+        let action = self.path.strip_prefix("stages.")?;
+        EXAMPLES.get_file(format!("{action}.yaml"))?.contents_utf8()
+    }
+
+    /// The chapter of the manual: a section for each action, and for what surrounds them.
+    pub fn page(&self) -> String {
+        let mut out = PAGE_OPENING.to_owned();
+        let top: Vec<&Self> = self.keys.iter().collect();
+        section(&mut out, "A manifest", "", &top);
+        if let Some(key) = self.child("params") {
+            section(&mut out, "A parameter", &key.about, &key.all()[1..]);
+        }
+        if let Some(stages) = self.child("stages") {
+            let common = stages.keys.iter().filter(|key| !key.is_action());
+            section(&mut out, "Every stage", COMMON, &common.flat_map(Self::all).collect::<Vec<_>>());
+            for action in Action::KEYS.iter().filter_map(|name| stages.child(name)) {
+                section(&mut out, &format!("`{}`", action.name()), &action.about, &action.all()[1..]);
+                if action.keys.is_empty() {
+                    let _ = writeln!(out, "\nType: {}.", action.type_text());
+                }
+                if let Some(example) = action.example() {
+                    let _ = writeln!(out, "\n```yaml\n{}\n```", example.trim_end());
+                }
+            }
+        }
+        out
+    }
+}
+
+const PAGE_OPENING: &str = "\
+# Reference of the manifest language
+
+Every key, generated from the types. `regatta explain KEY` prints the same for one key: `regatta explain stages.bench.target`.
+Names that you choose, of stages, parameters and environment variables, are left out of the paths. Inside `stages`, an
+expression (`{{ … }}`) can take the place of any value and stand inside any text; the section of each action ends with a whole
+manifest, which the tests check.
+";
+
+const COMMON: &str = "Keys that a stage can have beside its action.";
+
+fn section(out: &mut String, title: &str, about: &str, keys: &[&ManifestKey]) {
+    let _ = writeln!(out, "\n## {title}");
+    if !about.is_empty() {
+        let _ = writeln!(out, "\n{about}");
+    }
+    if keys.is_empty() {
+        return;
+    }
+    out.push_str("\n| key | type | default | description |\n|---|---|---|---|\n");
+    for key in keys {
+        let path = key.path.strip_prefix("stages.").unwrap_or(&key.path);
+        let default = match (key.required, key.default_text()) {
+            (true, _) => "required".to_owned(),
+            (false, Some(default)) => format!("`{default}`"),
+            (false, None) => String::new(),
+        };
+        let mut about = key.about.clone();
+        for allowed in &key.values {
+            let more = if allowed.about.is_empty() { String::new() } else { format!(": {}", allowed.about) };
+            let _ = write!(about, "{}`{}`{more}", if about.is_empty() { "" } else { "<br>" }, allowed.value);
+        }
+        let cells = [format!("`{path}`"), key.type_text(), default, about].map(|cell| cell.replace('|', "\\|"));
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+}
+
+/// What is allowed at one position of the schema.
+#[derive(Default)]
+struct Allowed {
+    types: Vec<String>,
+    about: String,
+    default: Option<Value>,
+    values: Vec<AllowedValue>,
+    expression: bool,
+    keys: Vec<ManifestKey>,
+    names: bool,
+}
+
+impl Allowed {
+    fn add_type(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.types.contains(&text) {
+            self.types.push(text);
+        }
+    }
+}
+
+struct SchemaReader {
+    definitions: Map<String, Value>,
+}
+
+impl SchemaReader {
+    /// `above` names the definitions that this position is inside of: a definition inside itself is not followed.
+    fn key(&self, path: &str, schema: &Value, about: &str, above: &mut Vec<String>) -> ManifestKey {
+        let mut allowed = Allowed::default();
+        self.read(path, schema, &mut allowed, above);
+        let in_stage = path.starts_with("stages.");
+        let is_text = allowed.types.iter().any(|name| name == "text" || name == "anything");
+        ManifestKey {
+            path: path.to_owned(),
+            types: allowed.types,
+            about: if about.is_empty() { allowed.about } else { about.to_owned() },
+            required: false,
+            choice: false,
+            default: allowed.default,
+            expression: allowed.expression || (in_stage && is_text),
+            values: allowed.values,
+            keys: allowed.keys,
+            names: allowed.names,
+        }
+    }
+
+    fn read(&self, path: &str, schema: &Value, allowed: &mut Allowed, above: &mut Vec<String>) {
+        let Some(object) = schema.as_object() else {
+            allowed.add_type("anything");
+            return;
+        };
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        if allowed.about.is_empty() {
+            allowed.about = text("description").replace('\n', " ");
+        }
+        if allowed.default.is_none() {
+            allowed.default = object.get("default").filter(|value| !value.is_null()).cloned();
+        }
+        if let Some(name) = text("$ref").strip_prefix("#/$defs/") {
+            if name == "expression" {
+                allowed.expression = true;
+            } else if let Some(definition) = self.definitions.get(name)
+                && !above.iter().any(|one| one == name)
+            {
+                above.push(name.to_owned());
+                self.read(path, definition, allowed, above);
+                above.pop();
+            }
+            return;
+        }
+        if let Some(value) = object.get("const").and_then(Value::as_str) {
+            allowed.add_type("text");
+            allowed.values.push(AllowedValue { value: value.to_owned(), about: text("description").to_owned() });
+            return;
+        }
+        let branches = ["oneOf", "anyOf"].into_iter().filter_map(|key| object.get(key)?.as_array()).flatten();
+        // Beside properties, branches say only which of them are needed.
+        let branches: Vec<&Value> = if object.contains_key("properties") { Vec::new() } else { branches.collect() };
+        if branches.is_empty() {
+            self.plain(path, object, allowed, above);
+        }
+        for branch in branches {
+            self.branch(path, branch, allowed, above);
+        }
+    }
+
+    /// One of several things that a position may be. What describes the branch alone is no description of the position.
+    fn branch(&self, path: &str, branch: &Value, allowed: &mut Allowed, above: &mut Vec<String>) {
+        let tagged =
+            branch["properties"].as_object().filter(|properties| properties.len() == 1).and_then(|properties| {
+                let (name, schema) = properties.iter().next()?;
+                let needed = branch["required"].as_array()?.iter().any(|one| one == name.as_str());
+                needed.then_some((name, schema))
+            });
+        if let Some((name, schema)) = tagged {
+            allowed.add_type("map with one key");
+            let about = branch["description"].as_str().unwrap_or_default();
+            let mut key = self.key(&join(path, name), schema, about, above);
+            key.choice = true;
+            allowed.keys.push(key);
+            return;
+        }
+        let about = allowed.about.clone();
+        self.read(path, branch, allowed, above);
+        // A branch that is a type of its own describes the position where nothing else does.
+        if branch.get("$ref").is_none() && branch.get("anyOf").is_none() {
+            allowed.about = about;
+        }
+    }
+
+    fn plain(&self, path: &str, object: &Map<String, Value>, allowed: &mut Allowed, above: &mut Vec<String>) {
+        let types: Vec<&str> = match object.get("type") {
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
+            _ => vec!["anything"],
+        };
+        for name in types {
+            match name {
+                "null" => {}
+                "string" => {
+                    allowed.add_type("text");
+                    let values = object.get("enum").and_then(Value::as_array).into_iter().flatten();
+                    let values = values.filter_map(Value::as_str);
+                    allowed
+                        .values
+                        .extend(values.map(|value| AllowedValue { value: value.to_owned(), about: String::new() }));
+                }
+                "boolean" => allowed.add_type("true or false"),
+                "integer" | "number" => allowed.add_type(format!("{name}{}", bounds(object))),
+                "array" => {
+                    let item = self.key(path, object.get("items").unwrap_or(&Value::Null), " ", above);
+                    allowed.add_type(format!("list of {}", item.type_text()));
+                    allowed.values.extend(item.values);
+                    allowed.keys.extend(item.keys);
+                }
+                "object" => self.object(path, object, allowed, above),
+                other => allowed.add_type(other),
+            }
+        }
+    }
+
+    fn object(&self, path: &str, object: &Map<String, Value>, allowed: &mut Allowed, above: &mut Vec<String>) {
+        let required: Vec<&str> =
+            object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        if let Some(properties) = object.get("properties").and_then(Value::as_object) {
+            allowed.add_type("map");
+            for (name, schema) in properties {
+                let mut key = self.key(&join(path, name), schema, "", above);
+                key.required = required.contains(&name.as_str());
+                allowed.keys.push(key);
+            }
+        }
+        match object.get("additionalProperties") {
+            Some(Value::Bool(false)) | None => {}
+            Some(value) => {
+                let named = self.key(path, value, " ", above);
+                allowed.add_type(format!("map of NAME to {}", named.type_text()));
+                allowed.names = true;
+                allowed.keys.extend(named.keys);
+            }
+        }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn bounds(object: &Map<String, Value>) -> String {
+    let number = |key: &str| object.get(key).filter(|value| value.is_number()).map(ToString::to_string);
+    let trimmed = |text: String| text.strip_suffix(".0").map_or(text.clone(), str::to_owned);
+    match (number("minimum").map(trimmed), number("maximum").map(trimmed)) {
+        (Some(least), Some(most)) if least == most => format!(" {least}"),
+        (Some(least), Some(most)) => format!(" {least} to {most}"),
+        (Some(least), None) => format!(" ≥ {least}"),
+        (None, Some(most)) => format!(" ≤ {most}"),
+        (None, None) => String::new(),
+    }
+}

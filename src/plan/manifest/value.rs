@@ -1,0 +1,223 @@
+//! Values between the two worlds: minijinja's on one side, nodes with places on the other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use minijinja::Value;
+use minijinja::value::{Enumerator, Object, ValueKind};
+use serde_json::Number;
+
+use super::read::MAX_DEPTH;
+use super::yaml_node::{Map, MapEntry, Node, NodeValue};
+use base::diag::{Diagnostic, Span};
+use base::units::size;
+
+/// The most bytes that one rendered text may have: what grows beyond that feeds on itself.
+pub const MAX_TEXT: usize = 1 << 20;
+/// The most values that one rendered expression may have.
+const MAX_VALUES: usize = 50_000;
+/// The most bytes that all of its texts may have together: one long text may be in a list many times.
+const MAX_TEXTS: usize = 16 << 20;
+
+/// Looks an attribute up by its name.
+pub type Attribute = Box<dyn Fn(&str) -> Option<Value> + Send + Sync>;
+
+/// Something that has attributes but is no value itself: a stage without `.out`.
+pub struct NoValue {
+    /// Why it cannot stand alone, and what to write instead.
+    pub why: String,
+    pub hint: String,
+    pub names: &'static [&'static str],
+    pub attribute: Attribute,
+}
+
+impl fmt::Debug for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl Object for NoValue {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        (self.attribute)(key.as_str()?)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(self.names)
+    }
+}
+
+/// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
+pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
+    tree_of(value, span, 0, &mut MadeSoFar::default()).map(|tree| Node::new(span.clone(), tree)).map_err(|error| {
+        let found = Diagnostic::error(error.to_string()).at(span.first_line(), "");
+        vec![found.maybe_hint(error.hint())]
+    })
+}
+
+/// Whether a value is nested deeper than any of a manifest may be. Of very many values in it, only the first are looked at.
+pub fn is_too_deep(value: &Value) -> bool {
+    fn looks_deep(value: &Value, depth: usize, left: &mut usize) -> bool {
+        if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) || *left == 0 {
+            return false;
+        }
+        if depth > MAX_DEPTH {
+            return true;
+        }
+        // The keys of a map are looked at as values, too: they may be lists.
+        let Ok(mut items) = value.try_iter() else { return false };
+        let is_map = value.kind() == ValueKind::Map;
+        items.any(|item| {
+            *left = left.saturating_sub(1);
+            let inside = if is_map { value.get_item(&item).unwrap_or_default() } else { Value::UNDEFINED };
+            *left > 0 && (looks_deep(&item, depth + 1, left) || looks_deep(&inside, depth + 1, left))
+        })
+    }
+    let mut left = MAX_VALUES;
+    looks_deep(value, 0, &mut left)
+}
+
+/// Why a value of an expression has no node.
+#[derive(Debug, thiserror::Error)]
+enum NoNode {
+    #[error("this value is nested too deeply")]
+    TooDeep,
+    #[error("this expression makes more than {MAX_VALUES} values")]
+    TooMany,
+    #[error("this text becomes too long")]
+    LongText,
+    #[error("this expression makes more than {} of text", size(MAX_TEXTS as u64))]
+    LongTexts,
+    #[error("this number is not finite, or out of range")]
+    Number,
+    #[error("this expression has no value")]
+    Undefined,
+    #[error("this expression is not a value")]
+    NotAValue,
+    /// An error that minijinja handed on as a value.
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Minijinja(#[from] minijinja::Error),
+    /// A [`NoValue`] by itself.
+    #[error("{why}")]
+    Bare { why: String, hint: String },
+}
+
+impl NoNode {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Bare { hint, .. } if !hint.is_empty() => Some(hint.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Of one expression.
+#[derive(Default)]
+struct MadeSoFar {
+    values: usize,
+    /// Bytes of all texts.
+    text: usize,
+}
+
+fn tree_of(value: &Value, span: &Span, depth: usize, made: &mut MadeSoFar) -> Result<NodeValue, NoNode> {
+    if depth > MAX_DEPTH {
+        return Err(NoNode::TooDeep);
+    }
+    made.values += 1;
+    let text = value.as_str().map_or(0, str::len);
+    if text > MAX_TEXT {
+        return Err(NoNode::LongText);
+    }
+    made.text += text;
+    if made.values > MAX_VALUES {
+        return Err(NoNode::TooMany);
+    }
+    if made.text > MAX_TEXTS {
+        return Err(NoNode::LongTexts);
+    }
+    match value.kind() {
+        ValueKind::Undefined => Err(NoNode::Undefined),
+        ValueKind::None => Ok(NodeValue::Null),
+        ValueKind::Bool => Ok(NodeValue::Bool(value.is_true())),
+        ValueKind::Number => {
+            let number = match (value.as_i64(), u64::try_from(value.clone()), f64::try_from(value.clone())) {
+                (Some(number), _, _) if value.is_integer() => Some(Number::from(number)),
+                (_, Ok(number), _) if value.is_integer() => Some(Number::from(number)),
+                (_, _, Ok(number)) => Number::from_f64(number),
+                _ => None,
+            };
+            number.map(NodeValue::Number).ok_or(NoNode::Number)
+        }
+        ValueKind::String => Ok(NodeValue::Text(value.as_str().unwrap_or_default().into())),
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items = value.try_iter()?;
+            let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1, made)?)));
+            nodes.collect::<Result<_, _>>().map(NodeValue::List)
+        }
+        ValueKind::Map => {
+            if let Some(bare) = value.downcast_object_ref::<NoValue>() {
+                return Err(NoNode::Bare { why: bare.why.clone(), hint: bare.hint.clone() });
+            }
+            let mut map = Map::new();
+            for key in value.try_iter()? {
+                let item = value.get_item(&key)?;
+                let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, made)?);
+                map.insert(key.to_string(), MapEntry { key: span.clone(), node });
+            }
+            Ok(NodeValue::Map(map))
+        }
+        ValueKind::Invalid => Err(NoNode::Invalid(value.to_string())),
+        _ => Err(NoNode::NotAValue),
+    }
+}
+
+/// A node as a value for expressions.
+pub fn value_of(node: &Node) -> Value {
+    match &node.tree {
+        NodeValue::Null => Value::from(()),
+        NodeValue::Bool(value) => Value::from(*value),
+        NodeValue::Number(number) => number_value(number),
+        NodeValue::Text(text) => Value::from(Arc::clone(text)),
+        NodeValue::List(items) => Value::from(items.iter().map(value_of).collect::<Vec<_>>()),
+        NodeValue::Map(map) => Value::from_pairs(map.iter().map(|(name, entry)| (name.clone(), value_of(&entry.node)))),
+    }
+}
+
+fn number_value(number: &Number) -> Value {
+    if let Some(number) = number.as_i64() {
+        Value::from(number)
+    } else if let Some(number) = number.as_u64() {
+        Value::from(number)
+    } else {
+        Value::from(number.as_f64().unwrap_or(f64::NAN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::diag::{Diagnostics, SourceText};
+
+    #[test]
+    fn the_depth_of_lists_and_maps_is_found_and_does_not_take_long() {
+        let list = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from(vec![inner]));
+        assert!(!is_too_deep(&list(MAX_DEPTH + 1)));
+        assert!(is_too_deep(&list(MAX_DEPTH + 2)));
+        let map = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from_pairs([("a", inner)]));
+        assert!(is_too_deep(&map(MAX_DEPTH + 2)));
+        // 2^60 values, of which each is the same.
+        let twice = (0..60).fold(Value::from(1), |inner, _| Value::from(vec![inner.clone(), inner]));
+        assert!(!is_too_deep(&twice));
+    }
+
+    #[test]
+    fn a_long_text_is_not_multiplied_by_a_list() {
+        let span = SourceText::new("m.yaml", "x").span(0..1);
+        let list = |times: usize| Value::from(vec![Value::from("x".repeat(MAX_TEXT)); times]);
+        assert!(node_of(&list(16), &span).is_ok());
+        let found = Diagnostics::from(node_of(&list(17), &span).unwrap_err().remove(0)).render(false);
+        assert!(found.contains("this expression makes more than 16.8 MB of text"), "{found}");
+    }
+}

@@ -1,0 +1,286 @@
+//! What each kind of task does: one closed enum, one `match`.
+//!
+//! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
+//! tasks or of when it runs.
+//!
+//! ```text
+//!  Task ─read_action→ Action ─→ the module of its kind ─→ the output folder of its Lease ─→ Done or Failure
+//!                           └ remote: the same in a Slurm job, or on hosts over ssh
+//! ```
+
+mod bench;
+mod compare;
+mod container;
+mod engine;
+mod git;
+mod gpu_clocks;
+mod image;
+mod mlperf;
+mod output_identity;
+mod remote;
+mod repository;
+mod serve;
+mod shell;
+mod task_context;
+mod template;
+mod trtllm_bench;
+mod weights;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::bench::identity;
+use base::event::{Done, Failure, FailureKind, MovingSource, RunId};
+use base::files::Digest;
+pub use container::{engine_problem, image_id, place_of};
+pub use engine::{EngineCommandError, decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
+pub use git::source_notice;
+use gpu_clocks::LockedClocks;
+pub use image::image_program;
+pub use output_identity::resolved;
+use plan::manifest::model::{Action, HostOn};
+use plan::{ActionKind, Task, read_action};
+use remote::hosts;
+pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, query_host, run_agent};
+use remote::slurm::{self, SlurmContext};
+pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, time_left, work};
+use runner::store::PathError;
+use runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values, within};
+pub use serve::{LaunchPreview, ServePreview, previews};
+use task_context::TaskContext;
+pub use weights::{listed_size, weights_size};
+
+type BoxFuture<'a> = Pin<Box<dyn Future<Output = Result<Done, Failure>> + Send + 'a>>;
+
+/// Performs every kind of task: on this machine, or in a job on another one.
+#[derive(Clone, Debug)]
+pub struct StageExecutor {
+    home: PathBuf,
+    run: RunId,
+    /// The program whose `sim serve` is the simulated server; `None` is this one.
+    program: Option<PathBuf>,
+    cluster: SlurmContext,
+    /// Every task runs here, regardless of its stage's `host`: this is the place already.
+    in_place: bool,
+    /// Whether programs and servers that a manifest names may be queried for a key.
+    may_query: bool,
+    images: Arc<container::Images>,
+    /// Stages of which it is noted that a secret has no value, each with the secret.
+    missing_secrets: Arc<Mutex<BTreeSet<(String, String)>>>,
+}
+
+impl StageExecutor {
+    /// `home` is the project's state folder; with `run` it marks every process, so that the next run can find the owner
+    /// of a process.
+    pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
+        Self {
+            home: home.into(),
+            run,
+            program: None,
+            cluster: SlurmContext::default(),
+            in_place: false,
+            may_query: true,
+            images: Arc::default(),
+            missing_secrets: Arc::default(),
+        }
+    }
+
+    /// On the nodes of an allocation: stages that request one run here.
+    #[must_use]
+    pub fn in_place(mut self, in_place: bool) -> Self {
+        self.in_place = in_place;
+        self
+    }
+
+    /// Its jobs are those of this manifest.
+    #[must_use]
+    pub fn of_manifest(mut self, name: &str) -> Self {
+        self.cluster = SlurmContext::of_manifest(name);
+        self
+    }
+
+    /// For a plan, which starts and queries nothing that a manifest names.
+    #[must_use]
+    pub fn without_queries(mut self) -> Self {
+        self.may_query = false;
+        self
+    }
+
+    /// Another program for simulated servers than the one that is running.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+}
+
+/// The version of each kind's own code, where that code decides what is in the output. Raise it when you change what a kind
+/// writes: then outputs of older programs are made again.
+const fn format(kind: ActionKind) -> Option<u32> {
+    match kind {
+        ActionKind::Git
+        | ActionKind::Image
+        | ActionKind::Weights
+        | ActionKind::Engine
+        | ActionKind::TrtllmBench
+        | ActionKind::Mlperf
+        | ActionKind::Compare => Some(1),
+        // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
+        // a plan, metrics and GPUs. 5: all settings of a request over `generate`, warm-up as the load comes, goodput of a TPOT.
+        ActionKind::Bench => Some(5),
+        // A shell stage, 2: strict by default. A repository, 2: its digest is without paths of the machine. A template, 2: with
+        // `true` and `false`.
+        ActionKind::Shell | ActionKind::Repository | ActionKind::Template => Some(2),
+        ActionKind::Serve => None,
+    }
+}
+
+/// The same for weights that are on this machine already. 2: their digest is without paths of the machine.
+const LOCAL_WEIGHTS_FORMAT: u32 = 2;
+
+fn is_local(task: &Task) -> bool {
+    let is_path = |action| matches!(action, Action::Weights(weights) if weights.path.is_some());
+    task.kind == ActionKind::Weights && task.typed_action().is_ok_and(is_path)
+}
+
+/// The fact of a task's key that has its locked clocks.
+const GPU_CLOCKS: &str = "gpu_clocks";
+
+impl TaskExecutor for StageExecutor {
+    fn facts(&self, task: &Task) -> BTreeMap<String, String> {
+        let format = if is_local(task) { Some(LOCAL_WEIGHTS_FORMAT) } else { format(task.kind) };
+        let format = format.map(|version| ("stage format".to_owned(), version.to_string()));
+        let is_lenient = task.kind == ActionKind::Shell && !task.strict;
+        let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
+        let confined = task.confine.then(|| ("confine".to_owned(), "true".to_owned()));
+        let knows_image = self.may_query || container::open_image(task).is_none();
+        let image = knows_image.then(|| container::image_fact(task, &self.images)).flatten();
+        let mut facts: BTreeMap<_, _> = format.into_iter().chain(strict).chain(confined).chain(image).collect();
+        if self.may_query {
+            facts.extend(identity::facts(task));
+        }
+        facts.extend(task.gpu_clocks.as_ref().map(|clocks| (GPU_CLOCKS.to_owned(), clocks.to_string())));
+        facts
+    }
+
+    fn open_facts(&self, task: &Task) -> Vec<OpenFact> {
+        if self.may_query {
+            return Vec::new();
+        }
+        container::open_image(task).into_iter().chain(identity::open_facts(task)).collect()
+    }
+
+    fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
+        // What is on a node is not looked for here.
+        let is_here = task.host.is_none() || self.in_place;
+        match task.kind {
+            ActionKind::Image if is_here => image::missing_image(task, folder, self.may_query),
+            ActionKind::Repository if is_here => repository::unusable_output(folder, &self.home),
+            _ => None,
+        }
+    }
+
+    fn source_notice(&self, stage: &str, source: &MovingSource) -> Option<String> {
+        source_notice(source, stage, self.may_query)
+    }
+
+    fn portable_digests(
+        &self,
+        task: &Task,
+        folder: &Path,
+        places: &dyn Fn() -> Vec<(PathBuf, String)>,
+    ) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+        match task.kind {
+            ActionKind::Repository => repository::portable_configs(folder, places),
+            ActionKind::Weights if is_local(task) => weights::portable_links(folder),
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+
+    async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
+        match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+            Some(HostOn::Ssh(machines)) => Box::pin(hosts::over_ssh(lease, &machines, &self.home, &self.run)).await,
+            Some(HostOn::Slurm(slurm)) if !self.in_place => {
+                Box::pin(slurm::perform(lease, *slurm, &self.home, &self.cluster)).await
+            }
+            // On its node already: its time counts from now.
+            Some(HostOn::Slurm(_)) => {
+                let (limit, stop) = (lease.task.timeout, lease.stop.clone());
+                within(limit, &stop, self.run_locally(lease)).await
+            }
+            None => self.run_locally(lease).await,
+        }
+    }
+}
+
+impl StageExecutor {
+    /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
+    ///
+    /// Its future has room for the largest of all kinds, and is moved several times before it begins: it is in a box, and so is what
+    /// a small command does not need.
+    fn run_locally(&self, lease: Lease) -> BoxFuture<'_> {
+        Box::pin(self.perform_action(lease))
+    }
+
+    /// Once for each stage, which may have thousands of tasks.
+    fn note_missing_secrets(&self, lease: &Lease) {
+        for name in &lease.task.secrets {
+            if secret_values(name).is_ok_and(|values| values.is_empty())
+                && self.missing_secrets.lock().insert((lease.task.stage.clone(), name.clone()))
+            {
+                let why = no_secret_text(std::env::var_os(name).as_deref());
+                lease.notice(format!("{name} {why}, and the stage's `secrets:` name it: it runs without"));
+            }
+        }
+    }
+
+    async fn perform_action(&self, lease: Lease) -> Result<Done, Failure> {
+        self.note_missing_secrets(&lease);
+        let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+            Some(HostOn::Slurm(slurm)) if slurm.each_node => {
+                return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
+            }
+            Some(HostOn::Slurm(slurm)) => slurm.container,
+            Some(HostOn::Ssh(_)) | None => None,
+        };
+        // In place of the container program that the node does not have.
+        let pyxis = if slurm_container.is_none() { Box::pin(container::pyxis::of_job(&lease)).await? } else { None };
+        let is_pyxis = pyxis.is_some();
+        let action = read_action(&lease.task.id, &lease.assignment.action)?;
+        // Unlocks them when this ends.
+        let _clocks = match &lease.task.gpu_clocks {
+            Some(clocks) => Some(Box::pin(LockedClocks::lock(&lease, clocks)).await?),
+            None => None,
+        };
+        let mut context = TaskContext::new(lease, &self.home, &self.run)?;
+        context.slurm_container = slurm_container.or(pyxis);
+        if context.slurm_container.is_some() {
+            let Lease { project, out, .. } = &context.lease;
+            let problem = [project, out].into_iter().find_map(|path| container::mount_problem(path, true));
+            if let Some(problem) = problem {
+                return Err(Failure::new(FailureKind::Refused, problem));
+            }
+        }
+        if !is_pyxis {
+            context.place = Box::pin(container::TaskContainer::of(&context.lease, &context.mark, &self.images)).await?;
+        }
+        match action {
+            Action::Shell(script) => shell::perform(&context, &script).await,
+            Action::Git(git) => Box::pin(git::perform(context, &git)).await,
+            Action::Image(image) => Box::pin(image::perform(&context, &image)).await,
+            Action::Template(template) => template::perform(&context, &template),
+            Action::Engine(engine) => Box::pin(engine::perform(&context, &engine)).await,
+            Action::Repository(repository) => repository::perform(&context, &repository),
+            Action::Serve(serve) => Box::pin(serve::perform(context, &serve, self.program.as_deref())).await,
+            Action::Compare(compare) => compare::perform(&context, &compare),
+            Action::Mlperf(step) => Box::pin(mlperf::perform(&context, &step, self.program.as_deref())).await,
+            Action::Weights(weights) => Box::pin(weights::perform(context, &weights)).await,
+            Action::TrtllmBench(bench) => Box::pin(trtllm_bench::perform(&context, &bench)).await,
+            Action::Bench(bench) => Box::pin(bench::perform(&context, &bench, self.program.as_deref())).await,
+        }
+    }
+}
