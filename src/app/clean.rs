@@ -11,6 +11,7 @@ use super::project::{Project, hint_of_runs_above};
 use crate::cli::{CliExit, GcRequest, Global};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::RunId;
 use base::files::is_absence;
 use base::units::{counted, plain_path, size};
@@ -122,11 +123,13 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
 /// What is in the state folder.
 fn items_of(home: &StateFolder) -> Result<StateItems, CommandError> {
     StateItems::of(home, &is_shipped)?.ok_or_else(|| {
-        CommandError::Usage(format!(
-            "{} is no folder with state of Regatta, so nothing in it is removed\n  hint: `--home` and REGATTA_HOME name the \
-             folder in which runs keep their state",
-            shown(home, home.state()).display()
-        ))
+        CommandError::usage(
+            ErrorText::new(format!(
+                "{} is no folder with state of Regatta, so nothing in it is removed",
+                shown(home, home.state()).display()
+            ))
+            .hint("`--home` and REGATTA_HOME name the folder in which runs keep their state"),
+        )
     })
 }
 
@@ -181,7 +184,10 @@ fn lock(home: &StateFolder) -> Result<Option<ProjectLock>, CommandError> {
         LockAttempt::No(held) => {
             let holder =
                 held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
-            Err(anyhow::anyhow!("{holder} is working in this folder\n  hint: wait for it, or stop it first").into())
+            Err(anyhow::Error::new(
+                ErrorText::new(format!("{holder} is working in this folder")).hint("wait for it, or stop it first"),
+            )
+            .into())
         }
     }
 }

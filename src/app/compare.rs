@@ -10,6 +10,7 @@ use super::found_result::FoundResult;
 use crate::cli::{CliExit, CompareRequest, Global, ReportRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::stats::Margins;
 use interop::{COPY_REPEATS, MeasuredRun, Tool};
 use report::compare::{
@@ -58,7 +59,7 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
     if let (Some(_), [_, _, ..]) = (&request.html, rows.as_slice()) {
         let names: Vec<&str> = rows.iter().filter_map(|row| row.first()).map(|(name, _)| name.as_str()).collect();
         let hint = format!("name one of them on each side: {}", names.join(", "));
-        return Err(CommandError::Usage(format!("a page compares one task\n  hint: {hint}")));
+        return Err(CommandError::usage(ErrorText::new("a page compares one task").hint(hint)));
     }
     check_same_measurements(&rows, conditions.is_empty())?;
     let mut exit = report_missing_tasks(&sides, !conditions.is_empty());
@@ -129,7 +130,7 @@ fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> 
             several.map(|side| format!("one of {} for {}", arguments(side), side.argument)).collect();
         let named: Vec<&str> = sides.iter().map(|side| side.argument).collect();
         let what = format!("{} have no task in common, and different tasks are not averaged", named.join(" and "));
-        return Err(CommandError::Usage(format!("{what}\n  hint: name {}", hints.join("; "))));
+        return Err(CommandError::usage(ErrorText::new(what).hint(format!("name {}", hints.join("; ")))));
     }
     Ok(rows)
 }
@@ -149,7 +150,9 @@ fn check_same_measurements(rows: &[TaskRow<'_>], may_go_on: bool) -> Result<(), 
     let what = format!("both sides are the same measurement: {}", same.join("; "));
     if !may_go_on {
         let hint = "`regatta run MANIFEST --force STAGE` measures a cached stage again";
-        return Err(CommandError::Usage(format!("{what}, and `--fail-if` has nothing to check\n  hint: {hint}")));
+        return Err(CommandError::usage(
+            ErrorText::new(format!("{what}, and `--fail-if` has nothing to check")).hint(hint),
+        ));
     }
     print_error(&format!("warning: {what}\n"));
     Ok(())
@@ -209,12 +212,14 @@ fn sweeps(finder: &ResultFinder<'_>, request: &CompareRequest) -> Result<Option<
     let points = if points.is_empty() { String::new() } else { format!(", such as {}", points.join(", ")) };
     if !others.is_empty() {
         let hint = format!("compare sweeps with sweeps; a point of one is a result{points}");
-        let what = format!("{one} is a sweep, and {} is none\n  hint: {hint}", others.join(", "));
+        let what =
+            ErrorText::new(format!("{one} is a sweep, and {} is none", others.join(", "))).hint(hint).to_string();
         return Err(CommandError::Usage(what));
     }
     if !request.fail_if.is_empty() || request.as_tool.is_some() {
         let hint = format!("name a result, or a point of each sweep{points}");
-        let what = format!("`--fail-if` and `--as` are for single results, not for sweeps\n  hint: {hint}");
+        let what =
+            ErrorText::new("`--fail-if` and `--as` are for single results, not for sweeps").hint(hint).to_string();
         return Err(CommandError::Usage(what));
     }
     let compared = |(name, sweep): (&String, FoundSweep)| ComparedSweep { name: name.clone(), report: sweep.report };
@@ -251,18 +256,21 @@ fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandErro
     if let Some((earlier, what)) = found.earlier.as_ref().zip(found.earlier_text()) {
         if !may_go_on {
             let hint = format!("name the run, too: `{}/{}`", earlier.run, earlier.task);
-            return Err(CommandError::Usage(format!(
-                "{what}, and `--fail-if` is not checked against it\n  hint: {hint}"
-            )));
+            return Err(CommandError::usage(
+                ErrorText::new(format!("{what}, and `--fail-if` is not checked against it")).hint(hint),
+            ));
         }
         print_error(&format!("warning: {what}\n"));
     }
     let name = found.run.name.clone();
     if let Some(what) = found.run.without_other_runs(&name) {
         if !may_go_on {
-            return Err(CommandError::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {COPY_REPEATS}")));
+            return Err(CommandError::usage(
+                ErrorText::new(format!("{what}, and `--fail-if` needs all runs")).hint(COPY_REPEATS),
+            ));
         }
-        print_error(&format!("warning: {what}: it is compared as one run, the first\n  hint: {COPY_REPEATS}\n"));
+        let warning = ErrorText::new(format!("warning: {what}: it is compared as one run, the first"));
+        print_error(&format!("{}\n", warning.hint(COPY_REPEATS)));
     }
     Ok(())
 }

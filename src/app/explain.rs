@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::{CliExit, ExplainRequest, Global};
 use crate::console::print;
 use crate::error::CommandError;
-use base::diag::{list_of, nearest};
+use base::diag::{ErrorText, list_of, nearest};
 use harness::{VerdictCheck, Violation};
 use plan::manifest::ManifestKey;
 use report::explain::{self, ENTRIES};
@@ -51,7 +51,7 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     } else {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };
-    CommandError::Usage(format!("there is no metric and no key `{topic}`\n  hint: {hint}"))
+    CommandError::usage(ErrorText::new(format!("there is no metric and no key `{topic}`")).hint(hint))
 }
 
 /// Of what verdicts and sweeps name: the metric that it looks at, else the chapter.

@@ -12,6 +12,7 @@ use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::out_folder::NewResult;
+use base::diag::ErrorText;
 use base::files::{metadata_if_there, read_text};
 use base::units::size;
 use harness::{RESULT, SWEEP};
@@ -27,10 +28,16 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
     let found = find(global, &request.result)?;
     let records = found.records()?;
     if records.is_empty() {
-        return Err(CommandError::Usage(format!(
-            "{} has no records of single requests, from which another tool's files could be made\n  hint: requests.jsonl is next to a result.json of Regatta's; an imported result is not exported again",
-            request.result
-        )));
+        return Err(CommandError::usage(
+            ErrorText::new(format!(
+                "{} has no records of single requests, from which another tool's files could be made",
+                request.result
+            ))
+            .hint(
+                "requests.jsonl is next to a result.json of Regatta's; an imported result is not exported \
+again",
+            ),
+        ));
     }
     create_folder(&request.out)?;
     for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
@@ -94,10 +101,12 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
             )));
         }
         if let Some((kind, place)) = interop::command_file(&text) {
-            return Err(CommandError::Usage(format!(
-                "{} is {kind}, which is not read\n  hint: paste the command lines in its {place}, one at a time: `regatta import -- vllm bench serve …`, `regatta import -- vllm serve …`",
-                file.display()
-            )));
+            return Err(CommandError::usage(
+                ErrorText::new(format!("{} is {kind}, which is not read", file.display())).hint(format!(
+                    "paste the command lines in its {place}, one at a time: `regatta import -- vllm bench \
+serve …`, `regatta import -- vllm serve …`"
+                )),
+            ));
         }
     }
     if !request.pick.is_empty() {

@@ -11,6 +11,7 @@ use super::project::Project;
 use crate::cli::Global;
 use crate::console::print_error;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::{RunId, TaskId};
 use harness::{RESULT, SWEEP, SweepReport, repeat_folders};
 use interop::import_sweep;
@@ -74,7 +75,7 @@ pub(super) fn find(global: &Global, argument: &str) -> Result<FoundResult, Comma
             let (names, arguments): (Vec<String>, Vec<String>) =
                 all.into_iter().chain(last).map(|found| (found.run.name, found.argument)).unzip();
             let what = format!("{argument} has several results: {}", names.join(", "));
-            Err(CommandError::Usage(format!("{what}\n  hint: name one of them: {}", arguments.join(", "))))
+            Err(CommandError::usage(ErrorText::new(what).hint(format!("name one of them: {}", arguments.join(", ")))))
         }
     }
 }
@@ -310,7 +311,7 @@ fn only_sweep_of_run(home: &StateFolder, state: &RunState, argument: &str) -> Re
         several => {
             let names: Vec<String> = several.iter().map(|(task, _)| format!("{argument}/{task}")).collect();
             let (count, hint) = (several.len(), format!("name one of them: {}", names.join(", ")));
-            Err(CommandError::Usage(format!("run {argument} has {count} sweeps\n  hint: {hint}")))
+            Err(CommandError::usage(ErrorText::new(format!("run {argument} has {count} sweeps")).hint(hint)))
         }
     }
 }
@@ -395,7 +396,7 @@ fn no_result(argument: &str, known: &[String], none: &str) -> CommandError {
             format!("there are {}; a folder with a result.json will do, too", known.join(", "))
         }
     });
-    CommandError::Usage(format!("there is no result `{argument}`\n  hint: {hint}"))
+    CommandError::usage(ErrorText::new(format!("there is no result `{argument}`")).hint(hint))
 }
 
 /// The output with that file that an argument names alone: a task of the last run, `RUN/TASK`, or a folder below one of these.
@@ -486,7 +487,7 @@ fn left_without_result(home: &StateFolder, last: &RunState, name: &str) -> Resul
         None => "`regatta status` shows why".to_owned(),
     };
     let what = format!("the last run has no result of {task}: {}", entry.label());
-    Ok(Some(CommandError::Usage(format!("{what}\n  hint: {hint}"))))
+    Ok(Some(CommandError::usage(ErrorText::new(what).hint(hint))))
 }
 
 /// Whether a name is below another one: `load/4` below `load`.

@@ -11,6 +11,7 @@ use super::shared_results;
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::RunId;
 use base::files::read_text;
 use harness::RESULT;
@@ -31,7 +32,7 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
         } else {
             (format!("there are sweeps only ({sweeps}), and a history has no sweeps"), COMPARE_SWEEPS)
         };
-        return Err(CommandError::Usage(format!("{what}\n  hint: {hint}")));
+        return Err(CommandError::usage(ErrorText::new(what).hint(hint)));
     }
     if !sweeps.is_empty() {
         print_error(&format!("not shown: sweeps ({sweeps}); {COMPARE_SWEEPS}\n"));
@@ -129,7 +130,7 @@ fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), Com
     let Some(wrong) = keys.iter().find(|key| !known.contains(&key.to_string())) else { return Ok(()) };
     let near = base::diag::did_you_mean(&wrong.to_string(), known.iter().map(String::as_str));
     let hint = near.unwrap_or_else(|| format!("there are {}", known.into_iter().collect::<Vec<_>>().join(", ")));
-    Err(CommandError::Usage(format!("no measurement has `{wrong}`\n  hint: {hint}")))
+    Err(CommandError::usage(ErrorText::new(format!("no measurement has `{wrong}`")).hint(hint)))
 }
 
 pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, CommandError> {
@@ -137,7 +138,7 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
     match request {
         TagRequest::Set { tag, .. } if tag.as_str() == "latest" => {
             let hint = "choose another name: `latest` is the last run";
-            return Err(CommandError::Usage(format!("`latest` cannot be a tag\n  hint: {hint}")));
+            return Err(CommandError::usage(ErrorText::new("`latest` cannot be a tag").hint(hint)));
         }
         TagRequest::Set { tag, run } => {
             let run = match run {
@@ -155,9 +156,9 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
         TagRequest::Remove(tag) => match remove_tag(&home, tag)? {
             Some(run) => print(&format!("{tag}: taken from run {run}\n")),
             None => {
-                return Err(CommandError::Usage(format!(
-                    "no run has the tag `{tag}`\n  hint: `regatta runs` shows tags"
-                )));
+                return Err(CommandError::usage(
+                    ErrorText::new(format!("no run has the tag `{tag}`")).hint("`regatta runs` shows tags"),
+                ));
             }
         },
     }
@@ -168,7 +169,7 @@ fn unknown(home: &StateFolder, name: &str) -> CommandError {
     let names: Vec<String> = readable_runs(home).unwrap_or_default().0.iter().map(RunId::to_string).collect();
     let hint = base::diag::did_you_mean(name, names.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
-    CommandError::Usage(format!("there is no run `{name}`\n  hint: {hint}"))
+    CommandError::usage(ErrorText::new(format!("there is no run `{name}`")).hint(hint))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::project::Project;
 use super::system_choice::choose_system;
 use crate::cli::Global;
 use crate::error::CommandError;
-use base::diag::{Diagnostics, MissingValue};
+use base::diag::{Diagnostics, ErrorText, MissingValue};
 use base::units::shell_word;
 use interop::{RunLine, RunSetting, Translation, UntranslatedOption};
 use plan::manifest::{GivenValues, Manifest};
@@ -64,10 +64,13 @@ pub(super) fn command(
     let project = Project::open_current(global)?;
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
-        return Err(CommandError::Usage(format!(
-            "the line has no meaning here: this recipe is not shipped, there is no manifest {}\n  hint: `regatta list` lists the manifests",
-            line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
-        )));
+        return Err(CommandError::usage(
+            ErrorText::new(format!(
+                "the line has no meaning here: this recipe is not shipped, there is no manifest {}",
+                line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+            ))
+            .hint("`regatta list` lists the manifests"),
+        ));
     };
     let named = NamedManifest { project: &project, name, line };
     let manifest = named.declared_with(Vec::new())?;
@@ -139,9 +142,15 @@ fn set_system(
     let NamedManifest { project, name, line } = *named;
     match params.iter().find(|(key, _)| key == "system") {
         Some((_, system)) if !named.has_system(system) => {
-            return Err(CommandError::Usage(format!(
-                "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`\n  hint: `regatta run {name} system={system}` lists those that are; a file manifests/{name}/{system}.yaml that includes a near one adds it"
-            )));
+            return Err(CommandError::usage(
+                ErrorText::new(format!(
+                    "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`"
+                ))
+                .hint(format!(
+                    "`regatta run {name} system={system}` lists those that are; a file \
+manifests/{name}/{system}.yaml that includes a near one adds it"
+                )),
+            ));
         }
         Some(_) => {}
         None => {

@@ -10,6 +10,7 @@ use super::project::Project;
 use crate::cli::{CliExit, RunRequest};
 use crate::console::print_error;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::spec::Protocol;
 use harness::api_key_in;
 use plan::manifest::model::{Action, Bench, Serve};
@@ -91,12 +92,11 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
     let mut errors = Vec::new();
     for (_, task, inputs) in missing.into_iter().filter(|(ix, ..)| !follow_writers[*ix]) {
         errors.extend(inputs.into_iter().map(|(name, path)| {
-            format!(
-                "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is started in; \
-                 one in the output of a stage is `{{{{ stages.NAME.out }}}}/…`; with --keep-going what can run runs\n",
-                task.id,
-                home.project().join(path).display()
-            )
+            let path = home.project().join(path);
+            let error = ErrorText::new(format!("error: {}: input {name}: {} does not exist", task.id, path.display()));
+            let hint = "paths are relative to the folder that regatta is started in; one in the output of a stage is \
+                        `{{ stages.NAME.out }}/…`; with --keep-going what can run runs";
+            format!("{}\n", error.hint(hint))
         }));
     }
     Ok(errors)
@@ -166,7 +166,9 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     }
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
-        format!("it needs {wanted} GPUs, and this run can lease {has}\n  hint: {GPUS_HINT}; with --keep-going what can run runs")
+        ErrorText::new(format!("it needs {wanted} GPUs, and this run can lease {has}"))
+            .hint(format!("{GPUS_HINT}; with --keep-going what can run runs"))
+            .to_string()
     })
 }
 

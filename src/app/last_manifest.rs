@@ -3,6 +3,7 @@
 use super::project::{Project, hint_of_runs_above};
 use crate::cli::KeyValueArg;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::Event;
 use runner::store::{last_run, read_journal};
 
@@ -18,7 +19,7 @@ pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Ve
     });
     let Some((manifest, settings)) = started else {
         let hint = hint_of_runs_above(&project.home).unwrap_or_else(|| format!("name a manifest: {hint}"));
-        return Err(CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
+        return Err(CommandError::usage(ErrorText::new("nothing has run in this folder yet").hint(hint)));
     };
     let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
     Ok((manifest, settings.map_err(CommandError::usage)?))

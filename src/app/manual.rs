@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cli::{CliExit, Global};
 use crate::console::print;
 use crate::error::CommandError;
-use base::diag::nearest;
+use base::diag::{ErrorText, nearest};
 use report::{Styler, TextRole, table};
 
 macro_rules! chapters {
@@ -104,7 +104,7 @@ fn find(wanted: &str) -> Result<&'static (&'static str, &'static str), CommandEr
             let known = CHAPTERS.iter().map(|(name, _)| parts(name).1);
             let hint = nearest(short, known)
                 .map_or_else(|| "`regatta manual` lists them".to_owned(), |name| format!("did you mean `{name}`?"));
-            Err(CommandError::Usage(format!("the manual has no chapter `{wanted}`\n  hint: {hint}")))
+            Err(CommandError::usage(ErrorText::new(format!("the manual has no chapter `{wanted}`")).hint(hint)))
         }
         several => {
             Err(CommandError::Usage(format!("several chapters have `{wanted}` in their names: {}", names(several))))

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::bench::manifest::is_bench_manifest;
 use super::found_result::SEEN;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::files::read_text;
 use harness::{GPU_READINGS, REPEATS, REQUESTS, RESULT, SWEEP, SWEEP_POINTS, SweepReport};
 use interop::MeasuredResult;
@@ -93,10 +94,14 @@ impl OutFolder {
             return Ok(());
         }
         let name = folder.display();
-        Err(CommandError::Usage(format!(
-            "`--out {name}` has the result of another benchmark, and would lose it\n  hint: name another folder, or remove {name} first; \
-             the same benchmark again replaces its own result"
-        )))
+        Err(CommandError::usage(
+            ErrorText::new(format!("`--out {name}` has the result of another benchmark, and would lose it")).hint(
+                format!(
+                    "name another folder, or remove {name} first; the same benchmark again replaces its own \
+result"
+                ),
+            ),
+        ))
     }
 
     fn refusal(&self, folder: &Path) -> CommandError {
@@ -105,11 +110,14 @@ impl OutFolder {
             0 => String::new(),
             count => format!(" and {count} more"),
         };
-        CommandError::Usage(format!(
-            "`--out {}` would replace what Regatta did not write there: {}{more}\n  hint: name another folder, or move these away",
-            folder.display(),
-            names.join(", ")
-        ))
+        CommandError::usage(
+            ErrorText::new(format!(
+                "`--out {}` would replace what Regatta did not write there: {}{more}",
+                folder.display(),
+                names.join(", ")
+            ))
+            .hint("name another folder, or move these away"),
+        )
     }
 
     /// Removes the earlier copy: its parts would be taken for those of the next one.
@@ -183,7 +191,10 @@ impl NewResult {
         if let Err(error) = move_items(&self.collected, &self.folder) {
             self.stays = true;
             let place = self.collected.display();
-            return Err(anyhow::anyhow!("{error}\n  hint: what could not be moved is in {place}").into());
+            return Err(anyhow::Error::new(
+                ErrorText::new(error).hint(format!("what could not be moved is in {place}")),
+            )
+            .into());
         }
         Ok(())
     }

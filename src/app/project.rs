@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
-use base::diag::Diagnostics;
+use base::diag::{Diagnostics, ErrorText};
 use base::files::Digest;
 use plan::manifest::{GivenValues, Manifest, ManifestLibrary};
 use plan::{ActionKind, Plan, Task};
@@ -39,10 +39,10 @@ fn check_is_text(what: &str, path: &Path) -> Result<(), CommandError> {
     if path.to_str().is_some() {
         return Ok(());
     }
-    Err(CommandError::Usage(format!(
-        "the path of {what} is not UTF-8: {}\n  hint: rename the part of it that is not, or use another folder",
-        path.display()
-    )))
+    Err(CommandError::usage(
+        ErrorText::new(format!("the path of {what} is not UTF-8: {}", path.display()))
+            .hint("rename the part of it that is not, or use another folder"),
+    ))
 }
 
 /// For a command that finds no runs: a folder above this one may have them.
@@ -273,9 +273,10 @@ pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, Comman
                 let named = plan.select(&[], std::slice::from_ref(name))?;
                 if !named.iter().zip(&roles).any(|(named, role)| *named && *role == TaskRole::Run) {
                     let only = select.only.join(", ");
-                    return Err(CommandError::Usage(format!(
-                        "`--force {name}` forces what `--only {only}` leaves out\n  hint: add `--only {name}`, or leave out one of the two"
-                    )));
+                    return Err(CommandError::usage(
+                        ErrorText::new(format!("`--force {name}` forces what `--only {only}` leaves out"))
+                            .hint(format!("add `--only {name}`, or leave out one of the two")),
+                    ));
                 }
             }
             let named = plan.select(&[], names)?;

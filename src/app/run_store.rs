@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cli::StoreSelection;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::{Event, Stop};
 use exec::process::{ProbeOutput, ProbeResult, probe};
 use plan::Plan;
@@ -40,8 +41,7 @@ pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, Comm
         (Some(path), _) => Some(("--trusted-keys", path.clone())),
         (None, value) => value.map(|path| (TRUSTED_KEYS, path.into())),
     };
-    let trusted = trusted
-        .map(|(source, path)| TrustedKeys::read(&path).map_err(|why| CommandError::Usage(format!("{source}: {why}"))));
+    let trusted = trusted.map(|(source, path)| TrustedKeys::read(&path).map_err(|error| unusable_key(source, &error)));
     Ok(SignaturePolicy::new(signer, trusted.transpose()?))
 }
 
@@ -52,7 +52,11 @@ pub(super) fn sign_key(named: Option<&Path>) -> Result<Option<SigningKey>, Comma
         (None, Some(value)) => (SIGN_KEY, sign_key_of(&value)),
         (None, None) => return Ok(None),
     };
-    key.map(Some).map_err(|why| CommandError::Usage(format!("{source}: {why}")))
+    key.map(Some).map_err(|error| unusable_key(source, &error))
+}
+
+fn unusable_key(source: &str, error: &KeyError) -> CommandError {
+    CommandError::usage(ErrorText::new(format!("{source}: {error}")).hint(error.hint()))
 }
 
 /// A path, or the text of a PEM file.

@@ -6,6 +6,7 @@ use super::run_store;
 use crate::cli::StoreSelection;
 use crate::console::print_error;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::{Done, Event, RunId, TaskId};
 use base::files::read_text;
 use base::units::counted;
@@ -54,9 +55,10 @@ pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, 
     let Some(address) = run_store::address(Some(store))? else { return Ok(Vec::new()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signatures = run_store::signatures(&StoreSelection::default())?;
-    let SharedSummaries { all, mut unreadable, untrusted } = runtime
-        .block_on(shared_summaries(&address, &signatures))
-        .map_err(|error| CommandError::Usage(format!("{address} cannot be read: {error}\n  hint: {}", error.hint())))?;
+    let SharedSummaries { all, mut unreadable, untrusted } =
+        runtime.block_on(shared_summaries(&address, &signatures)).map_err(|error| {
+            CommandError::usage(ErrorText::new(format!("{address} cannot be read: {error}")).hint(error.hint()))
+        })?;
     let mut read = Vec::new();
     for summary in all {
         match MeasuredResult::read(&summary.result.to_string()) {

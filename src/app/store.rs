@@ -10,6 +10,7 @@ use super::run_store;
 use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreAction, StoreGc, StoreRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::{Event, RunId, TaskId};
 use base::units::{counted, size};
 use plan::Plan;
@@ -22,8 +23,10 @@ use stages::StageExecutor;
 
 pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, CommandError> {
     let Some(address) = run_store::address(request.store.address.as_deref())? else {
-        let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
-        return Err(CommandError::Usage(text.to_owned()));
+        let error = ErrorText::new("no shared store was named");
+        return Err(CommandError::usage(error.hint(
+            "`--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…",
+        )));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
@@ -88,9 +91,8 @@ impl StoreOperation<'_> {
     }
 
     fn unusable(&self, error: &shared_store::SharedStoreError) -> CommandError {
-        let hint = error.hint();
-        let hint = if hint.is_empty() { String::new() } else { format!("\n  hint: {hint}") };
-        CommandError::Other(anyhow::anyhow!("the shared store {} cannot be used: {error}{hint}", self.address))
+        let text = ErrorText::new(format!("the shared store {} cannot be used: {error}", self.address));
+        CommandError::Other(text.maybe_hint(Some(error.hint()).filter(|hint| !hint.is_empty())).into())
     }
 
     fn totals(&self) -> Result<Inventory, CommandError> {
@@ -225,8 +227,9 @@ impl StoreOperation<'_> {
         let planned = self.plan(manifest, settings, &select)?;
         let home = planned.project.home.clone();
         let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
-            return Err(anyhow::anyhow!(
-                "a run is working in this folder\n  hint: wait for it; with `--store` it uses the shared store, too"
+            return Err(anyhow::Error::new(
+                ErrorText::new("a run is working in this folder")
+                    .hint("wait for it; with `--store` it uses the shared store, too"),
             )
             .into());
         };

@@ -18,6 +18,7 @@ use crate::cli::{self, BenchLoad, BenchRequest, CliExit, Force, Global, OutputVe
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::out_folder::{FILES, NewResult, OutFolder};
+use base::diag::ErrorText;
 use base::files::read_text;
 use harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
 use report::{Styler, sweep_table};
@@ -28,10 +29,9 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
         print_error(&format!("note: {notice}\n"));
     }
     if request.profile_export_file.is_some() && (request.repeat > 1 || matches!(request.load, BenchLoad::Sweep(_))) {
-        return Err(CommandError::usage(
-            "`--profile-export-file` has the requests of one run, and this measures several\n  hint: `--out DIR` has those of \
-             each, in its folders `points` and `repeats`",
-        ));
+        let error = ErrorText::new("`--profile-export-file` has the requests of one run, and this measures several");
+        let hint = "`--out DIR` has those of each, in its folders `points` and `repeats`";
+        return Err(CommandError::usage(error.hint(hint)));
     }
     option_checks::check_addresses(request)?;
     option_checks::check_files(request)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base::diag::ErrorText;
 use clap::error::ErrorKind;
 
 use super::key_value_arg::KeyValueArg;
@@ -20,7 +21,8 @@ pub(super) fn reject_duplicates(settings: &[KeyValueArg]) -> Result<(), Argument
     for KeyValueArg { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
             let hint = format!("write it once; a list is one argument: `{key}={before},{value}`");
-            let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");
+            let text =
+                ErrorText::new(format!("`{key}` is given twice: `{before}` and `{value}`")).hint(hint).to_string();
             return Err((ErrorKind::ArgumentConflict, text));
         }
     }

@@ -10,6 +10,7 @@ use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, LengthFieldWord, Serv
 use super::bench_notices::notices;
 use super::bench_target::{check_tls_target, protocol, target, tls};
 use super::gpu_selection::{GpuSelection, gpus};
+use base::diag::ErrorText;
 use base::spec::{BenchSweep, LengthField, Quantity, RequestHeaders, SweepLevels};
 
 /// One benchmark of one target, without a manifest.
@@ -123,7 +124,9 @@ fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
     let open = || {
         (
             ErrorKind::InvalidValue,
-            format!("`--program {text}`: a quote is not closed\n  hint: close it, or write `\\` before it"),
+            ErrorText::new(format!("`--program {text}`: a quote is not closed"))
+                .hint("close it, or write `\\` before it")
+                .to_string(),
         )
     };
     shlex::split(text).ok_or_else(open)
@@ -135,7 +138,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
     let Some(given_target) = given_target else {
         return Err((
             ErrorKind::MissingRequiredArgument,
-            "no TARGET was given\n  hint: `regatta bench sim:` tries it without a server".to_owned(),
+            ErrorText::new("no TARGET was given").hint("`regatta bench sim:` tries it without a server").into(),
         ));
     };
     let serve = server(&args)?;
@@ -297,7 +300,8 @@ fn check_limits(args: &BenchArgs, limits: &[(String, String)]) -> Result<(), Arg
     let has_slo = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
     if has("goodput") && !has_slo && !has("ttft_p99") && !has("tpot_p99") {
         return invalid_value(
-            "`--limit goodput=…` needs the SLO of each request\n  hint: `--goodput ttft:450 tpot:40`, in ms",
+            ErrorText::new("`--limit goodput=…` needs the SLO of each request")
+                .hint("`--goodput ttft:450 tpot:40`, in ms"),
         );
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The server that `regatta bench` measures: its address, protocol and TLS.
 
+use base::diag::ErrorText;
 use serde_json::{Map, Value};
 
 use super::argument_error::{ArgumentError, invalid_value};
@@ -67,7 +68,9 @@ pub(super) fn check_tls_target(args: &BenchArgs, tls: &Map<String, Value>, targe
     }
     let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (true, "--cert")];
     let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)).unwrap_or_default();
-    invalid_value(format!(
-        "`{option}` is for a target with `https://`, and TARGET has none\n  hint: `https://HOST:PORT/v1` is OpenAI's interface with TLS"
-    ))
+    invalid_value(
+        ErrorText::new(format!("`{option}` is for a target with `https://`, and TARGET has none"))
+            .hint("`https://HOST:PORT/v1` is OpenAI's interface with TLS")
+            .to_string(),
+    )
 }

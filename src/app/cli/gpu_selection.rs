@@ -3,6 +3,7 @@
 use clap::error::ErrorKind;
 
 use super::argument_error::ArgumentError;
+use base::diag::ErrorText;
 use base::event::{GpuId, GpuIdError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub enum GpuSelection {
 pub(super) fn gpus(text: &str) -> Result<GpuSelection, ArgumentError> {
     let invalid = |what: String| {
         let hint = "a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or UUIDs of GPUs or MIG instances (`--gpus GPU-<uuid>`, `--gpus MIG-<uuid>`, as `nvidia-smi -L` prints them)";
-        (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
+        (ErrorKind::InvalidValue, ErrorText::new(format!("`--gpus {text}`: {what}")).hint(hint).to_string())
     };
     let number = |word: &str| word.trim().parse::<u32>().map_err(|_| invalid(format!("`{word}` is not a number")));
     if !text.contains(',') && !GpuId::is_uuid(text) {

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use base::diag::ErrorText;
+
 /// One parameter, or one value by its place, given on the command line. The manifest decides which values are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValueArg {
@@ -12,12 +14,26 @@ pub struct KeyValueArg {
 /// Why an argument is no setting, with what to try.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueArgError {
-    #[error("`{0}` is not KEY=VALUE\n  hint: write `{0}=VALUE`; `regatta show MANIFEST` lists the parameters")]
+    #[error(
+        "{}",
+        ErrorText::new(format_args!("`{}` is not KEY=VALUE", .0))
+            .hint(format_args!("write `{}=VALUE`; `regatta show MANIFEST` lists the parameters", .0))
+    )]
     NoEquals(String),
-    #[error("`{0}` has no name before the `=`\n  hint: write KEY=VALUE, for example `system=h200-x8`")]
+    #[error(
+        "{}",
+        ErrorText::new(format_args!("`{}` has no name before the `=`", .0))
+            .hint("write KEY=VALUE, for example `system=h200-x8`")
+    )]
     NoKey(String),
     #[error(
-        "`{key}` cannot be the name of a parameter: {found:?} is not allowed in it\n  hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside{also}"
+        "{}",
+        ErrorText::new(format_args!(
+            "`{}` cannot be the name of a parameter: {:?} is not allowed in it", .key, .found
+        ))
+        .hint(format_args!(
+            "names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside{}", .also
+        ))
     )]
     BadKey { key: String, found: char, also: &'static str },
 }

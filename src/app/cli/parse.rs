@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
+use base::diag::ErrorText;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
@@ -110,10 +111,9 @@ fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Comm
             let word = word.to_string_lossy();
             format.error(
                 ErrorKind::MissingRequiredArgument,
-                format!(
-                    "no MANIFEST was given: `--force {word}` reads `{word}` as the stage to force\n  \
-                     hint: put the manifest first, for example `{word} --force`"
-                ),
+                ErrorText::new(format!("no MANIFEST was given: `--force {word}` reads `{word}` as the stage to force"))
+                    .hint(format!("put the manifest first, for example `{word} --force`"))
+                    .to_string(),
             )
         }
         _ => error,
@@ -138,7 +138,7 @@ fn into_invocation(typed: CliArgs) -> Result<Invocation, ArgumentError> {
     if global.home.as_os_str().is_empty() {
         return Err((
             ErrorKind::InvalidValue,
-            "`--home` has an empty name\n  hint: leave it out, or name a folder".into(),
+            ErrorText::new("`--home` has an empty name").hint("leave it out, or name a folder").into(),
         ));
     }
     Ok(Invocation { global, request: request(command)? })
@@ -282,7 +282,7 @@ fn check(args: CheckArgs) -> Result<CheckRequest, ArgumentError> {
     }
     reject_duplicates(&settings)?;
     if manifests.is_empty() {
-        return invalid_value("no manifest is named\n  hint: regatta check MANIFEST KEY=VALUE");
+        return invalid_value(ErrorText::new("no manifest is named").hint("regatta check MANIFEST KEY=VALUE"));
     }
     Ok(CheckRequest { manifests, settings, format: args.format })
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base::diag::ErrorText;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand, ValueHint};
 
@@ -170,8 +171,9 @@ pub(super) fn into_request(args: StoreCommandArgs) -> Result<StoreRequest, Argum
         }
         StoreCommand::Gc(StoreGcArgs { older_than, keep, grace, yes, store }) => {
             if yes && older_than.is_none() && keep.is_none() {
-                let text = "no outputs are selected\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
-                return Err((ErrorKind::MissingRequiredArgument, text.to_owned()));
+                let error =
+                    ErrorText::new("no outputs are selected").hint("`--older-than 30d`, `--keep 500GiB`, or both");
+                return Err((ErrorKind::MissingRequiredArgument, error.into()));
             }
             StoreRequest { store: store.into(), act: StoreAction::Gc(StoreGc { older_than, keep, grace, yes }) }
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::diag::ErrorText;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 
@@ -287,7 +288,9 @@ pub(super) fn into_request(args: TritonArgs) -> Result<TritonRequest, ArgumentEr
             | TritonAction::Metrics { .. }
     );
     if url.protocol == TritonProtocol::Http && !knows_http {
-        let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
+        let text = ErrorText::new("this works over gRPC only")
+            .hint(format!("give the gRPC port: `{}:8001`", url.host))
+            .to_string();
         return Err((ErrorKind::InvalidValue, text));
     }
     Ok(TritonRequest { url, deadline: seconds(server.deadline)?, act })
@@ -296,7 +299,10 @@ pub(super) fn into_request(args: TritonArgs) -> Result<TritonRequest, ArgumentEr
 fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
     let invalid = |what: &str| {
         let hint = "write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP";
-        (ErrorKind::InvalidValue, format!("`{text}` is no address of a server: {what}\n  hint: {hint}"))
+        (
+            ErrorKind::InvalidValue,
+            ErrorText::new(format!("`{text}` is no address of a server: {what}")).hint(hint).to_string(),
+        )
     };
     let (face, rest, usual) = match text.split_once("://") {
         None => (TritonProtocol::Grpc, text, usual),
@@ -333,7 +339,7 @@ fn seconds(seconds: f64) -> Result<Duration, ArgumentError> {
 fn input(word: &str) -> Result<(String, serde_json::Value), ArgumentError> {
     let invalid = |what: String| {
         let hint = "for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`";
-        (ErrorKind::InvalidValue, format!("`--input {word}`: {what}\n  hint: {hint}"))
+        (ErrorKind::InvalidValue, ErrorText::new(format!("`--input {word}`: {what}")).hint(hint).to_string())
     };
     let (name, json) = word.split_once('=').ok_or_else(|| invalid("it is not NAME=JSON".to_owned()))?;
     let value = serde_json::from_str(json).map_err(|error| invalid(format!("`{json}` is not JSON: {error}")))?;

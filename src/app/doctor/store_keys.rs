@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::run_store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of, variable};
 use report::{DoctorFinding, FindingLevel};
-use runner::{PublicKey, TrustedKeys};
+use runner::{KeyError, PublicKey, TrustedKeys};
 
 /// A line on each key that is named.
 pub fn examine() -> Vec<DoctorFinding> {
@@ -17,7 +17,7 @@ fn sign_key() -> Option<DoctorFinding> {
     let value = variable(SIGN_KEY)?;
     let key = match sign_key_of(&value) {
         Ok(key) => key.public().short_id(),
-        Err(why) => return Some(unusable(SIGN_KEY, &why.to_string())),
+        Err(error) => return Some(unusable(SIGN_KEY, &error)),
     };
     // A text in place of a path is no name of a file.
     let mode = fs::metadata(Path::new(&value)).map_or(0, |file| file.permissions().mode());
@@ -37,11 +37,11 @@ fn trusted_keys() -> Option<DoctorFinding> {
             let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();
             DoctorFinding::fact(TRUSTED_KEYS, format!("outputs signed by {} are taken", ids.join(", ")))
         }
-        Err(why) => unusable(TRUSTED_KEYS, &why.to_string()),
+        Err(error) => unusable(TRUSTED_KEYS, &error),
     })
 }
 
-fn unusable(name: &str, why: &str) -> DoctorFinding {
-    let (what, hint) = why.split_once("\n  hint: ").unwrap_or((why, "name a file that can be read, or unset it"));
-    DoctorFinding::fact(name, what).needed("an Ed25519 key", &[], FindingLevel::Missing).fix(hint)
+fn unusable(name: &str, error: &KeyError) -> DoctorFinding {
+    let finding = DoctorFinding::fact(name, error.to_string()).needed("an Ed25519 key", &[], FindingLevel::Missing);
+    finding.fix(error.hint())
 }

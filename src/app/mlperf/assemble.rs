@@ -5,6 +5,7 @@ use super::{named, no_endpoints, verdict};
 use crate::cli::{AssembleOptions, CliExit, PasswordSource};
 use crate::console::print_error;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use mlperf::{AssembleError, AssembleRequest, ForeignResult, require_archive_name};
 use report::Styler;
 
@@ -37,16 +38,16 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
     };
     let round = mlperf::assemble(&request, &options.out).map_err(|error| {
         let hint = match &error {
-            AssembleError::NoRound(_) => "\n  hint: `--round` names it",
-            AssembleError::NotEmpty(_) => "\n  hint: `--out` names a new folder",
+            AssembleError::NoRound(_) => Some("`--round` names it"),
+            AssembleError::NotEmpty(_) => Some("`--out` names a new folder"),
             AssembleError::Io { path, .. } | AssembleError::Json { path, .. }
                 if request.logs.iter().any(|logs| logs.system == *path) =>
             {
-                "\n  hint: `--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first"
+                Some("`--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first")
             }
-            _ => "",
+            _ => None,
         };
-        CommandError::Usage(format!("{error}{hint}"))
+        CommandError::usage(ErrorText::new(error).maybe_hint(hint))
     })?;
     let examined = mlperf::examine(&options.out, &round);
     let exit = verdict(&examined, options.csv.as_deref(), options.review, options.json, styler)?;

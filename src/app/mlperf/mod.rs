@@ -11,6 +11,7 @@ use std::path::Path;
 use crate::cli::{CliExit, Global, MlperfRequest};
 use crate::console::print;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::files::metadata_if_there;
 use mlperf::SubmissionReport;
 use report::Styler;
@@ -68,9 +69,9 @@ fn verdict(
 /// A round by the name that was given for it, `v6.1` or `6.1`.
 fn named(name: &str) -> Result<Round, CommandError> {
     let known = Round::NAMES.join(", ");
-    Round::named(name)
-        .or_else(|| Round::named(&format!("v{name}")))
-        .ok_or_else(|| CommandError::Usage(format!("there is no round `{name}`\n  hint: there are {known}")))
+    Round::named(name).or_else(|| Round::named(&format!("v{name}"))).ok_or_else(|| {
+        CommandError::usage(ErrorText::new(format!("there is no round `{name}`")).hint(format!("there are {known}")))
+    })
 }
 
 fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, CommandError> {
@@ -83,7 +84,7 @@ fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, Comm
             }
             let hint =
                 format!("the folder with closed/ or open/ in it; `--round` names one of {}", Round::NAMES.join(", "));
-            CommandError::Usage(format!("{}: its round is unknown\n  hint: {hint}", folder.display()))
+            CommandError::usage(ErrorText::new(format!("{}: its round is unknown", folder.display())).hint(hint))
         })?,
     };
     Ok(mlperf::examine(folder, &round))
@@ -92,7 +93,7 @@ fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, Comm
 /// Results of MLPerf Endpoints where those of LoadGen are needed.
 fn no_endpoints(found: &Path) -> CommandError {
     let (what, hint) = (mlperf::NOT_SUPPORTED, mlperf::OWN_CHECKER);
-    CommandError::Usage(format!("{}: {what}\n  hint: {hint}", found.display()))
+    CommandError::usage(ErrorText::new(format!("{}: {what}", found.display())).hint(hint))
 }
 
 fn require_folder(path: &Path) -> Result<(), CommandError> {

@@ -5,6 +5,7 @@ use super::super::run;
 use crate::cli::{CliExit, EventFormat, Force, Global, KeyValueArg, RunRequest, Select, StoreSelection};
 use crate::console::print;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::TaskId;
 use plan::loadgen::Cost;
 use plan::manifest::model::{Action, Bench};
@@ -29,7 +30,9 @@ pub(super) fn search(
     let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?)?;
     if found.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
-        return Err(CommandError::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
+        return Err(CommandError::usage(
+            ErrorText::new(format!("{manifest} has no search by LoadGen's rules in it")).hint(hint),
+        ));
     }
     if only_cost {
         for (task, bench) in &found {

@@ -11,6 +11,7 @@ use super::super::project::{Project, options};
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::console::print;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::TaskId;
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
@@ -54,7 +55,7 @@ pub(super) fn status(
             let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
             ("has nothing of MLPerf in it", hint.to_owned())
         };
-        return Err(CommandError::Usage(format!("{manifest} {what}\n  hint: {hint}")));
+        return Err(CommandError::usage(ErrorText::new(format!("{manifest} {what}")).hint(hint)));
     }
     let styler = Styler::chosen(global.color.choice());
     print(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, styler) });

@@ -19,7 +19,7 @@ use crate::cli::{CliExit, Force, Global, ProvenanceRequest, Select};
 use crate::console::print;
 use crate::error::CommandError;
 use crate::lockfile::{LockedTask, command};
-use base::diag::did_you_mean;
+use base::diag::{ErrorText, did_you_mean};
 use plan::{Plan, Task};
 use runner::store::{Digests, OutputCache, TaskRecord, write_named};
 
@@ -63,7 +63,7 @@ fn find<'p>(
         (Some(task), _) | (None, [task]) => {
             return last(task).ok_or_else(|| {
                 let hint = format!("`regatta run {} --until {}` makes it", plan.manifest, task.id);
-                CommandError::Usage(format!("{} has no output in the cache\n  hint: {hint}", task.id))
+                CommandError::usage(ErrorText::new(format!("{} has no output in the cache", task.id)).hint(hint))
             });
         }
         (None, []) => {}
@@ -75,7 +75,9 @@ fn find<'p>(
     let Ok(path) = fs::canonicalize(word) else {
         let hint = did_you_mean(word, plan.tasks.iter().map(|task| task.id.as_str()));
         let hint = hint.unwrap_or_else(|| "name a task, or a folder below `latest`".to_owned());
-        return Err(CommandError::Usage(format!("{} has no task and no file `{word}`\n  hint: {hint}", plan.name)));
+        return Err(CommandError::usage(
+            ErrorText::new(format!("{} has no task and no file `{word}`", plan.name)).hint(hint),
+        ));
     };
     let outputs = fs::canonicalize(project.home.outputs())?;
     let folder = path.strip_prefix(outputs).ok().and_then(|below| below.iter().next());
@@ -83,7 +85,7 @@ fn find<'p>(
         .and_then(|folder| plan.tasks.iter().filter_map(last).find(|(_, record)| *record.folder == *folder))
         .ok_or_else(|| {
             let hint = "name the manifest that made it: `regatta provenance OUTPUT MANIFEST KEY=VALUE…`";
-            CommandError::Usage(format!("{word} is no output of {} as it is now\n  hint: {hint}", plan.name))
+            CommandError::usage(ErrorText::new(format!("{word} is no output of {} as it is now", plan.name)).hint(hint))
         })
 }
 
@@ -102,7 +104,7 @@ fn statement(
         None => Ok(()),
         Some(what) => {
             let hint = format!("`regatta run {}` makes it again", plan.manifest);
-            Err(CommandError::Usage(format!("{} cannot be vouched for: {what}\n  hint: {hint}", task.id)))
+            Err(CommandError::usage(ErrorText::new(format!("{} cannot be vouched for: {what}", task.id)).hint(hint)))
         }
     };
     is_whole()?;

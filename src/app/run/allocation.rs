@@ -21,6 +21,7 @@ use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
 use crate::console::{print_bytes, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};
+use base::diag::ErrorText;
 use base::event::{Failure, FailureKind, Stop};
 use base::files::Digest;
 use base::units::counted;
@@ -269,7 +270,9 @@ fn given_by_environment(manifest: &Manifest) -> impl Iterator<Item = OsString> {
 /// `partition=gpu nodes=2` in the form of the manifest's `host.slurm`.
 fn slurm(flags: &[KeyValueArg]) -> Result<Slurm, CommandError> {
     let wrong = |why: String| {
-        CommandError::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
+        CommandError::usage(
+            ErrorText::new(format!("--slurm: {why}")).hint("the keys are those of `host.slurm` in a manifest"),
+        )
     };
     let mut keys = serde_json::Map::new();
     for KeyValueArg { key, value } in flags {

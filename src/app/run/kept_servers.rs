@@ -13,6 +13,7 @@ use crate::cli::{self, CliExit, EventFormat};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::project::current_folder;
+use base::diag::ErrorText;
 use base::event::{Endpoint, Event, RunId, Stop};
 use exec::process::{self, ExitKind, ProcessCommand};
 use plan::{ActionKind, Plan, Task};
@@ -84,10 +85,9 @@ impl KeptServers {
         plan.select(std::slice::from_ref(&name), &[])?;
         let named: Vec<&Task> = plan.tasks.iter().filter(|task| is_named(task, &name)).collect();
         if named.iter().any(|task| task.kind != ActionKind::Serve) {
-            return Err(CommandError::Usage(format!(
-                "`{name}` starts no servers\n  hint: {}",
-                stages_hint(&serve_stages(plan))
-            )));
+            return Err(CommandError::usage(
+                ErrorText::new(format!("`{name}` starts no servers")).hint(stages_hint(&serve_stages(plan))),
+            ));
         }
         let tasks: Vec<bool> = plan.tasks.iter().map(|task| is_named(task, &name) && task.skipped.is_none()).collect();
         if !tasks.contains(&true) {
@@ -126,9 +126,9 @@ impl KeptServers {
             [_] => ("needs", GPUS_HINT.to_owned()),
             _ => ("together need", format!("serve one of them: `regatta serve {} {}`", plan.name, users[0].id)),
         };
-        Err(CommandError::Usage(format!(
-            "{names} {together} {needed} GPUs, and this run can lease {has}\n  hint: {hint}"
-        )))
+        Err(CommandError::usage(
+            ErrorText::new(format!("{names} {together} {needed} GPUs, and this run can lease {has}")).hint(hint),
+        ))
     }
 
     pub fn phase(&self) -> ServingPhase {
@@ -282,11 +282,10 @@ fn only_stage(plan: &Plan, manifest: &str) -> Result<String, CommandError> {
     match serve_stages(plan).as_slice() {
         [one] => Ok((*one).to_owned()),
         [] => Err(CommandError::Usage("no stage of this plan starts servers".to_owned())),
-        several => Err(CommandError::Usage(format!(
-            "several stages start servers: {}\n  hint: name one of them: `regatta serve {manifest} {}`",
-            several.join(", "),
-            several[0]
-        ))),
+        several => Err(CommandError::usage(
+            ErrorText::new(format!("several stages start servers: {}", several.join(", ")))
+                .hint(format!("name one of them: `regatta serve {manifest} {}`", several[0])),
+        )),
     }
 }
 

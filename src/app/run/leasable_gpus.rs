@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::cli::GpuSelection;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::event::GpuId;
 
 /// Those of `--gpus`, or all of this machine.
@@ -23,13 +24,12 @@ pub(super) fn leasable_gpus(selection: Option<&GpuSelection>) -> Result<Vec<GpuI
 fn gpus_here() -> Result<Vec<GpuId>, CommandError> {
     match env::var("CUDA_VISIBLE_DEVICES") {
         Ok(list) => GpuId::visible(&list).map_err(|error| {
-            CommandError::Usage(format!(
-                "CUDA_VISIBLE_DEVICES={list}: {error}\n  hint: write whole UUIDs, or name the GPUs of this run with `--gpus`"
-            ))
+            CommandError::usage(
+                ErrorText::new(format!("CUDA_VISIBLE_DEVICES={list}: {error}"))
+                    .hint("write whole UUIDs, or name the GPUs of this run with `--gpus`"),
+            )
         }),
-        Err(_) => {
-            Ok((0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect())
-        }
+        Err(_) => Ok((0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect()),
     }
 }
 

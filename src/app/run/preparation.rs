@@ -22,7 +22,7 @@ use crate::known_failures::refuse_known_failures;
 use crate::planning::refuse_impossible_launches;
 use crate::project::{Project, options};
 use crate::{lockfile, run_store};
-use base::diag::FeatureLeftOut;
+use base::diag::{ErrorText, FeatureLeftOut};
 use plan::{Lifetime, Plan};
 use report::{LiveOptions, Styler};
 use runner::store::CompilerId;
@@ -177,8 +177,7 @@ fn note_servers_alone(manifest: &str, plan: &Plan, options: &RunOptions) {
     let chosen = || plan.tasks.iter().zip(&options.roles).filter(|(_, part)| **part == TaskRole::Run);
     let mut tasks = chosen().map(|(task, _)| task).filter(|task| task.skipped.is_none()).peekable();
     if tasks.peek().is_some() && tasks.all(|task| task.lifetime == Lifetime::Service) {
-        print_error(&format!(
-            "note: no stage needs the servers of `{manifest}`, so none is started\n  hint: `regatta serve {manifest}` starts them and keeps them up\n"
-        ));
+        let note = ErrorText::new(format!("note: no stage needs the servers of `{manifest}`, so none is started"));
+        print_error(&format!("{}\n", note.hint(format!("`regatta serve {manifest}` starts them and keeps them up"))));
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::error::CommandError;
+use base::diag::ErrorText;
 
 /// Whether this many threads can be had at once. Those that are started later cannot report it.
 pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
@@ -26,6 +27,9 @@ pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
     }
     all.map_err(|error| {
         let what = format!("a run needs {count} threads, and the system gives no more of them: {error}");
-        anyhow::anyhow!("{what}\n  hint: `ulimit -u` shows how many processes and threads this user may have").into()
+        anyhow::Error::new(
+            ErrorText::new(what).hint("`ulimit -u` shows how many processes and threads this user may have"),
+        )
+        .into()
     })
 }

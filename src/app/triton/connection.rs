@@ -6,7 +6,7 @@ use anyhow::anyhow;
 
 use crate::cli::{TritonProtocol, TritonUrl};
 use crate::error::CommandError;
-use base::diag::did_you_mean;
+use base::diag::{ErrorText, did_you_mean};
 use base::event::Endpoint;
 use triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, ListeningService, TritonClient, probe};
 
@@ -44,17 +44,20 @@ impl ServerConnection {
             ClientErrorKind::Connect { .. } | ClientErrorKind::Protocol(_) | ClientErrorKind::Timeout(_)
         ) {
             let there = match (probe(host, *port).await, face) {
-                (ListeningService::Http, TritonProtocol::Grpc) => Some(format!(
-                    "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port (8001 by default)"
-                )),
-                (ListeningService::Grpc, TritonProtocol::Http) => Some(format!(
-                    "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP port (8000 by default)"
-                )),
-                (ListeningService::Metrics, TritonProtocol::Grpc) => Some(format!(
-                    "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default"
-                )),
+                (ListeningService::Http, TritonProtocol::Grpc) => Some(
+                    ErrorText::new(format!("port {port} is Triton's HTTP port"))
+                        .hint(format!("write http://{host}:{port}, or give the gRPC port (8001 by default)")),
+                ),
+                (ListeningService::Grpc, TritonProtocol::Http) => Some(
+                    ErrorText::new(format!("port {port} is Triton's gRPC port"))
+                        .hint(format!("write {host}:{port} without http://, or give the HTTP port (8000 by default)")),
+                ),
+                (ListeningService::Metrics, TritonProtocol::Grpc) => Some(
+                    ErrorText::new(format!("port {port} is Triton's metrics port"))
+                        .hint(format!("`regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default")),
+                ),
                 (ListeningService::OtherHttp, TritonProtocol::Grpc) => {
-                    Some(format!("something answers on port {port} that is no Triton: it speaks HTTP"))
+                    Some(ErrorText::new(format!("something answers on port {port} that is no Triton: it speaks HTTP")))
                 }
                 _ => None,
             };
@@ -91,8 +94,5 @@ impl ServerConnection {
 }
 
 pub(super) fn with_hint(error: &ClientError, hint: Option<String>) -> CommandError {
-    CommandError::Other(match hint {
-        Some(hint) => anyhow!("{error}\n  hint: {hint}"),
-        None => anyhow!("{error}"),
-    })
+    CommandError::Other(ErrorText::new(error).maybe_hint(hint).into())
 }

@@ -8,6 +8,7 @@ use crate::cli::CliExit;
 use crate::console::print;
 use crate::error::CommandError;
 use anyhow::anyhow;
+use base::diag::ErrorText;
 use report::{ServerMetricRow, Styler, server};
 use triton::{Exposition, ListeningService, MetricKind, probe};
 
@@ -100,7 +101,9 @@ async fn explain_wrong_port(to: &ServerConnection, error: CommandError) -> Comma
         ListeningService::Http => "HTTP",
         _ => return error,
     };
-    CommandError::Other(anyhow!(
-        "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by default"
-    ))
+    CommandError::Other(
+        ErrorText::new(format!("port {port} of {host} is Triton's {which} port"))
+            .hint("metrics are on the port of --metrics-port, 8002 by default")
+            .into(),
+    )
 }

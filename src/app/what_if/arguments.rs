@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::cli::KeyValueArg;
 use crate::error::CommandError;
+use base::diag::ErrorText;
 use base::spec::{LatencyLimit, Length, Limits};
 use sim::{UnknownMetric, is_in_virtual_time};
 
@@ -42,9 +43,10 @@ pub(super) fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
     let mut found = Vec::new();
     for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
         let wrong = |why: String| {
-            CommandError::usage(format!(
-                "--goal: `{word}`: {why}\n  hint: write it as in `ttft_p99<450ms tpot_p99<40ms`"
-            ))
+            CommandError::usage(
+                ErrorText::new(format!("--goal: `{word}`: {why}"))
+                    .hint("write it as in `ttft_p99<450ms tpot_p99<40ms`"),
+            )
         };
         let Some((key, time)) = word.split_once('<') else { return Err(wrong("there is no `<` in it".to_owned())) };
         let time = time.trim_start_matches('=');

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::diag::ErrorText;
 use serde::Serialize;
 
 /// Letters, digits, `.`, `_` and `-`; at most 64. Not only digits and `-`, which the names of runs are made of.
@@ -12,7 +13,9 @@ pub struct RunTag(String);
 /// The text is no tag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` cannot be a tag\n  hint: at most 64 letters, digits, `.`, `_` and `-`, with a letter in it: `before-upgrade`, `v1.2`"
+    "{}",
+    ErrorText::new(format_args!("`{}` cannot be a tag", .0))
+        .hint("at most 64 letters, digits, `.`, `_` and `-`, with a letter in it: `before-upgrade`, `v1.2`")
 )]
 pub struct NotTag(String);
 

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use base::diag::ErrorText;
 use serde_json::{Map, Value};
 
 use crate::loadgen::{LOG_FILES, ReadLog};
@@ -46,27 +47,40 @@ pub struct ImportSource {
 /// Why files are not imported. `name` is what the user calls them.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    #[error("{name} holds results of several tools or formats: {first} and {second}\n  hint: name the files of one")]
+    #[error(
+        "{}",
+        ErrorText::new(format_args!("{} holds results of several tools or formats: {} and {}", .name, .first, .second))
+            .hint("name the files of one")
+    )]
     SeveralTools { name: String, first: String, second: String },
     #[error(
-        "{name} is no result that is known here\n  hint: known are {}; a command line in it is translated by \
-         `regatta import -- LINE`",
-        FORMATS.join("; ")
+        "{}",
+        ErrorText::new(format_args!("{} is no result that is known here", .name)).hint(format_args!(
+            "known are {}; a command line in it is translated by `regatta import -- LINE`",
+            FORMATS.join("; ")
+        ))
     )]
     Unknown { name: String },
     #[error(
-        "{name} holds {count} runs\n  hint: `regatta import {name}` makes a sweep of them, whose points are results"
+        "{}",
+        ErrorText::new(format_args!("{} holds {} runs", .name, .count))
+            .hint(format_args!("`regatta import {}` makes a sweep of them, whose points are results", .name))
     )]
     SeveralRuns { name: String, count: usize },
     #[error(
-        "two runs in different folders are at the same level, {level}: {first} and {second}\n  hint: import each folder of runs by \
-         itself, and compare the sweeps"
+        "{}",
+        ErrorText::new(format_args!(
+            "two runs in different folders are at the same level, {}: {} and {}", .level, .first, .second
+        ))
+        .hint("import each folder of runs by itself, and compare the sweeps")
     )]
     SameLevel { level: String, first: String, second: String },
     #[error("{name} does not name the tool that measured, so its metrics have no definition here")]
     NoTool { name: String },
     #[error(
-        "{file} is of an accuracy run, in which LoadGen measures nothing\n  hint: import the folder of the performance run"
+        "{}",
+        ErrorText::new(format_args!("{} is of an accuracy run, in which LoadGen measures nothing", .file))
+            .hint("import the folder of the performance run")
     )]
     AccuracyRun { file: String },
     #[error("{file} cannot be read: {source}")]

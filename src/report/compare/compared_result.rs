@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::explain;
+use base::diag::ErrorText;
 use base::event::Verdict;
 use base::units::four_digits;
 use harness::gpu::GpusUsage;
@@ -42,8 +43,11 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotComputable {
     #[error(
-        "{name} cannot be computed as {tool}: it has no records of single requests with their start times\n  hint: import \
-         the tool's raw records with its numbers"
+        "{}",
+        ErrorText::new(format_args!(
+            "{} cannot be computed as {}: it has no records of single requests with their start times", .name, .tool
+        ))
+        .hint("import the tool's raw records with its numbers")
     )]
     NoRecords { name: String, tool: &'static str },
     /// Each metric, with what its definition lacks.

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::{Comparison, Delta, Judgement};
+use base::diag::ErrorText;
 use base::stats;
 use interop::Tool;
 
@@ -21,7 +22,9 @@ pub struct FailCondition {
 /// The text is no condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no condition\n  hint: METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`"
+    "{}",
+    ErrorText::new(format_args!("`{}` is no condition", .0))
+        .hint("METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`")
 )]
 pub struct NotCondition(String);
 
@@ -30,24 +33,34 @@ pub struct NotCondition(String);
 pub enum NoDifference {
     /// `known` are the numbers that both have.
     #[error(
-        "`{condition}`: {a} and {b} do not both have that number\n  hint: {}",
-        if known.is_empty() { "they have no number in common".to_owned() } else { format!("they have {}", known.join(", ")) }
+        "{}",
+        ErrorText::new(format_args!("`{}`: {} and {} do not both have that number", .condition, .a, .b)).hint(
+            if .known.is_empty() { "they have no number in common".to_owned() } else { format!("they have {}", .known.join(", ")) }
+        )
     )]
     NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String> },
     /// The same where a tool's definitions computed the numbers.
     #[error(
-        "`{condition}`: {a} and {b} do not both have that number as {tool}\n  hint: leave out `--as`, or take one of {}",
-        known.join(", ")
+        "{}",
+        ErrorText::new(format_args!("`{}`: {} and {} do not both have that number as {}", .condition, .a, .b, .tool))
+            .hint(format_args!("leave out `--as`, or take one of {}", .known.join(", ")))
     )]
     NoNumberAs { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: &'static str },
     #[error(
-        "`{condition}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them anyway{}",
-        unlike.join("; "),
-        if has_one_definition(unlike) { ", `--as TOOL` computes both with one definition" } else { "" }
+        "{}",
+        ErrorText::new(format_args!("`{}`: the two numbers are not alike: {}", .condition, .unlike.join("; "))).hint(
+            if has_one_definition(.unlike) {
+                "`--force` subtracts them anyway, `--as TOOL` computes both with one definition"
+            } else {
+                "`--force` subtracts them anyway"
+            }
+        )
     )]
     Unlike { condition: FailCondition, unlike: Vec<String> },
     #[error(
-        "`{condition}`: that number of {a} is 0, and there is no percentage of 0\n  hint: take another number, or see in {a} why it is 0"
+        "{}",
+        ErrorText::new(format_args!("`{}`: that number of {} is 0, and there is no percentage of 0", .condition, .a))
+            .hint(format_args!("take another number, or see in {} why it is 0", .a))
     )]
     OfZero { condition: FailCondition, a: String },
 }

@@ -1,6 +1,7 @@
 //! One side of a comparison: the runs of one measurement.
 
 use super::{ComparedResult, Measure};
+use base::diag::ErrorText;
 use base::event::Verdict;
 
 /// Runs that were made the same way, with different seeds or at different times. At least one.
@@ -16,8 +17,12 @@ pub enum RunSetError {
     #[error("{name} has no result")]
     Empty { name: String },
     #[error(
-        "{name} has results that are not runs of one measurement: {first} and {other} differ in {}\n  hint: name one of them",
-        unlike.join("; ")
+        "{}",
+        ErrorText::new(format_args!(
+            "{} has results that are not runs of one measurement: {} and {} differ in {}",
+            .name, .first, .other, .unlike.join("; ")
+        ))
+        .hint("name one of them")
     )]
     Unlike { name: String, first: String, other: String, unlike: Vec<String> },
 }

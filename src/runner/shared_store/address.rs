@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use base::diag::ErrorText;
+
 /// `file:///mnt/share`, a path, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`. Never with credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreAddress {
@@ -38,19 +40,27 @@ const FORMS: &str = "write a path, file:///mnt/share, s3://bucket/prefix, gs://b
 /// Why a text is not the address of a store; with what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    #[error("the shared store has an empty name\n  hint: {FORMS}")]
+    #[error("{}", ErrorText::new("the shared store has an empty name").hint(FORMS))]
     Empty,
     /// The text may hold a secret and is not repeated.
     #[error(
-        "the address of the shared store has more than a location\n  hint: credentials belong in the environment \
-         (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …)\n  hint: {FORMS}"
+        "{}",
+        ErrorText::new("the address of the shared store has more than a location")
+            .hint(
+                "credentials belong in the environment \
+                 (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …)"
+            )
+            .hint(FORMS)
     )]
     Credentials,
-    #[error("`{0}` names a host\n  hint: a file address has three slashes: file:///mnt/share")]
+    #[error(
+        "{}",
+        ErrorText::new(format_args!("`{}` names a host", .0)).hint("a file address has three slashes: file:///mnt/share")
+    )]
     FileOnHost(String),
-    #[error("`{0}://` is no store that is known here\n  hint: {FORMS}")]
+    #[error("{}", ErrorText::new(format_args!("`{}://` is no store that is known here", .0)).hint(FORMS))]
     Scheme(String),
-    #[error("`{0}` names no bucket\n  hint: {FORMS}")]
+    #[error("{}", ErrorText::new(format_args!("`{}` names no bucket", .0)).hint(FORMS))]
     NoBucket(String),
 }
 

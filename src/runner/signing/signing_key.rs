@@ -18,18 +18,26 @@ pub(super) const LARGEST: u64 = 1 << 20;
 /// Why a key cannot be used. Never with a part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("{} cannot be read: {source}\n  hint: name a PEM file that can be read", path.display())]
+    #[error("{} cannot be read: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error(
-        "{0} holds no unencrypted private key\n  hint: `openssl genpkey -algorithm ed25519 -out key.pem` makes one"
-    )]
+    #[error("{0} holds no unencrypted private key")]
     NoPrivateKey(String),
-    #[error("{0} holds no public key\n  hint: `openssl pkey -in key.pem -pubout -out key.pub` writes it")]
+    #[error("{0} holds no public key")]
     NoPublicKey(String),
-    #[error(
-        "{0} holds a key of another kind\n  hint: keys are Ed25519: `openssl genpkey -algorithm ed25519 -out key.pem`"
-    )]
+    #[error("{0} holds a key of another kind")]
     NotEd25519(String),
+}
+
+impl KeyError {
+    /// What to try.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => "name a PEM file that can be read",
+            Self::NoPrivateKey(_) => "`openssl genpkey -algorithm ed25519 -out key.pem` makes one",
+            Self::NoPublicKey(_) => "`openssl pkey -in key.pem -pubout -out key.pub` writes it",
+            Self::NotEd25519(_) => "keys are Ed25519: `openssl genpkey -algorithm ed25519 -out key.pem`",
+        }
+    }
 }
 
 /// One signature, with what names its key.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::error::CommandError;
 use crate::lockfile::{LockFile, LockFileError, LockSection, read};
+use base::diag::ErrorText;
 use base::files::{metadata_if_there, read_text};
 
 /// One run of a lock file; else lists the existing ones.
@@ -12,9 +13,8 @@ pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Resul
     file.runs.get(run).ok_or_else(|| {
         let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
-        CommandError::Differs(format!(
-            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it after success\n"
-        ))
+        let error = ErrorText::new(format!("error: {path} has no run `{run}`\n  {known}"));
+        CommandError::Differs(format!("{}\n", error.hint("the same command without --locked writes it after success")))
     })
 }
 
@@ -27,7 +27,9 @@ pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
             Ok(None) => "is not there",
             Err(error) => return anyhow::anyhow!("cannot read {path}: {error}").into(),
         };
-        CommandError::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
+        CommandError::usage(
+            ErrorText::new(format!("{path} {what}")).hint("`regatta run MANIFEST` writes one when all has ended well"),
+        )
     })
 }
 
@@ -55,5 +57,5 @@ pub(super) fn unreadable(path: &str, why: &LockFileError) -> CommandError {
             "take it from version control, or remove it; a successful run writes its own entry again"
         }
     };
-    CommandError::Usage(format!("{path} cannot be read: {why}\n  hint: {hint}"))
+    CommandError::usage(ErrorText::new(format!("{path} cannot be read: {why}")).hint(hint))
 }

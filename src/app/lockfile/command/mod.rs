@@ -16,6 +16,7 @@ use crate::error::CommandError;
 use crate::lockfile::render;
 use crate::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
 use crate::project::{Project, options};
+use base::diag::ErrorText;
 use base::units::counted;
 pub use current::private;
 use locked_file::{locked_at, open, section_of};
@@ -37,9 +38,9 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
             let (found, sides, is_now) = match locked_at(b)? {
                 Some(_) if !settings.is_empty() => {
                     let what = format!("{b} is a lock file, and has no parameters to give");
-                    return Err(CommandError::Usage(format!(
-                        "{what}\n  hint: `{b}#MANIFEST KEY=VALUE` is one of its runs"
-                    )));
+                    return Err(CommandError::usage(
+                        ErrorText::new(what).hint(format!("`{b}#MANIFEST KEY=VALUE` is one of its runs")),
+                    ));
                 }
                 Some(new) => {
                     (compare_files(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false)

@@ -12,6 +12,7 @@ use crate::error::CommandError;
 use crate::lockfile::render;
 use crate::lockfile::{LockDifference, LockSection, LockedTask, Strictness, outcome, pin, read};
 use crate::project::Project;
+use base::diag::ErrorText;
 use base::event::{Failure, FailureKind, TaskId};
 use base::files::read_text;
 use plan::{ActionError, Plan};
@@ -84,7 +85,7 @@ fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, Comm
     let shown = file.display().to_string();
     let text = read_text(project.home.project().join(file)).map_err(|error| {
         let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
-        CommandError::Usage(format!("{shown} cannot be read: {error}\n  hint: {hint}"))
+        CommandError::usage(ErrorText::new(format!("{shown} cannot be read: {error}")).hint(hint))
     })?;
     let all = read(&text).map_err(|why| unreadable(&shown, &why))?;
     section_of(&all, run, &shown).cloned()

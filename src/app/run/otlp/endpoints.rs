@@ -1,5 +1,6 @@
 //! Where a run's telemetry goes: `--otlp`, or the variables of OpenTelemetry's specification.
 
+use base::diag::ErrorText;
 use base::units::{credentials, has_secret_parameter};
 
 /// The URL of each signal. None: it is not sent.
@@ -53,8 +54,11 @@ impl OtlpEndpoints {
 /// It is not shown.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the URL of OpenTelemetry's collector (`--otlp` or OTEL_EXPORTER_OTLP_…ENDPOINT) has a password or a token in it\n  hint: \
-     OTEL_EXPORTER_OTLP_HEADERS is for it, as in `authorization=Bearer%20TOKEN`"
+    "{}",
+    ErrorText::new(
+        "the URL of OpenTelemetry's collector (`--otlp` or OTEL_EXPORTER_OTLP_…ENDPOINT) has a password or a token in it"
+    )
+    .hint("OTEL_EXPORTER_OTLP_HEADERS is for it, as in `authorization=Bearer%20TOKEN`")
 )]
 pub struct SecretInEndpoint;
 
