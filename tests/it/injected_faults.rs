@@ -248,7 +248,7 @@ fn a_journal_that_cannot_be_written_stops_the_run_and_the_next_one_goes_on() {
 }
 
 /// Kinds of files that are made again where they cannot be used.
-const CACHES: [&str; 5] = ["plan", "from", "rest", "stats", "parsed"];
+const CACHES: [&str; 4] = ["plan", "from", "rest", "stats"];
 
 /// Their temporary names have the number of the process.
 #[test]
@@ -262,9 +262,7 @@ fn a_cache_that_cannot_be_written_is_left_out() {
             let text = format!("{error}: {}", cache.display());
             // Nothing to read: each is made anew.
             let _ = fs::remove_dir_all(world.path(".regatta/plans"));
-            for name in ["stats", "records.parsed"] {
-                let _ = fs::remove_file(world.path(".regatta").join(name));
-            }
+            let _ = fs::remove_file(world.path(".regatta/stats"));
             let _ = fs::remove_file(world.path("go"));
             let plain = world.command(&["run", "m"]);
             let mut shell = Command::new("sh");
@@ -324,7 +322,7 @@ fn a_state_file_that_cannot_be_read_is_named_or_only_a_cache_and_nothing_runs_ag
                 assert_eq!(world.good(&["run", "m"]).ran(), [""; 0], "{text}");
             }
         }
-        for kind in ["records", "parsed", "stats", "plan", "from", "rest", "files", "journal.jsonl", "tags"] {
+        for kind in ["records", "stats", "plan", "from", "rest", "files", "journal.jsonl", "tags"] {
             assert!(read.contains(kind), "{error}: {kind} is not among {read:?}");
         }
         assert!(read.contains("lowered") && read.contains("bench.yaml"), "{error}: {read:?}");

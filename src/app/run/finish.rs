@@ -35,7 +35,7 @@ pub(super) fn finish(
     let home = prepared.project.home.clone();
     let unsynced = begun.cache.sync().err();
     let exit = if unsynced.is_some() { CliExit::Failed } else { exit_of(&summary, of_command) };
-    let is_lock_missing = !save(&prepared, &begun, &summary, exit, unsynced.is_none());
+    let is_lock_missing = !save(&prepared, &begun, &summary, exit);
     let mut live = printer.close();
     // How the run ends is settled before it is recorded.
     let seconds = prepared.begun.elapsed().as_secs_f64();
@@ -88,17 +88,12 @@ pub(super) fn finish(
 
 /// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the user named could
 /// not be written.
-fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: CliExit, is_synced: bool) -> bool {
+fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: CliExit) -> bool {
     let is_as_written = summary.is_as_before && begun.is_lock_file_as_written;
     let is_to_lock = exit == CliExit::Done && prepared.kept_servers.is_none() && !is_as_written;
     // Each of them takes a while where the plan is large.
     let (saved, locked) = parallel_join(
-        || {
-            if is_synced {
-                begun.cache.keep_parsed();
-            }
-            begun.digests.save(&prepared.project.home)
-        },
+        || begun.digests.save(&prepared.project.home),
         || is_to_lock.then(|| write_lock_file(prepared, begun, summary)),
     );
     let is_named = matches!(prepared.locking, LockMode::Write { is_named: true, .. });

@@ -6,7 +6,6 @@
 //! .regatta/
 //!   lock                 held (flock) by the run that may write; contains which run and which process
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
-//!   records.parsed       the beginning of `records`, parsed; only a cache
 //!   replaced             outputs that newer ones replaced, and that `records` does not name any more
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
@@ -63,7 +62,6 @@ mod named_file;
 mod output_cache;
 mod own_items;
 mod parallel_map;
-mod parsed_records;
 mod plan_cache;
 mod portable_output;
 mod progress_file;

@@ -13,7 +13,7 @@ use super::state_folder::{is_output_name, is_short_digest};
 use base::files::is_absence;
 
 /// Files directly in a state folder.
-const FILES: [&str; 5] = ["lock", "records", "records.parsed", "replaced", "stats"];
+const FILES: [&str; 4] = ["lock", "records", "replaced", "stats"];
 
 /// What is in a state folder.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -190,7 +190,6 @@ mod tests {
             "out/0123456789abcdef-0123456789abcdef-resume/x",
             "plans/0123456789abcdef.plan",
             "records",
-            "records.parsed",
             "records.tmp7",
             "runs/20261127-045250.123-4711/journal.jsonl",
             "shipped/a/b",

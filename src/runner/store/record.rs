@@ -1,7 +1,7 @@
 //! `records`: one sealed line for each finished task. What has a record is done; what has none is not.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::durable::{PathError, WithPath as _};
 use super::folder_digest::OutputEntry;
 use super::line_file::LineFile;
-use super::parsed_records::RecordHistory;
+use super::parallel_map::parallel_map;
 use super::state_folder::RESUMED;
 use super::{StateFolder, TaskKey};
 use base::event::{Done, TaskId};
@@ -62,21 +62,13 @@ impl KeyText {
 
 impl Serialize for KeyText {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        if to.is_human_readable() {
-            serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(to)
-        } else {
-            to.serialize_str(&self.0)
-        }
+        serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for KeyText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        if from.is_human_readable() {
-            Box::<RawValue>::deserialize(from).map(|text| Self(text.into()))
-        } else {
-            Box::<str>::deserialize(from).map(Self)
-        }
+        Box::<RawValue>::deserialize(from).map(|text| Self(text.into()))
     }
 }
 
@@ -144,27 +136,47 @@ enum RecordLine {
     Synced,
 }
 
+impl RecordLine {
+    /// `None` for a line with a wrong seal.
+    fn parse(line: &[u8]) -> Option<Self> {
+        super::journal::unseal(line).and_then(|json| serde_json::from_slice(json).ok())
+    }
+}
+
+/// The records of a whole number of lines, in their order.
+#[derive(Debug, Default)]
+pub(super) struct RecordHistory {
+    pub records: Vec<Arc<TaskRecord>>,
+    /// This many of them are above the last line that says they were synced.
+    pub synced: usize,
+}
+
+impl RecordHistory {
+    /// Everything up to here was synced.
+    pub(super) const fn set_synced(&mut self) {
+        self.synced = self.records.len();
+    }
+}
+
 /// Reads `records`. A line with a wrong seal is left out: its task is simply not done. The second value is how many
 /// bytes at the end are a torn line.
 pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError> {
+    /// Lines that one thread parses, at least.
+    const LINES: usize = 64;
     let path = home.records();
-    let mut file = match File::open(&path) {
-        Ok(file) => file,
+    let bytes = match read_bytes(&path) {
+        Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((RecordHistory::default(), 0)),
         Err(e) => return Err(e).at("read", &path),
     };
-    let mut history = RecordHistory::load(home, &mut file).at("read", &path)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).at("read", &path)?;
-    let mut rest = &bytes[..];
-    while let Some(end) = memchr::memchr(b'\n', rest) {
-        let (line, tail) = rest.split_at(end + 1);
-        rest = tail;
-        let read = super::journal::unseal(&line[..end]).and_then(|json| serde_json::from_slice(json).ok());
-        match read {
-            Some(RecordLine::Record(record)) => history.push(line, Some(Arc::new(*record))),
-            Some(RecordLine::Synced) => history.push_synced(line),
-            None => history.push(line, None),
+    let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
+    let lines: Vec<&[u8]> = bytes[..whole].split_inclusive(|byte| *byte == b'\n').collect();
+    let mut history = RecordHistory::default();
+    for line in parallel_map(&lines, LINES, |line| RecordLine::parse(&line[..line.len() - 1])) {
+        match line {
+            Some(RecordLine::Record(record)) => history.records.push(Arc::new(*record)),
+            Some(RecordLine::Synced) => history.set_synced(),
+            None => {}
         }
     }
     let boot = boot();
@@ -173,7 +185,7 @@ pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError
     for record in history.records[..synced].iter_mut().filter(|record| record.boot != boot) {
         Arc::make_mut(record).boot = boot;
     }
-    Ok((history, rest.len() as u64))
+    Ok((history, (bytes.len() - whole) as u64))
 }
 
 /// `records`, open for appending by the run that holds the lock.
@@ -186,11 +198,8 @@ impl RecordsFile {
         LineFile::open(path, torn).map(Self)
     }
 
-    /// The line as it was written, with its end.
-    pub(super) fn append(&mut self, line: &WrittenLine) -> Result<Vec<u8>, PathError> {
-        let line = super::journal::seal(line).map_err(io::Error::other).at("write", self.0.path())?;
-        self.0.append(&line)?;
-        Ok(line)
+    pub(super) fn append(&mut self, line: &WrittenLine) -> Result<(), PathError> {
+        self.0.append(&super::journal::seal(line).map_err(io::Error::other).at("write", self.0.path())?)
     }
 
     /// To be synced without holding this one.

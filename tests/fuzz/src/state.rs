@@ -80,15 +80,11 @@ fn sealed_cache(data: &[u8]) -> Vec<u8> {
 pub fn state_caches(data: &[u8]) {
     let (choice, data) = choose(data);
     for bytes in [data.to_vec(), sealed_cache(data)] {
-        match choice % 4 {
+        match choice % 3 {
             0 => compiled_plan(&bytes),
             1 => plan_sources(&bytes),
-            2 => no_op_conditions(&bytes),
-            _ => parsed_records(&bytes),
+            _ => no_op_conditions(&bytes),
         }
-    }
-    if choice % 4 == 3 {
-        parsed_records(&sealed_cache(&parsed(data)));
     }
 }
 
@@ -143,22 +139,6 @@ fn no_op_conditions(bytes: &[u8]) {
         let NoOpConditions { tasks, .. } = conditions;
         let _ = WatchedTask::unchanged(&tasks);
     }
-}
-
-/// What `records` holds while the cache of it is read.
-const RECORDS: &[u8] = b"x\n";
-
-/// One piece of a list of records, behind a head that fits `records`: so many bytes, their digest, none of it synced.
-fn parsed(records: &[u8]) -> Vec<u8> {
-    let head = [&[RECORDS.len() as u8], &blake3::hash(RECORDS).as_bytes()[..], &[0]].concat();
-    [&head[..], &(records.len() as u32).to_le_bytes(), records].concat()
-}
-
-fn parsed_records(bytes: &[u8]) {
-    file(".regatta/records", RECORDS);
-    file(".regatta/records.parsed", bytes);
-    look_at_records(bytes);
-    let _ = fs::remove_file(home().records().with_extension("parsed"));
 }
 
 /// The files of a job, in the order of these names; and the lines of a guard on another host.

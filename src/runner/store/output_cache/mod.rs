@@ -12,8 +12,7 @@ use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
 use super::folder_digest::{FolderChange, HashedFolder, compare, have_same_bytes};
-use super::parsed_records::RecordHistory;
-use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
+use super::record::{self, KeyText, RecordHistory, RecordsFile, TaskRecord, WrittenLine};
 use super::replaced_outputs::ReplacedOutputs;
 use super::resumed_folders::{ResumedFolders, start_of_resumed};
 use super::state_folder::RESUMED;
@@ -349,15 +348,10 @@ impl OutputCache {
         }
         // What was appended meanwhile may not be on the disk: the next flush covers it, and the line follows that one.
         if let Some(file) = inner.file.as_mut().filter(|_| !inner.unsynced) {
-            let line = file.append(&WrittenLine::Synced)?;
-            inner.history.push_synced(&line);
+            file.append(&WrittenLine::Synced)?;
+            inner.history.set_synced();
         }
         Ok(())
-    }
-
-    /// The run has ended, and everything was synced: makes the next one's start quick.
-    pub fn keep_parsed(&self) {
-        self.inner().history.keep(&self.home);
     }
 
     /// Folders under `out/` that some record names.
@@ -456,9 +450,9 @@ impl Inner {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        let line = file.append(&WrittenLine::Record(&record))?;
+        file.append(&WrittenLine::Record(&record))?;
         self.unsynced = true;
-        self.history.push(&line, Some(Arc::clone(&record)));
+        self.history.records.push(Arc::clone(&record));
         self.index_record(record);
         Ok(())
     }
@@ -490,7 +484,7 @@ impl Inner {
         for (_, record) in &live {
             let line = super::journal::seal(&WrittenLine::Record(record));
             let line = line.map_err(io::Error::other).at("write", &home.records())?;
-            history.push(&line, Some(Arc::clone(record)));
+            history.records.push(Arc::clone(record));
             bytes.extend(line);
         }
         // Before the records are without them.
