@@ -17,7 +17,6 @@ use super::expression_progress::ExpressionProgress;
 use super::expression_syntax;
 use super::expression_text::write_value;
 use super::limited_text::LimitedText;
-use super::quick_expression::{quick, quick_text};
 use super::value::{MAX_TEXT, NoValue, is_too_deep, node_of};
 use super::value_budget::ValueBudget;
 use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
@@ -238,9 +237,6 @@ impl Expressions {
         if let Some(inner) = trimmed.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) {
             let inner = inner.strip_prefix('-').unwrap_or(inner);
             let inner = inner.strip_suffix('-').unwrap_or(inner);
-            if let Some(value) = quick(inner.trim(), scope) {
-                return node_of(&value, span);
-            }
             check_nesting(text).map_err(too_long)?;
             let _progress = ExpressionProgress::begin(span);
             match self.env.compile_expression(inner) {
@@ -268,9 +264,6 @@ impl Expressions {
                 }
                 Err(_) => {}
             }
-        }
-        if let Some(text) = quick_text(text, scope) {
-            return Ok(Node::new(span.clone(), NodeValue::Text(text.into())));
         }
         check_nesting(text).map_err(too_long)?;
         let _progress = ExpressionProgress::begin(span);

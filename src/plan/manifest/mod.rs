@@ -28,7 +28,6 @@ mod outline;
 mod override_usage;
 mod overrides;
 mod param;
-mod quick_expression;
 mod read;
 mod reference;
 mod scalar;
