@@ -11,19 +11,10 @@ mod accuracy;
 mod audit;
 mod checks;
 mod consistency;
-mod finding;
-mod limits;
 mod loadgen;
-mod names;
-mod package_lock;
 mod performance;
 mod power;
-mod power_samples;
-mod power_sessions;
-mod reused_logs;
-mod scenarios;
 mod settings;
-mod structure;
 mod system;
 mod tree;
 
@@ -33,11 +24,11 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub use checks::SubmissionCheck;
-use finding::SubmissionFindings;
-pub use finding::{FindingWeight, SubmissionFinding};
+use checks::SubmissionFindings;
+pub use checks::{FindingWeight, SubmissionFinding};
+use consistency::PackedLogs;
 pub use power::MeasuredPower;
-use reused_logs::PackedLogs;
-use scenarios::BenchmarkFolder;
+use tree::BenchmarkFolder;
 pub(super) use tree::DIVISIONS;
 use tree::{ResultEntry, SystemTraits};
 
@@ -164,20 +155,20 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     let mut logs = PackedLogs::default();
     let layout = SubmissionLayout::of(&round.name);
     let submitters = tree::submitters(root);
-    structure::root(&mut to, root, layout);
-    names::check(&mut to, root, layout);
+    tree::root(&mut to, root, layout);
+    checks::check_names(&mut to, root, layout);
     for submitter in &submitters {
-        structure::no_results(&mut to, submitter, layout);
+        tree::no_results(&mut to, submitter, layout);
     }
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
         // First of all, whether it is a rehearsal.
-        let locks = package_lock::read(&mut to, submitter, round);
-        structure::submitter(&mut to, submitter, round);
+        let locks = audit::read(&mut to, submitter, round);
+        tree::submitter(&mut to, submitter, round);
         let traits = system::check(&mut to, submitter, round);
         let unknown = SystemTraits::default();
         for (system, found) in submitter.benchmarks() {
             let lock = locks.iter().find(|lock| lock.system == system.name);
-            let (official, benchmark) = match scenarios::folder(&mut to, submitter, round, found) {
+            let (official, benchmark) = match tree::folder(&mut to, submitter, round, found) {
                 BenchmarkFolder::Known(official, benchmark) => (official, benchmark),
                 BenchmarkFolder::LeftOut(why) => {
                     let place = found.folder.strip_prefix(root).unwrap_or(&found.folder).display().to_string();
@@ -186,7 +177,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                 }
                 BenchmarkFolder::Unknown => continue,
             };
-            scenarios::check(&mut to, submitter, found, benchmark);
+            tree::check(&mut to, submitter, found, benchmark);
             for name in &found.scenarios {
                 let Some(scenario) = scenario_titled(name) else { continue };
                 let folder = found.folder.join(name);
@@ -270,7 +261,7 @@ fn result(
     audit::check(to, entry, benchmark, scenario);
     settings::check(to, entry, round, run_scenario, performance.as_ref());
     if let Some(lock) = lock {
-        package_lock::check(to, entry, scenario, round, lock);
+        audit::check_package_lock(to, entry, scenario, round, lock);
     }
     ExaminedResult {
         division: entry.submitter.division.clone(),

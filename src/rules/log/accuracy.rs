@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::width::{TokenBytesError, Width};
+use super::{TokenBytesError, Width};
 use base::files::{Sha256Of, open_regular};
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
