@@ -68,7 +68,7 @@ pub struct ResultDifference {
 /// One that holds neither results nor LoadGen's logs, by its name.
 pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
     let (a, b) = (side(a)?, side(b)?);
-    let pairs = SystemPairs::of(&a.systems, &b.systems);
+    let pairs = SystemPairs::pair(&a.systems, &b.systems);
     let (a, b) = (a.named(|system| pairs.name_of_a(system)), b.named(|system| pairs.name_of_b(system)));
     let mut found = Vec::new();
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
@@ -139,10 +139,10 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
     let mut all = ComparedSide::default();
     for seen in &examined.results {
         let submitter = root.join(&seen.division).join(&seen.submitter);
-        let layout = SubmissionLayout::of(&round.name);
+        let layout = SubmissionLayout::for_round(&round.name);
         let mut settings = BTreeMap::new();
         let result = submitter.join(layout.result(&seen.system, &seen.benchmark, &seen.scenario));
-        if let Ok(detail) = Detail::of(&result.join("performance/run_1")) {
+        if let Ok(detail) = Detail::read_folder(&result.join("performance/run_1")) {
             of_log(&detail, &mut settings);
         }
         let measurements = submitter.join(layout.measurements(&seen.system, &seen.benchmark, &seen.scenario));
@@ -154,7 +154,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
         all.runs.push((system.clone(), Some(name), DiffedRun { judged: seen.judged.clone(), settings }));
         if !all.systems.contains_key(&seen.system) {
             let described = described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round)?;
-            all.systems.insert(seen.system.clone(), SystemKind::of(&described.settings));
+            all.systems.insert(seen.system.clone(), SystemKind::parse(&described.settings));
             all.runs.push((system, None, described));
         }
     }
@@ -163,7 +163,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
 
 /// The output of one run.
 fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
-    let detail = Detail::of(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
+    let detail = Detail::read_folder(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
     let test_record = TestRecord::in_folder(folder)?;
     let scenario = test_record
         .as_ref()
@@ -241,7 +241,7 @@ struct SystemKind(Option<(String, u64)>);
 
 impl SystemKind {
     /// From the fields of a system's JSON.
-    fn of(fields: &BTreeMap<String, String>) -> Self {
+    fn parse(fields: &BTreeMap<String, String>) -> Self {
         let count = |name: &str| fields.get(name).and_then(|text| text.trim().parse::<u64>().ok());
         let per_node = count("accelerators_per_node").filter(|count| *count > 0);
         // `NVIDIA H200-SXM-141GB`, `H200 SXM`: the part with a number is the model.
@@ -263,7 +263,7 @@ struct SystemPairs {
 }
 
 impl SystemPairs {
-    fn of(a: &BTreeMap<String, SystemKind>, b: &BTreeMap<String, SystemKind>) -> Self {
+    fn pair(a: &BTreeMap<String, SystemKind>, b: &BTreeMap<String, SystemKind>) -> Self {
         let mut alone: Vec<String> = b.keys().filter(|name| !a.contains_key(*name)).cloned().collect();
         let mut pairs = Vec::new();
         for (name, kind) in a {
@@ -314,7 +314,7 @@ mod tests {
             let fields =
                 [("accelerator_model_name", (*model).to_owned()), ("accelerators_per_node", count.to_string())];
             let fields = fields.map(|(name, value)| (name.to_owned(), value));
-            ((*name).to_owned(), SystemKind::of(&BTreeMap::from(fields)))
+            ((*name).to_owned(), SystemKind::parse(&BTreeMap::from(fields)))
         };
         all.iter().map(one).collect()
     }
@@ -323,7 +323,7 @@ mod tests {
     fn systems_are_paired_by_name_then_by_accelerators() {
         let a = systems(&[("dell", "NVIDIA H200-SXM-141GB", 8), ("box", "NVIDIA B200", 8), ("old", "NVIDIA H100", 8)]);
         let b = systems(&[("sim", "H200 SXM", 8), ("box", "NVIDIA B200", 4), ("half", "NVIDIA H100", 4)]);
-        let pairs = SystemPairs::of(&a, &b);
+        let pairs = SystemPairs::pair(&a, &b);
         assert_eq!(pairs.name_of_a("dell").as_deref(), Some("dell ↔ sim"));
         assert_eq!(pairs.name_of_b("sim").as_deref(), Some("dell ↔ sim"));
         assert_eq!(pairs.name_of_b("box").as_deref(), Some("box"));
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn one_system_on_each_side_needs_no_name() {
-        let pairs = SystemPairs::of(&systems(&[("a", "NVIDIA H200", 8)]), &systems(&[("b", "", 8)]));
+        let pairs = SystemPairs::pair(&systems(&[("a", "NVIDIA H200", 8)]), &systems(&[("b", "", 8)]));
         assert_eq!((pairs.name_of_a("a"), pairs.name_of_b("b")), (None, None));
     }
 }

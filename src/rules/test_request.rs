@@ -243,7 +243,7 @@ pub enum MlperfScenario {
 
 impl MlperfScenario {
     /// LoadGen has no others.
-    pub const fn of(scenario: Scenario) -> Option<Self> {
+    pub const fn from_scenario(scenario: Scenario) -> Option<Self> {
         match scenario {
             Scenario::Offline => Some(Self::Offline),
             Scenario::Server => Some(Self::Server),

@@ -92,7 +92,7 @@ struct Patterns {
 }
 
 impl Patterns {
-    fn of(choices: Choices) -> &'static Self {
+    fn for_choices(choices: Choices) -> &'static Self {
         static FOUR: LazyLock<Patterns> = LazyLock::new(|| Patterns::new('D'));
         static TEN: LazyLock<Patterns> = LazyLock::new(|| Patterns::new('J'));
         match choices {
@@ -122,7 +122,7 @@ impl Patterns {
 
 /// The chosen letter, upper case.
 pub fn choice(text: &str, choices: Choices, reader: Reader) -> Option<char> {
-    let patterns = Patterns::of(choices);
+    let patterns = Patterns::for_choices(choices);
     let letter = |found: regex::Captures<'_>| found[1].chars().next().map(|letter| letter.to_ascii_uppercase());
     let text = stripped(text);
     if reader == Reader::DeepSeek {

@@ -88,9 +88,9 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         ScoreError::Unknown { round: scoring.round.name.clone(), benchmark: scoring.benchmark.to_owned(), known }
     };
     let benchmark = &scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?.scored_in(scoring.mode);
-    let scoring_method = ScoringMethod::of(scoring.benchmark).ok_or_else(unknown)?;
+    let scoring_method = ScoringMethod::for_benchmark(scoring.benchmark).ok_or_else(unknown)?;
     let dataset_record = scoring.dataset_record;
-    if ScoringMethod::of(&dataset_record.benchmark) != Some(scoring_method) {
+    if ScoringMethod::for_benchmark(&dataset_record.benchmark) != Some(scoring_method) {
         let (found, benchmark) = (dataset_record.benchmark.clone(), scoring.benchmark.to_owned());
         return Err(ScoreError::OtherDataset { found, benchmark });
     }
@@ -108,7 +108,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
     let bench = Bench { scoring_method, token_decoder, model, references: &references };
     let read = read(scoring, &bench, progress)?;
     let has_sentences = bench.model.is_some();
-    let sum = ScoreSum::of(scoring_method, benchmark, &read.outcomes, read.log.entries, has_sentences);
+    let sum = ScoreSum::new(scoring_method, benchmark, &read.outcomes, read.log.entries, has_sentences);
     let expected = if dataset_record.synthetic {
         dataset_record.samples
     } else {
@@ -194,7 +194,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             if std::mem::replace(&mut answered[index], true) {
                 continue;
             }
-            let own = Width::of(&entry);
+            let own = Width::guess(&entry);
             width = width.or(own);
             if let (Some(first), Some(own), Some(_)) = (width, own, entry.token_count)
                 && first != own
@@ -284,7 +284,7 @@ pub(super) struct ScoreSum<'a> {
 
 impl<'a> ScoreSum<'a> {
     /// `outcomes` in the log's order; `entries` counts also repeated answers; `has_sentences`: a model found them.
-    pub fn of(
+    pub fn new(
         scoring_method: ScoringMethod,
         benchmark: &'a Benchmark,
         outcomes: &[ScoredAnswer],

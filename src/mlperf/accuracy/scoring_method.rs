@@ -46,7 +46,7 @@ pub enum UnknownTask {
 
 impl ScoringMethod {
     /// Of a benchmark, by the name that the rounds give it. None: it is not scored here.
-    pub fn of(benchmark: &str) -> Option<Self> {
+    pub fn for_benchmark(benchmark: &str) -> Option<Self> {
         [
             ("llama2-70b", Self::OpenOrca),
             ("llama3.1-8b", Self::CnnDailyMail),

@@ -198,7 +198,7 @@ impl SubmissionTree {
     pub(super) fn new(round: &Round) -> Self {
         Self {
             round: round.clone(),
-            layout: SubmissionLayout::of(&round.name),
+            layout: SubmissionLayout::for_round(&round.name),
             files: BTreeMap::new(),
             locks: BTreeMap::new(),
             problems: Vec::new(),

@@ -116,12 +116,12 @@ impl AuditedRun<'_> {
     }
 
     fn lengths(&self) -> Result<AnswerLengths, VerifyError> {
-        AnswerLengths::of(self.answers()?).map_err(|error| self.unreadable(error))
+        AnswerLengths::measure(self.answers()?).map_err(|error| self.unreadable(error))
     }
 
     fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, VerifyError> {
         let outputs =
-            AuditOutputs::of(self.answers()?, self.record.scenario, end_ids).map_err(|error| self.unreadable(error))?;
+            AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids).map_err(|error| self.unreadable(error))?;
         self.wrong.extend(outputs.first_offences.iter().cloned());
         self.wrong.extend(too_few(outputs.answers, self.samples));
         let passes = self.wrong.is_empty() && outputs.holds();
@@ -151,7 +151,7 @@ impl AuditedRun<'_> {
         if !is_made_up && !passes_score {
             self.wrong.push(format!("exact match is {score_text}, less than {least}"));
         }
-        let outcome = Outcome::of(&self.wrong, is_made_up);
+        let outcome = Outcome::judge(&self.wrong, is_made_up);
         let check = match (is_made_up, passes_score) {
             (true, _) => "Not judged",
             (false, true) => "True",
@@ -181,7 +181,7 @@ impl AuditedRun<'_> {
         let bounds = audit.and_then(|audit| audit.output_tokens).unwrap_or_default();
         self.wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
         self.wrong.extend(too_few(lengths.count, self.samples));
-        let outcome = Outcome::of(&self.wrong, is_made_up);
+        let outcome = Outcome::judge(&self.wrong, is_made_up);
         let mean = lengths.mean().unwrap_or(0.0);
         let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", outcome.verb(), lengths.count);
         let not_judged = is_made_up.then(|| {
@@ -203,7 +203,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    const fn of(wrong: &[String], is_made_up: bool) -> Self {
+    const fn judge(wrong: &[String], is_made_up: bool) -> Self {
         match (wrong.is_empty(), is_made_up) {
             (false, _) => Self::Fails,
             (true, true) => Self::NotJudged,
@@ -242,7 +242,7 @@ const fn verdict(passes: bool) -> &'static str {
 }
 
 fn detail(folder: &Path) -> Result<Detail, VerifyError> {
-    Detail::of(folder).map_err(|error| VerifyError::Detail { path: folder.join(DETAIL_FILE), error })
+    Detail::read_folder(folder).map_err(|error| VerifyError::Detail { path: folder.join(DETAIL_FILE), error })
 }
 
 /// Whether LoadGen worked with the test's audit.config.
@@ -291,7 +291,7 @@ pub(super) struct AnswerLengths {
 }
 
 impl AnswerLengths {
-    pub(super) fn of(answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>) -> Result<Self, LogError> {
+    pub(super) fn measure(answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>) -> Result<Self, LogError> {
         let mut lengths = Self { count: 0, sum: 0, squares: 0.0, min: u64::MAX, max: 0 };
         for answer in answers {
             let length = answer?.tokens()?.len() as u64;
@@ -366,7 +366,7 @@ pub(super) struct AuditOutputs {
 
 impl AuditOutputs {
     /// Looks at every answer. `end_ids` are the tokens that end one.
-    pub(super) fn of(
+    pub(super) fn collect(
         answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>,
         scenario: MlperfScenario,
         end_ids: &[i32],
@@ -444,7 +444,7 @@ pub struct Test06Answers {
 
 /// Looks at every answer in a log. None: it is not there, or not whole.
 pub fn test06_answers(log: &Path, scenario: MlperfScenario, end_ids: &[i32]) -> Option<Test06Answers> {
-    let outputs = AuditOutputs::of(AnswerLog::open(log).ok()?, scenario, end_ids).ok()?;
+    let outputs = AuditOutputs::collect(AnswerLog::open(log).ok()?, scenario, end_ids).ok()?;
     Some(Test06Answers { answers: outputs.answers, offences: outputs.first_offences })
 }
 

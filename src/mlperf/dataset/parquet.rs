@@ -76,7 +76,7 @@ pub enum ColumnRole {
 }
 
 impl Columns {
-    pub const fn of(recipe: ScoringMethod) -> Self {
+    pub const fn for_method(recipe: ScoringMethod) -> Self {
         const TOKENS: &[&str] = &["tok_input", "input_tokens", "input_ids"];
         const ID: &[&str] = &["id"];
         let (reference, task): (&[&str], &[&str]) = match recipe {

@@ -28,7 +28,7 @@ pub struct DatasetRequest<'a> {
 /// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with `npy::FILES`.
 pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
-    let columns = Columns::of(recipe);
+    let columns = Columns::for_method(recipe);
     let form = form(from, &columns)?;
     let mut writer = SampleWriter::new(wanted.out, &columns)?;
     let mut sink = |row: DatasetRow| writer.row(&row);
@@ -82,12 +82,12 @@ pub fn make(
     part: Option<&str>,
 ) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
-    let shape = DatasetShape::of(recipe).of_part(part).map_err(|parts| DatasetError::Part {
+    let shape = DatasetShape::for_method(recipe).of_part(part).map_err(|parts| DatasetError::Part {
         benchmark: wanted.benchmark.to_owned(),
         part: part.unwrap_or_default().to_owned(),
         known: parts.join(", "),
     })?;
-    let columns = Columns::of(recipe);
+    let columns = Columns::for_method(recipe);
     let mut writer = SampleWriter::new(wanted.out, &columns)?;
     for index in 0..samples.unwrap_or(benchmark.dataset_samples) {
         writer.row(&shape.row(recipe, seed, index));
@@ -106,7 +106,7 @@ pub fn make(
 
 impl DatasetRequest<'_> {
     fn benchmark(&self) -> Result<(&Benchmark, ScoringMethod), DatasetError> {
-        let found = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::of(self.benchmark));
+        let found = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::for_benchmark(self.benchmark));
         found.ok_or_else(|| DatasetError::Unknown {
             round: self.round.name.clone(),
             benchmark: self.benchmark.to_owned(),

@@ -132,7 +132,7 @@ impl TestContext<'_> {
     ) -> Result<(), ChildError> {
         let test = self.test;
         let detail =
-            Detail::of(&test.out).map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
+            Detail::read_folder(&test.out).map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
         let metrics = match test.mode {
             TestMode::Accuracy => Vec::new(),
             _ => reporter::compare_percentiles(&detail, test.scenario, &measured, &reported),
@@ -145,7 +145,7 @@ impl TestContext<'_> {
         if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
             let _ = std::fs::remove_file(trace);
         }
-        send(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
+        send(&ChildMessage::Zero(MonotonicTime::from_instant(measured.zero())));
         harness::write(&test.out, &measured.judge())?;
         // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.test_record(result, errors)).unwrap_or_default();
@@ -157,9 +157,9 @@ impl TestContext<'_> {
 
     /// The result of a stopped test: its records until then.
     fn cut(&self, mut measured: UnjudgedRun, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-        let loadgen_result = self.loadgen_result(&Detail::of(&self.test.out).unwrap_or_default());
+        let loadgen_result = self.loadgen_result(&Detail::read_folder(&self.test.out).unwrap_or_default());
         measured.loadgen_reported(loadgen_result);
-        send(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
+        send(&ChildMessage::Zero(MonotonicTime::from_instant(measured.zero())));
         harness::write(&self.test.out, &measured.judge())?;
         send(&ChildMessage::Done);
         Ok(())

@@ -162,8 +162,8 @@ pub fn compare_percentiles(
     measured: &UnjudgedRun,
     reported: &ReporterOutput,
 ) -> Vec<LoadgenComparison> {
-    let read = HarnessTimes::of(&measured.requests().to_vec());
-    let harness_times = HarnessTimes::of(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
+    let read = HarnessTimes::new(&measured.requests().to_vec());
+    let harness_times = HarnessTimes::new(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
     let mut all = Vec::new();
     let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {
         if let Some(number) = detail.number(key) {
@@ -230,7 +230,7 @@ struct HarnessTimes {
 }
 
 impl HarnessTimes {
-    fn of(records: &[RequestRecord]) -> Self {
+    fn new(records: &[RequestRecord]) -> Self {
         let good: Vec<&RequestRecord> = records.iter().filter(|record| record.ended == RequestEnd::Ok).collect();
         let sorted = |value: &dyn Fn(&RequestRecord) -> Option<f64>| {
             let mut values: Vec<f64> = good.iter().filter_map(|record| value(record)).collect();

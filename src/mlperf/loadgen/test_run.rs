@@ -157,7 +157,7 @@ fn spawn<T: Send + 'static>(
 pub struct MonotonicTime(u64);
 
 impl MonotonicTime {
-    pub fn of(instant: Instant) -> Self {
+    pub fn from_instant(instant: Instant) -> Self {
         let ago = u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Self(now().saturating_sub(ago))
     }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn an_instant_comes_back() {
         let then = Instant::now().checked_sub(Duration::from_mins(1)).unwrap();
-        let back = MonotonicTime::of(then).instant().unwrap();
+        let back = MonotonicTime::from_instant(then).instant().unwrap();
         let apart = back.max(then).duration_since(back.min(then));
         assert!(apart < Duration::from_secs(30), "{apart:?}");
     }

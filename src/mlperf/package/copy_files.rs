@@ -171,7 +171,7 @@ pub(super) fn result(
         };
         let (_, from, _) =
             runs(entry).into_iter().find(|(of, ..)| *of == mode).unwrap_or((mode, &entry.performance, &[]));
-        let (task, under_test) = super::of(&order.upstream_tasks, from);
+        let (task, under_test) = super::origins(&order.upstream_tasks, from);
         locked.insert(mode, LockedRun { task, test, under_test, simulated: is_simulated(from), ..run });
     }
     to.json(

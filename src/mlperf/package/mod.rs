@@ -47,7 +47,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
     let division = if order.division == Division::Closed { "closed" } else { "open" };
     let submitter = Path::new(division).join(&order.submitter);
     let to =
-        copy_files::SubmitterFolder { root: out.join(&submitter), layout: SubmissionLayout::of(&order.round.name) };
+        copy_files::SubmitterFolder { root: out.join(&submitter), layout: SubmissionLayout::for_round(&order.round.name) };
     to.json(&Path::new("systems").join(format!("{}.json", order.system)), &Value::Object(description.system_json))?;
     let results = order
         .results
@@ -126,7 +126,7 @@ pub struct FinishedTask {
 const SYSTEM: [&str; 3] = ["engine", "repository", "serve"];
 
 /// The task that has this folder as its output, and what it measured.
-fn of(made: &[FinishedTask], folder: &Path) -> (Option<String>, BTreeMap<String, BTreeSet<String>>) {
+fn origins(made: &[FinishedTask], folder: &Path) -> (Option<String>, BTreeMap<String, BTreeSet<String>>) {
     let mut under_test: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let Some(first) = made.iter().find(|made| made.folder.as_deref() == Some(folder)) else {
         return (None, under_test);
@@ -230,7 +230,7 @@ impl PackageEntry {
     /// The type of token ids in the log of an audit. None: no answer there has one.
     fn audit_token_ids(&self, mode: TestMode) -> Option<Width> {
         let log = AnswerLog::open(&self.audits.get(&mode)?.join(ACCURACY_FILE)).ok()?;
-        log.map_while(Result::ok).find_map(|answer| Width::of(&answer))
+        log.map_while(Result::ok).find_map(|answer| Width::guess(&answer))
     }
 
     /// The same result for 99 % of the reference's accuracy. None: it is not for 99.9 %, or the round has no other.
@@ -296,7 +296,7 @@ fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexMap<TestMode
 /// How the scripts of mlcommons/inference read the logs: they differ in the type of token ids that they expect. The runs
 /// may have been made by different versions of Regatta, so the log of TEST06 has a type of its own.
 fn official_scripts(benchmark: &str, token_ids: Width, test06: Option<Width>) -> String {
-    let scorer = ScoringMethod::of(benchmark).map(|method| (method.script(), token_ids, method.has_dtype_option()));
+    let scorer = ScoringMethod::for_benchmark(benchmark).map(|method| (method.script(), token_ids, method.has_dtype_option()));
     let test06 = test06.map(|width| ("compliance/TEST06/run_verification.py", width, true));
     let mut text = format!(
         "## Scripts of mlcommons/inference\n\nToken ids in the accuracy log are {}, lowest byte first:\n\n",
@@ -382,11 +382,11 @@ mod tests {
             made("bench/b", "bench", Some("2"), "", &[("server/b", "k")]),
             made("bench/c", "bench", Some("3"), "", &[("server/c", "k")]),
         ];
-        let under = |task: &str| of(&all, Path::new(&format!("/out/{task}"))).1;
+        let under = |task: &str| origins(&all, Path::new(&format!("/out/{task}"))).1;
         assert_eq!(under("bench/a"), under("bench/b"));
         assert_ne!(under("bench/a"), under("bench/c"));
         assert_eq!(under("bench/c")["engine"], BTreeSet::from(["e2".to_owned()]));
-        assert_eq!(of(&all, Path::new("/elsewhere")), (None, BTreeMap::new()));
+        assert_eq!(origins(&all, Path::new("/elsewhere")), (None, BTreeMap::new()));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn numbers(text: &str, name: &str) -> Vec<f64> {
 /// Whether LoadGen worked with the audit.config of this test. A published result has those of TEST07 and TEST09 exchanged.
 fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit) {
     let run = folder.join("performance/run_1");
-    let Ok(detail) = Detail::of(&run) else { return };
+    let Ok(detail) = Detail::read_folder(&run) else { return };
     let needed = [
         ("effective_accuracy_log_sampling_target", audit.sampling_target),
         ("requested_min_query_count", audit.samples),

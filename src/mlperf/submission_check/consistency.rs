@@ -32,7 +32,7 @@ pub(super) fn check(
     scores: &IndexMap<String, f64>,
 ) {
     let at = folder.join(DETAIL_FILE);
-    let Some(rates) = Rates::of(detail, scenario) else { return };
+    let Some(rates) = Rates::new(detail, scenario) else { return };
     if rates.samples <= 0.0 || rates.tokens <= 0.0 {
         let what = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
         return to.refuse(SubmissionCheck::Counts, &at, what, WHY, FIX);
@@ -51,7 +51,7 @@ struct Rates {
 
 impl Rates {
     /// None: of SingleStream, or the log has none.
-    fn of(detail: &Detail, scenario: MlperfScenario) -> Option<Self> {
+    fn new(detail: &Detail, scenario: MlperfScenario) -> Option<Self> {
         let (samples, tokens) = match scenario {
             MlperfScenario::Offline => ("result_samples_per_second", "result_tokens_per_second"),
             MlperfScenario::Server | MlperfScenario::Interactive => {

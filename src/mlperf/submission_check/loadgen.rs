@@ -57,7 +57,7 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     if !path.is_file() {
         return None;
     }
-    let detail = match Detail::of(folder) {
+    let detail = match Detail::read_folder(folder) {
         Ok(detail) => detail,
         Err(error) => {
             to.refuse(

@@ -117,11 +117,11 @@ pub struct JudgedRun {
 
 impl SubmissionReport {
     pub fn refusal_count(&self) -> usize {
-        self.of(FindingWeight::Refused).count()
+        self.with_weight(FindingWeight::Refused).count()
     }
 
     /// Findings of one weight, in the order of places.
-    pub fn of(&self, weight: FindingWeight) -> impl Iterator<Item = &SubmissionFinding> {
+    pub fn with_weight(&self, weight: FindingWeight) -> impl Iterator<Item = &SubmissionFinding> {
         self.findings.iter().filter(move |finding| finding.weight == weight)
     }
 }
@@ -129,7 +129,7 @@ impl SubmissionReport {
 /// The outcome of a run of a benchmark (empty: an unknown one) from the logs in a folder. None: it holds no detail log of a
 /// performance run.
 pub fn run_value(folder: &Path, benchmark: &str, scenario: MlperfScenario) -> Option<JudgedRun> {
-    let detail = Detail::of(folder).ok()?;
+    let detail = Detail::read_folder(folder).ok()?;
     let rehearsal = TestRecord::in_folder(folder).ok().flatten().is_some_and(|test| test.rehearsal);
     Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, benchmark, scenario) })
 }
@@ -143,7 +143,7 @@ pub fn round_of(root: &Path) -> Option<Round> {
     locked.or_else(|| {
         let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
         let mut logs = logs.filter(|item| item.file_name() == DETAIL_FILE);
-        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::of(log.path().parent()?).ok()?)?))
+        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::read_folder(log.path().parent()?).ok()?)?))
     })
 }
 
@@ -153,7 +153,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     let mut results = Vec::new();
     let mut not_examined = Vec::new();
     let mut logs = PackedLogs::default();
-    let layout = SubmissionLayout::of(&round.name);
+    let layout = SubmissionLayout::for_round(&round.name);
     let submitters = tree::submitters(root);
     tree::root(&mut to, root, layout);
     checks::check_names(&mut to, root, layout);

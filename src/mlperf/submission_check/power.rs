@@ -59,7 +59,7 @@ pub(super) fn check(
     check_sessions(to, &above);
     descriptions(to, entry);
     let testing = average(to, &run, performance?, Meter::Measures)?;
-    if let Ok(detail) = Detail::of(&above.join("ranging"))
+    if let Ok(detail) = Detail::read_folder(&above.join("ranging"))
         && let Some(ranging) = average(to, &above.join("ranging"), &detail, Meter::FindsItsRange)
     {
         let below = (1.0 - testing.1.watts / ranging.1.watts) * 100.0;
@@ -99,12 +99,12 @@ fn average(
     let text = read_text(&at).ok()?;
     let why = "power is measured while LoadGen runs";
     let times = detail.text("power_begin").zip(detail.text("power_end"));
-    let Some(window) = times.and_then(|(begin, end)| PowerWindow::of(begin, end)) else {
+    let Some(window) = times.and_then(|(begin, end)| PowerWindow::parse(begin, end)) else {
         let what = "the run's log has no power_begin and power_end after it";
         to.refuse(SubmissionCheck::Power, &at, what, why, "pack the logs of the run again");
         return None;
     };
-    let average = match PowerAverage::of(&text, window) {
+    let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
             to.refuse(SubmissionCheck::Power, &at, error.to_string(), "every sample is read", REPACK_HINT);
@@ -289,8 +289,8 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
         let what = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
         to.refuse(SubmissionCheck::Power, &at, what, SAME, REPACK_HINT);
     }
-    let times = Detail::of(&above.join(run)).ok().and_then(|detail| {
-        PowerWindow::of(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
+    let times = Detail::read_folder(&above.join(run)).ok().and_then(|detail| {
+        PowerWindow::parse(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
     });
     let (Some((begin, end)), [_, from, until, ..]) = (times, &client[..]) else { return };
     let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
@@ -314,7 +314,7 @@ pub(super) struct PowerWindow {
 
 impl PowerWindow {
     /// None: one of them is no time.
-    pub(super) fn of(begin: &str, end: &str) -> Option<Self> {
+    pub(super) fn parse(begin: &str, end: &str) -> Option<Self> {
         let window = Self { begin: time(begin)?, end: time(end)? };
         (window.begin < window.end).then_some(window)
     }
@@ -383,7 +383,7 @@ pub(super) struct PowerAverage {
 
 impl PowerAverage {
     /// Of a whole spl.txt.
-    pub(super) fn of(text: &str, window: PowerWindow) -> Result<Self, BadSample> {
+    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, BadSample> {
         let mut average = Self::default();
         let mut sum = 0.0;
         let mut last: Option<(DateTime, f64)> = None;
@@ -464,7 +464,7 @@ mod tests {
     use super::{PowerAverage, PowerWindow};
 
     fn window() -> PowerWindow {
-        PowerWindow::of("08-24-2023 10:15:00.000", "08-24-2023 10:15:04.000").unwrap()
+        PowerWindow::parse("08-24-2023 10:15:00.000", "08-24-2023 10:15:04.000").unwrap()
     }
 
     /// As PTDaemon writes them, with a line that is no sample.
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn the_average_is_of_positive_samples_strictly_within_the_window() {
-        let average = PowerAverage::of(TEXT, window()).unwrap();
+        let average = PowerAverage::parse(TEXT, window()).unwrap();
         assert_eq!((average.samples, average.left_out), (3, 1));
         assert!((average.watts - 23.0).abs() < 1e-9, "{average:?}");
         assert!((average.joules - 92.0).abs() < 1e-9, "{average:?}");
@@ -493,15 +493,15 @@ mod tests {
         let line = "Time,08-24-2023 10:15:00.507,Watts,2884.000000,Volts,211.026667,Amps,4.640333,PF,0.982045,Mark,a_testing,\
             Ch1,Watts,976.000000,Volts,210.390000,Amps,4.715000,PF,0.984200,Ch2,Watts,956.000000,Volts,211.370000,Amps,4.613000,PF,0.980900,\
             Ch3,Watts,952.000000,Volts,211.320000,Amps,4.593000,PF,0.981100\n";
-        let average = PowerAverage::of(line, window()).unwrap();
+        let average = PowerAverage::parse(line, window()).unwrap();
         assert!(average.product_deviation < 0.001, "{average:?}");
-        let average = PowerAverage::of(&line.replace("Watts,2884", "Watts,1884"), window()).unwrap();
+        let average = PowerAverage::parse(&line.replace("Watts,2884", "Watts,1884"), window()).unwrap();
         assert!(average.product_deviation > 0.5, "{average:?}");
     }
 
     #[test]
     fn a_line_that_cannot_be_read_is_named() {
-        let of = |line: &str| PowerAverage::of(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
+        let of = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
         assert_eq!(of("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is no number of watts");
         assert_eq!(of("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
         assert_eq!(of("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");
@@ -513,13 +513,13 @@ mod tests {
     fn no_meter_measures_less_than_nothing() {
         for watts in ["-1.5", "nan", "inf"] {
             let text = format!("{TEXT}Time,08-24-2023 10:15:03.600,Watts,{watts}\n");
-            assert!(PowerAverage::of(&text, window()).unwrap().impossible.unwrap().starts_with("line 8: "), "{watts}");
+            assert!(PowerAverage::parse(&text, window()).unwrap().impossible.unwrap().starts_with("line 8: "), "{watts}");
         }
-        assert_eq!(PowerAverage::of(TEXT, window()).unwrap().impossible, None);
+        assert_eq!(PowerAverage::parse(TEXT, window()).unwrap().impossible, None);
     }
 
     #[test]
     fn a_window_that_ends_before_it_begins_is_none() {
-        assert_eq!(PowerWindow::of("08-24-2023 10:15:04.000", "08-24-2023 10:15:00.000"), None);
+        assert_eq!(PowerWindow::parse("08-24-2023 10:15:04.000", "08-24-2023 10:15:00.000"), None);
     }
 }

@@ -353,7 +353,7 @@ pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, lay
 
 /// Of one submitter with results.
 pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) {
-    let layout = SubmissionLayout::of(&round.name);
+    let layout = SubmissionLayout::for_round(&round.name);
     let source = submitter.folder.join(layout.source());
     if files_of(&source).next().is_none() {
         let what = if source.is_dir() { "it is empty" } else { "it is missing" };

@@ -46,7 +46,7 @@ pub struct TestSettings {
 
 impl TestSettings {
     /// Settings of a test with known names.
-    pub(crate) fn of(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
+    pub(crate) fn new(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let set = |name: &str| request.user_conf.get(name);
         let count = |name: &str| set(name).and_then(Value::as_u64);
         let flag =
@@ -127,7 +127,7 @@ pub fn conf(request: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
         return Err(wrong);
     }
     let found = request.find()?;
-    let settings = TestSettings::of(request, &found);
+    let settings = TestSettings::new(request, &found);
     let rehearsed = request.rehearsal.then_some(settings.performance_samples);
     let audit = super::super::test_request::audit_config(&found, request.mode, rehearsed).map(|audit| audit.text);
     let model = found.benchmark.loadgen_model(request.scenario);
@@ -164,7 +164,7 @@ fn lines(request: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String
             lines.push((name.to_owned(), value.to_string()));
         }
     };
-    let plain = TestSettings::of(&TestRequest { mode: TestMode::Performance, ..request.clone() }, found);
+    let plain = TestSettings::new(&TestRequest { mode: TestMode::Performance, ..request.clone() }, found);
     needed("min_duration", plain.min_duration_ms);
     // Offline: LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it. Arrivals at a rate, in a
     // rehearsal: LoadGen's own minimum is too few for its judgement of a percentile.
@@ -233,7 +233,7 @@ const fn key(name: &'static str, kind: ConfValueKind) -> ConfKey {
     ConfKey { name, kind, scenarios: &[], division: Division::Closed }
 }
 
-const fn of(scenarios: &'static [MlperfScenario], key: ConfKey) -> ConfKey {
+const fn only_in(scenarios: &'static [MlperfScenario], key: ConfKey) -> ConfKey {
     ConfKey { scenarios, ..key }
 }
 
@@ -253,16 +253,16 @@ pub(super) const KEYS: [ConfKey; 23] = [
     key("print_timestamps", ConfValueKind::Flag),
     key("accuracy_log_rng_seed", ConfValueKind::Count),
     key("accuracy_log_sampling_target", ConfValueKind::Count),
-    of(SERVER, key("coalesce_queries", ConfValueKind::Flag)),
-    of(SERVER, key("max_async_queries", ConfValueKind::Count)),
+    only_in(SERVER, key("coalesce_queries", ConfValueKind::Flag)),
+    only_in(SERVER, key("max_async_queries", ConfValueKind::Count)),
     // In Server it is a limit, in SingleStream the expected value: `check` distinguishes them.
     key("target_latency", ConfValueKind::Number),
-    of(
+    only_in(
         &[MlperfScenario::Server, MlperfScenario::Interactive, MlperfScenario::SingleStream],
         open(key("target_latency_percentile", ConfValueKind::Percent)),
     ),
-    of(SERVER, open(key("ttft_latency", ConfValueKind::Milliseconds))),
-    of(SERVER, open(key("tpot_latency", ConfValueKind::Milliseconds))),
+    only_in(SERVER, open(key("ttft_latency", ConfValueKind::Milliseconds))),
+    only_in(SERVER, open(key("tpot_latency", ConfValueKind::Milliseconds))),
     open(key("use_token_latencies", ConfValueKind::Flag)),
     open(key("infer_token_latencies", ConfValueKind::Flag)),
     open(key("token_latency_scaling_factor", ConfValueKind::Count)),
@@ -270,7 +270,7 @@ pub(super) const KEYS: [ConfKey; 23] = [
     open(key("performance_issue_same", ConfValueKind::Flag)),
     open(key("performance_issue_same_index", ConfValueKind::Count)),
     // Never set: no scenario here is MultiStream. Listed so that an error can name its scenario.
-    of(&[], open(key("samples_per_query", ConfValueKind::Count))),
+    only_in(&[], open(key("samples_per_query", ConfValueKind::Count))),
 ];
 
 /// LoadGen reads these from its own mlperf.conf only; in user.conf they do nothing.

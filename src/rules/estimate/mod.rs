@@ -44,7 +44,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// Of a test with these settings in force; `schedule_seed` is the round's.
-    pub fn of(settings: &TestSettings, schedule_seed: u64) -> Self {
+    pub fn new(settings: &TestSettings, schedule_seed: u64) -> Self {
         let plain = Self {
             scenario: settings.scenario,
             mode: settings.mode,

@@ -75,7 +75,7 @@ impl LoggedAnswer {
     }
 
     fn ids(&self, data: &[u8]) -> Result<Vec<u32>, LogError> {
-        let width = Width::of(self).unwrap_or(Width::Int32);
+        let width = Width::guess(self).unwrap_or(Width::Int32);
         width.ids(data).map_err(|error| LogError::Entry { offset: self.offset, why: EntryError::Tokens(error) })
     }
 }

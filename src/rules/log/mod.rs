@@ -49,7 +49,7 @@ impl Width {
 
     /// From LoadGen's own count of tokens; without one that fits, from the upper halves of eight-byte ids, which are all zero.
     /// None: an empty answer has no width.
-    pub fn of(answer: &LoggedAnswer) -> Option<Self> {
+    pub fn guess(answer: &LoggedAnswer) -> Option<Self> {
         let bytes = answer.data.len() as u64;
         let count = answer.token_count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
         match count {
@@ -127,17 +127,17 @@ mod width_tests {
     #[test]
     fn the_width_of_ids_is_found_by_their_count_or_by_their_zeroes() {
         let narrow: Vec<u8> = [5i32, 0, 7, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
-        assert_eq!(Width::of(&answer(&narrow, Some(4))), Some(Width::Int32));
-        assert_eq!(Width::of(&answer(&narrow, Some(2))), Some(Width::Int64));
-        assert_eq!(Width::of(&answer(&narrow, None)), Some(Width::Int64));
-        assert_eq!(Width::of(&answer(&narrow, Some(-1))), Some(Width::Int64));
+        assert_eq!(Width::guess(&answer(&narrow, Some(4))), Some(Width::Int32));
+        assert_eq!(Width::guess(&answer(&narrow, Some(2))), Some(Width::Int64));
+        assert_eq!(Width::guess(&answer(&narrow, None)), Some(Width::Int64));
+        assert_eq!(Width::guess(&answer(&narrow, Some(-1))), Some(Width::Int64));
         assert_eq!(
-            Width::of(&answer(&narrow, Some((1 << 62) + 4))),
+            Width::guess(&answer(&narrow, Some((1 << 62) + 4))),
             Some(Width::Int64),
             "as many bytes as 4, with an overflow"
         );
-        assert_eq!(Width::of(&answer(&narrow[..12], None)), Some(Width::Int32));
-        assert_eq!(Width::of(&answer(&[], Some(0))), None);
+        assert_eq!(Width::guess(&answer(&narrow[..12], None)), Some(Width::Int32));
+        assert_eq!(Width::guess(&answer(&[], Some(0))), None);
         assert_eq!(Width::Int64.ids(&narrow), Ok(vec![5, 7]));
         assert_eq!(Width::Int32.ids(&narrow[..3]), Err(TokenBytesError::NotWhole { bytes: 3, width: 4 }));
         assert_eq!(Width::Int32.ids(&[255; 4]), Err(TokenBytesError::NotToken(-1)));

@@ -223,7 +223,7 @@ pub(super) struct AdapterSlots {
 
 impl AdapterSlots {
     /// With the slots of the requests that run.
-    pub(super) fn of(limits: &EngineLimits, requests: &Requests) -> Self {
+    pub(super) fn new(limits: &EngineLimits, requests: &Requests) -> Self {
         let Some(lora) = &limits.lora else { return Self { most: usize::MAX, taken: Vec::new() } };
         let generating = requests.generating.iter().map(|(request, _)| request);
         let mut taken: Vec<u64> = generating.chain(&requests.computing).filter_map(|request| request.adapter).collect();
@@ -314,7 +314,7 @@ pub(super) fn schedule(limits: &EngineLimits, requests: &mut Requests, seen: usi
     if scheduled.paused > 0 {
         return scheduled;
     }
-    let mut adapters = AdapterSlots::of(limits, requests);
+    let mut adapters = AdapterSlots::new(limits, requests);
     let mut places = limits.max_batch_size.saturating_sub(requests.running());
     for (at, request) in requests.waiting.iter().take(seen).enumerate() {
         if places == 0 || budget == 0 {

@@ -147,7 +147,7 @@ impl HttpClient {
         let mut path = path.to_owned();
         for _ in 0..=MOST_REDIRECTS {
             let response = self.send(Method::GET, &path, Bytes::new()).await?;
-            let (status, redirect) = (response.status(), Redirect::of(response.status(), response.headers()));
+            let (status, redirect) = (response.status(), Redirect::parse(response.status(), response.headers()));
             let text = self.body(&request, response, LONGEST_REPORT).await?;
             match redirect {
                 None if status.is_success() => return Ok(text),
@@ -370,7 +370,7 @@ pub struct Redirect(String);
 
 impl Redirect {
     /// `None`: the answer is no redirect.
-    pub fn of(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+    pub fn parse(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         let location = headers.get(LOCATION).filter(|_| status.is_redirection())?;
         Some(Self(String::from_utf8_lossy(location.as_bytes()).into_owned()))
     }

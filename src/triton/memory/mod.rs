@@ -46,7 +46,7 @@ pub fn bytes_of(name: &str) -> Option<f64> {
 }
 
 impl ModelSplit {
-    pub fn of(engine: &EngineConfig) -> Self {
+    pub fn new(engine: &EngineConfig) -> Self {
         let model = &engine.pretrained_config;
         let kv = model.quantization.kv_cache_quant_algo.as_deref().and_then(bytes_of);
         Self {
@@ -128,10 +128,10 @@ impl Default for Fit {
 
 impl Fit {
     /// From an engine, with its build limits.
-    pub fn of(engine: &EngineConfig) -> Self {
+    pub fn new(engine: &EngineConfig) -> Self {
         let build = &engine.build_config;
         Self {
-            shape: Some(ModelSplit::of(engine)),
+            shape: Some(ModelSplit::new(engine)),
             max_batch_size: Some(f64::from(build.max_batch_size)),
             max_num_tokens: Some(f64::from(build.max_num_tokens)),
             max_seq_len: Some(f64::from(engine.max_seq_len())),
