@@ -247,7 +247,7 @@ mod tests {
 
     fn explain_golden_log(name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(name);
-        explain(&Detail::of(&folder).unwrap()).to_string()
+        explain(&Detail::read_folder(&folder).unwrap()).to_string()
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub enum SubmissionLayout {
 
 impl SubmissionLayout {
     /// Of a round by its name, `v5.1`. An unknown round has the newest.
-    pub fn of(round: &str) -> Self {
+    pub fn for_round(round: &str) -> Self {
         if matches!(round, "v4.1" | "v5.0" | "v5.1") { Self::Split } else { Self::Single }
     }
 

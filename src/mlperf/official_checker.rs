@@ -26,7 +26,7 @@ const TAIL: usize = 12;
 
 impl Official {
     /// From everything that it printed. Lines are `[2026-01-01 00:00:00,000 file.py:12 ERROR] text` or `ERROR:main:text`.
-    pub fn of(output: &str) -> Self {
+    pub fn parse(output: &str) -> Self {
         let mut messages: Vec<OfficialFinding> = Vec::new();
         for line in output.lines() {
             let parts = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
@@ -63,10 +63,10 @@ mod tests {
         let output = "[2026-11-21 19:00:00,123 accuracy_check.py:170 ERROR] closed/x not hash value for accuracy.txt\n\
                       INFO:main:fine\nERROR:main:SUMMARY: submission has errors\n\
                       Traceback (most recent call last):\n";
-        let official = Official::of(output);
+        let official = Official::parse(output);
         assert!(!official.passed);
         let errors: Vec<&str> = official.errors().collect();
         assert_eq!(errors, ["closed/x not hash value for accuracy.txt", "SUMMARY: submission has errors"]);
-        assert!(Official::of("[x main.py:3 INFO] SUMMARY: submission looks OK\n").passed);
+        assert!(Official::parse("[x main.py:3 INFO] SUMMARY: submission looks OK\n").passed);
     }
 }

@@ -106,9 +106,9 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
     if examined.results.iter().any(|seen| seen.power.is_some()) {
         out.push_str("the Power WG's own checker looks at more, as the meter's messages: run it, too\n");
     }
-    findings(&mut out, examined.of(FindingWeight::Refused), styler);
+    findings(&mut out, examined.with_weight(FindingWeight::Refused), styler);
     if review {
-        findings(&mut out, examined.of(FindingWeight::Review), styler);
+        findings(&mut out, examined.with_weight(FindingWeight::Review), styler);
     } else {
         objections(&mut out, examined, styler);
     }
@@ -125,7 +125,7 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
     } else {
         (TextRole::Good, "MLCommons would accept it".to_owned())
     };
-    let objections = examined.of(FindingWeight::Review).count();
+    let objections = examined.with_weight(FindingWeight::Review).count();
     let objections = match objections {
         0 => String::new(),
         some if review => format!(", {some} for review"),
@@ -191,7 +191,7 @@ fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a SubmissionFind
 /// What a reviewer may object to: how often each check found something, and the first of it.
 fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
     let mut groups: IndexMap<SubmissionCheck, (usize, &SubmissionFinding)> = IndexMap::new();
-    for finding in examined.of(FindingWeight::Review) {
+    for finding in examined.with_weight(FindingWeight::Review) {
         groups.entry(finding.check).or_insert((0, finding)).0 += 1;
     }
     if groups.is_empty() {
@@ -250,7 +250,7 @@ pub fn examined_json(examined: &SubmissionReport) -> String {
     let report = json!({
         "submittable": is_known.then_some(examined.refusal_count() == 0),
         "refused": examined.refusal_count(),
-        "for_review": examined.of(FindingWeight::Review).count(),
+        "for_review": examined.with_weight(FindingWeight::Review).count(),
         "examined": examined,
     });
     format!("{report:#}\n")

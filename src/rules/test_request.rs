@@ -1,11 +1,17 @@
 //! The request for a LoadGen test, and what can be wrong with it.
 
-use indexmap::IndexMap;
-use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
 
-use super::{Benchmark, MlperfScenario, Round};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Benchmark, Round};
+use crate::system;
+use crate::system::{Accelerator, MissingField};
 use base::diag::{did_you_mean, list_of};
-use base::spec::{Division, TestMode};
+use base::spec::{Division, Scenario, TestMode};
 
 /// One test as requested. Nothing in it has been checked.
 #[derive(Clone, Debug)]
@@ -120,4 +126,197 @@ fn not_in(round: &Round, name: &str) -> RuleError {
     };
     let what = format!("cannot be `{name}`");
     RuleError::new(&["benchmark"], what, format!("not a benchmark of {}", round.name)).maybe_hint(hint)
+}
+
+// A system and its model as a package describes them: given, detected, or missing.
+
+/// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
+pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
+    ("input_data_types", "type of the token ids that go in", "int32"),
+    ("retraining", "whether the model was trained further", "No"),
+    (
+        "starting_weights_filename",
+        "which weights were started from, and where they are from",
+        "meta-llama/Llama-2-70b-chat-hf",
+    ),
+    ("weight_data_types", "types of the weights as they are served", "fp8"),
+    ("weight_transformations", "what was done to the weights", "quantization"),
+];
+
+/// What the user gives of them.
+#[derive(Clone, Copy, Debug)]
+pub struct GivenDescription<'a> {
+    pub division: Division,
+    pub submitter: &'a str,
+    pub system: &'a str,
+    pub system_json: &'a Map<String, Value>,
+    pub measurements: &'a Map<String, Value>,
+}
+
+/// The same with the machine's facts.
+#[derive(Clone, Debug)]
+pub struct PackageDescription {
+    pub system_json: Map<String, Value>,
+    pub missing_fields: Vec<MissingField>,
+    /// Fields of `measurements`: name, meaning, example.
+    pub missing_measurements: Vec<(&'static str, &'static str, &'static str)>,
+}
+
+/// The fields with flags as texts: the official checker takes `false` for an empty value, and `true` for no text.
+pub fn with_text_flags(fields: &Map<String, Value>) -> Map<String, Value> {
+    let text = |value: &Value| if value.is_boolean() { Value::String(value.to_string()) } else { value.clone() };
+    fields.iter().map(|(name, value)| (name.clone(), text(value))).collect()
+}
+
+impl GivenDescription<'_> {
+    /// With the facts of the machine below a root folder, and of its GPUs. None: the system is another machine.
+    pub fn completed(&self, machine: Option<&Path>, gpus: &[Accelerator]) -> PackageDescription {
+        let mut given = with_text_flags(self.system_json);
+        for (name, value) in
+            [("division", self.division.as_str()), ("submitter", self.submitter), ("system_name", self.system)]
+        {
+            given.entry(name.to_owned()).or_insert_with(|| value.into());
+        }
+        let known = machine.map(|machine| system::known(machine, gpus)).unwrap_or_default();
+        let (system_json, missing_fields) = system::compose(&given, &known);
+        let measurements = with_text_flags(self.measurements);
+        let is_set = |name: &str| system::is_meaningful(measurements.get(name));
+        let missing_measurements = MEASUREMENT_FIELDS.into_iter().filter(|(name, ..)| !is_set(name)).collect();
+        PackageDescription { system_json, missing_fields, missing_measurements }
+    }
+}
+
+impl PackageDescription {
+    /// Names of everything without which nothing is packed.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let fields = self.missing_fields.iter().map(|missing| missing.field.name);
+        fields.chain(self.missing_measurements.iter().map(|(name, ..)| *name)).collect()
+    }
+}
+
+// Metrics as `accuracy.txt` has them.
+
+/// The round's name of a metric → its name in `accuracy.txt`, and whether the official checker takes it in quotes.
+const WRITTEN: [(&str, &str, bool); 9] = [
+    ("ROUGE1", "rouge1", true),
+    ("ROUGE2", "rouge2", true),
+    ("ROUGEL", "rougeL", true),
+    ("ROUGELSUM", "rougeLsum", true),
+    ("GEN_LEN", "gen_len", false),
+    ("TOKENS_PER_SAMPLE", "tokens_per_sample", false),
+    ("gsm8k_accuracy", "gsm8k", false),
+    ("mbxp_accuracy", "mbxp", false),
+    ("exact_match", "exact_match", false),
+];
+
+/// The name of a metric of the round in `accuracy.txt`.
+pub fn written_name(name: &str) -> &str {
+    WRITTEN.iter().find(|(known, ..)| *known == name).map_or(name, |(_, written, _)| written)
+}
+
+/// Whether a score of this metric needs the model of English sentences.
+pub fn needs_sentences(name: &str) -> bool {
+    matches!(name, "ROUGELSUM" | "GEN_LEN")
+}
+
+/// A line's value, written the way the official checker reads it: the last one.
+pub fn written_metric(line: &str, name: &str) -> Option<f64> {
+    let (_, written, quoted) = WRITTEN.iter().find(|(known, ..)| *known == name)?;
+    let (_, rest) = line.rsplit_once(&format!("'{written}':"))?;
+    let number = rest.strip_prefix(char::is_whitespace)?;
+    let number = if *quoted { number.trim_start().trim_start_matches('\'') } else { number };
+    let end = number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len());
+    number[..end].parse().ok()
+}
+
+// The scenarios of the rules.
+
+/// Scenarios of the rules. Interactive is LoadGen's Server with tighter limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MlperfScenario {
+    Offline,
+    Server,
+    Interactive,
+    SingleStream,
+}
+
+impl MlperfScenario {
+    /// LoadGen has no others.
+    pub const fn from_scenario(scenario: Scenario) -> Option<Self> {
+        match scenario {
+            Scenario::Offline => Some(Self::Offline),
+            Scenario::Server => Some(Self::Server),
+            Scenario::Interactive => Some(Self::Interactive),
+            Scenario::SingleStream => Some(Self::SingleStream),
+            Scenario::Trace | Scenario::Concurrency => None,
+        }
+    }
+
+    /// As the result directory and the rules write it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Offline => "Offline",
+            Self::Server => "Server",
+            Self::Interactive => "Interactive",
+            Self::SingleStream => "SingleStream",
+        }
+    }
+
+    /// LoadGen's name of it.
+    pub const fn loadgen(self) -> &'static str {
+        match self {
+            Self::Interactive => "Server",
+            other => other.title(),
+        }
+    }
+}
+
+// audit.config: settings that an audit test puts over user.conf. Values are those of mlcommons/inference, `compliance/`.
+
+/// The seed with which LoadGen draws the samples that it logs; the same for all tests.
+pub const LOG_SEED: u64 = 720_381_539_243_781_796;
+/// TEST06 logs and issues this many.
+const TEST06_SAMPLES: u64 = 100;
+
+/// What an audit test demands of LoadGen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// The file.
+    pub text: String,
+    pub min_query_count: u64,
+    pub sampling_target: u64,
+    pub issue_unique: bool,
+}
+
+/// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark. `rehearsed`: the samples that a
+/// rehearsal loads, of which TEST07 and TEST09 issue each once.
+pub fn audit_config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> Option<AuditConfig> {
+    let (samples, target, issue_unique) = match mode {
+        TestMode::Performance | TestMode::Accuracy => return None,
+        TestMode::Test06 => (TEST06_SAMPLES, TEST06_SAMPLES, false),
+        TestMode::Test07 | TestMode::Test09 => {
+            let audit = found.benchmark.audits.get(&mode)?;
+            (
+                rehearsed.map_or(audit.samples, |loaded| loaded.min(audit.samples)),
+                audit.sampling_target,
+                audit.issue_unique,
+            )
+        }
+    };
+    let mut text = format!("# {} of MLPerf Inference {}\n", mode.as_str().to_uppercase(), found.round.name);
+    let mut set = |key: &str, value: u64| {
+        let _ = writeln!(text, "*.*.{key} = {value}");
+    };
+    // 2: performance mode.
+    set("mode", 2);
+    set("accuracy_log_rng_seed", LOG_SEED);
+    set("accuracy_log_sampling_target", target);
+    set("min_query_count", samples);
+    set("min_duration", 0);
+    if issue_unique {
+        set("performance_issue_unique", 1);
+    }
+    set("sample_concatenate_permutation", 0);
+    Some(AuditConfig { text, min_query_count: samples, sampling_target: target, issue_unique })
 }

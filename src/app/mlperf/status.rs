@@ -140,7 +140,7 @@ impl StatusContext<'_> {
             audit: entry.audits.values().chain(entry.verified.values()).filter_map(of).collect(),
             package: self.plan.tasks.iter().filter(|other| other.id == task.id).collect(),
         };
-        Some(self.row(&package.system, &entry.benchmark, rules::MlperfScenario::of(entry.scenario)?, &sources))
+        Some(self.row(&package.system, &entry.benchmark, rules::MlperfScenario::from_scenario(entry.scenario)?, &sources))
     }
 
     fn row(&self, system: &str, benchmark: &str, scenario: rules::MlperfScenario, sources: &Sources) -> ResultProgress {
@@ -196,7 +196,7 @@ fn is_judged_by(action: &Action, out: &str) -> bool {
 fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
     let Action::Bench(bench) = action else { return None };
     let loadgen = bench.loadgen.as_ref()?;
-    let scenario = rules::MlperfScenario::of(bench.scenario)?;
+    let scenario = rules::MlperfScenario::from_scenario(bench.scenario)?;
     Some(Test { task, benchmark: loadgen.benchmark.clone(), scenario, mode: loadgen.mode })
 }
 

@@ -152,7 +152,7 @@ impl IdentityClient {
                 .map_err(|error| NoReply::Unreadable(format!("`{path}` is no path: {error}")))?;
             request.headers_mut().extend(self.sent.map());
             let answer = sender.send_request(request).await.map_err(broken)?;
-            if let Some(redirect) = Redirect::of(answer.status(), answer.headers()) {
+            if let Some(redirect) = Redirect::parse(answer.status(), answer.headers()) {
                 return Err(NoReply::Redirected(redirect));
             }
             if answer.status() != hyper::StatusCode::OK {

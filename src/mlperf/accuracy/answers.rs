@@ -3,11 +3,18 @@
 //! Each follows the reference script that is named with it. `LiveCodeBench` and MBXP run code, MATH-500 asks a computer
 //! algebra system: those are not here.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde::Deserialize;
 
-use super::characters::{is_space, stripped};
+use super::{is_space, stripped};
+use crate::synthetic_words;
+use base::files::{Sha256Of, read_bytes};
+use tokenizer::{Tokenizer, TokenizerError};
 
 /// A pattern that is right, because a test uses it.
 fn pattern(text: &str) -> Regex {
@@ -43,7 +50,7 @@ pub fn needle_score(label: &str, text: &str) -> f64 {
         there as f64 / expected.chars().count() as f64
     };
     let sum: f64 = found.iter().zip(IDS.find_iter(label)).map(share).sum();
-    super::numbers::python_round(sum / found.len() as f64 * 100.0, 2)
+    super::python_round(sum / found.len() as f64 * 100.0, 2)
 }
 
 /// Whether one of the expected answers, which `|` separates, is in the text (`qa_em` of the same script).
@@ -85,7 +92,7 @@ struct Patterns {
 }
 
 impl Patterns {
-    fn of(choices: Choices) -> &'static Self {
+    fn for_choices(choices: Choices) -> &'static Self {
         static FOUR: LazyLock<Patterns> = LazyLock::new(|| Patterns::new('D'));
         static TEN: LazyLock<Patterns> = LazyLock::new(|| Patterns::new('J'));
         match choices {
@@ -115,7 +122,7 @@ impl Patterns {
 
 /// The chosen letter, upper case.
 pub fn choice(text: &str, choices: Choices, reader: Reader) -> Option<char> {
-    let patterns = Patterns::of(choices);
+    let patterns = Patterns::for_choices(choices);
     let letter = |found: regex::Captures<'_>| found[1].chars().next().map(|letter| letter.to_ascii_uppercase());
     let text = stripped(text);
     if reader == Reader::DeepSeek {
@@ -164,9 +171,137 @@ pub fn aime(text: &str) -> Option<u32> {
     digits[1].parse().ok().filter(|answer| *answer <= 999)
 }
 
+// From token ids to text.
+
+/// Why no text can be made of token ids.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenDecoderError {
+    #[error("the answers are token ids, and no `tokenizer` spells them")]
+    NoTokenizer,
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", path.display())]
+    Tokenizer { path: PathBuf, source: TokenizerError },
+    /// `tokenizer_config.json`.
+    #[error("{} cannot be read: {source}", path.display())]
+    Config { path: PathBuf, source: serde_json::Error },
+}
+
+/// Spells token ids.
+pub struct TokenDecoder {
+    /// None: the stand-in, one synthetic word for each id.
+    tokenizer: Option<Tokenizer>,
+    /// Removes spaces before punctuation again, as the model's `tokenizer_config.json` requires.
+    cleans: bool,
+    skips_special: bool,
+    /// Of `tokenizer.json`.
+    pub sha256: Option<String>,
+}
+
+impl TokenDecoder {
+    /// For synthetic data without a tokenizer: `words::word`.
+    pub fn synthetic() -> Self {
+        Self { tokenizer: None, cleans: false, skips_special: true, sha256: None }
+    }
+
+    /// Reads `tokenizer.json`, and `tokenizer_config.json` beside it where there is one.
+    pub fn load(file: &Path, skips_special: bool) -> Result<Self, TokenDecoderError> {
+        let file = if file.is_dir() { file.join("tokenizer.json") } else { file.to_owned() };
+        let bytes = read_bytes(&file).map_err(|source| TokenDecoderError::Read { path: file.clone(), source })?;
+        let tokenizer = Tokenizer::from_bytes(&bytes)
+            .map_err(|source| TokenDecoderError::Tokenizer { path: file.clone(), source })?;
+        let config = file.with_file_name("tokenizer_config.json");
+        let cleans = match read_bytes(&config) {
+            Err(_) => false,
+            Ok(text) => {
+                let config: serde_json::Value = serde_json::from_slice(&text)
+                    .map_err(|source| TokenDecoderError::Config { path: config.clone(), source })?;
+                config["clean_up_tokenization_spaces"].as_bool().unwrap_or(false)
+            }
+        };
+        let mut digest = Sha256Of::default();
+        digest.update(&bytes);
+        Ok(Self { tokenizer: Some(tokenizer), cleans, skips_special, sha256: Some(digest.finish()) })
+    }
+
+    /// How many ids the tokenizer has no token for: they spell nothing, as in the reference's scoring.
+    pub fn unknown(&self, ids: &[u32]) -> u64 {
+        let Some(tokenizer) = &self.tokenizer else { return 0 };
+        ids.iter().filter(|id| !tokenizer.has_token(**id)).count() as u64
+    }
+
+    pub fn spell(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        let Some(tokenizer) = &self.tokenizer else { return Ok(synthetic_words::text(ids)) };
+        let text = tokenizer.decode(ids, self.skips_special)?;
+        Ok(if self.cleans { cleaned(&text) } else { text })
+    }
+}
+
+/// What `transformers` does for `clean_up_tokenization_spaces`, in its order.
+fn cleaned(text: &str) -> String {
+    let rules = [
+        (" .", "."),
+        (" ?", "?"),
+        (" !", "!"),
+        (" ,", ","),
+        (" ' ", "'"),
+        (" n't", "n't"),
+        (" 'm", "'m"),
+        (" 's", "'s"),
+        (" 've", "'ve"),
+        (" 're", "'re"),
+    ];
+    rules
+        .into_iter()
+        .fold(text.to_owned(), |text, (from, to)| if text.contains(from) { text.replace(from, to) } else { text })
+}
+
+// What was expected: the references of a data set, in the order of its samples.
+
+/// One sample's reference.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ReferenceAnswer {
+    /// None: the form that the data set came in has none.
+    #[serde(default)]
+    pub reference: Option<String>,
+    /// The part of the data set: `GSM8K`, `niah_em`, `gpqa`.
+    #[serde(default)]
+    pub task: String,
+}
+
+/// Why the references cannot be used. Lines count from 1.
+#[derive(Debug, thiserror::Error)]
+pub enum ReferencesError {
+    #[error("{}: {source}", path.display())]
+    Open { path: PathBuf, source: std::io::Error },
+    #[error("{}:{line}: {source}", path.display())]
+    Read { path: PathBuf, line: usize, source: std::io::Error },
+    #[error("{}:{line}: {source}", path.display())]
+    Json { path: PathBuf, line: usize, source: serde_json::Error },
+}
+
+/// Reads `dataset.jsonl`; its token ids are passed over. Err: with the line.
+pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, ReferencesError> {
+    let opened = File::open(file).map_err(|source| ReferencesError::Open { path: file.to_owned(), source })?;
+    let mut reader = BufReader::with_capacity(1 << 20, opened);
+    let mut references = Vec::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let (path, number) = (file, references.len() + 1);
+        let unreadable = |source| ReferencesError::Read { path: path.to_owned(), line: number, source };
+        if reader.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
+            return Ok(references);
+        }
+        let invalid = |source| ReferencesError::Json { path: path.to_owned(), line: number, source };
+        let reference = serde_json::from_slice(&line).map_err(invalid)?;
+        references.push(reference);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Choices, Reader, aime, choice, contains_answer, gsm8k, needle_score};
+    use super::{Choices, Reader, aime, choice, cleaned, contains_answer, gsm8k, needle_score};
 
     #[test]
     fn the_number_of_gsm8k_is_the_one_after_the_phrase_else_the_last() {
@@ -202,5 +337,10 @@ mod tests {
         assert!(contains_answer("Paris|the city of Paris", "Thinking. Answer: PARIS, France"));
         assert!(!contains_answer("Paris", "Answer: London"));
         assert!(contains_answer("anything", "Answer: "));
+    }
+
+    #[test]
+    fn spaces_before_punctuation_go() {
+        assert_eq!(cleaned("I 'm here , am n't I ? It ' s"), "I'm here, amn't I? It's");
     }
 }

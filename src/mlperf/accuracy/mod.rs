@@ -9,31 +9,203 @@
 //! those scripts gave.
 
 mod answers;
-mod characters;
-mod errors;
-mod numbers;
-mod official_scores;
-mod porter;
-mod punkt;
-mod punkt_token;
-mod references;
-mod report;
 mod rouge;
 mod score;
-mod score_sum;
 mod scoring_method;
 mod sentences;
-mod token_decoder;
 
-pub use porter::stem;
-pub use punkt::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
-pub use references::ReferencesError;
-pub use report::{
+pub use answers::ReferencesError;
+pub use answers::{TokenDecoder, TokenDecoderError};
+pub use rouge::stem;
+pub use rouge::{Rouge, WordInterner};
+use rules::log::TokenBytesError;
+use rules::{Benchmark, written_metric};
+pub use score::{ScoreError, Scored, Scoring, score};
+pub use scoring_method::{
     ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, DatasetPart, MetricScore,
     UnscoredMetric,
 };
-pub use rouge::{Rouge, WordInterner};
-pub use score::{ScoreError, Scored, Scoring, score};
 pub use scoring_method::{AnswerScore, ScoringMethod, UnknownTask};
 pub use sentences::one_sentence_per_line;
-pub use token_decoder::{TokenDecoder, TokenDecoderError};
+pub use sentences::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
+use tokenizer::TokenizerError;
+
+// Which characters end a sentence, stand outside words, or are spaces, as Python and NLTK decide it.
+
+/// A text without the spaces at its ends, as Python takes them off.
+fn stripped(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// Python's `str.isspace`.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+fn is_end(c: char) -> bool {
+    matches!(c, '.' | '?' | '!')
+}
+
+fn is_outside_words(c: char) -> bool {
+    matches!(c, ')' | '"' | ';' | '}' | ']' | '*' | ':' | '@' | '\'' | '(' | '{' | '[' | '?' | '!')
+}
+
+// Errors in a log; only the first ones are reported.
+
+/// How many errors are reported one by one.
+const MOST: usize = 8;
+
+/// Why one answer is not scored.
+#[derive(Debug, thiserror::Error)]
+enum AnswerError {
+    #[error("the data set has no sample {sample}; it has {samples}")]
+    NoSample { sample: usize, samples: usize },
+    #[error("its token ids are of another width than those before")]
+    OtherWidth,
+    #[error("sample {sample} has no reference in the data set: it came in a form without")]
+    NoReference { sample: u64 },
+    #[error("the answer to sample {sample}: {error}")]
+    Tokens { sample: u64, error: TokenBytesError },
+    #[error("{0}")]
+    Spell(#[source] TokenizerError),
+    #[error(transparent)]
+    Task(#[from] UnknownTask),
+}
+
+/// What is wrong with answers, by place.
+#[derive(Default)]
+struct AnswerErrors {
+    count: u64,
+    first_errors: Vec<(u64, String)>,
+}
+
+impl AnswerErrors {
+    pub fn push_error(&mut self, offset: u64, why: &AnswerError) {
+        self.count += 1;
+        self.first_errors.push((offset, format!("byte {offset}: {why}")));
+        self.first_errors.sort_unstable();
+        self.first_errors.truncate(MOST);
+    }
+
+    pub fn end(self) -> Result<(), ScoreError> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let mut lines: Vec<String> = self.first_errors.into_iter().map(|(_, message)| message).collect();
+        let more = self.count - lines.len() as u64;
+        if more > 0 {
+            lines.push(format!("… and {more} more"));
+        }
+        Err(ScoreError::Answers { count: self.count, messages: lines })
+    }
+}
+
+// Means, rounding and formatting of numbers as in Python, NumPy and pandas: `accuracy.txt` matches theirs to the last digit.
+
+/// NumPy's sum: pairwise, in blocks of 128 with eight running sums each.
+fn sum(values: &[f64]) -> f64 {
+    match values.len() {
+        0..8 => values.iter().fold(-0.0, |sum, value| sum + value),
+        8..=128 => {
+            let (eights, rest) = values.as_chunks::<8>();
+            let mut sums = [-0.0; 8];
+            sums.copy_from_slice(&eights[0]);
+            for eight in &eights[1..] {
+                for (sum, value) in sums.iter_mut().zip(eight) {
+                    *sum += value;
+                }
+            }
+            let all = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+            rest.iter().fold(all, |sum, value| sum + value)
+        }
+        length => {
+            let half = length / 2 - (length / 2) % 8;
+            sum(&values[..half]) + sum(&values[half..])
+        }
+    }
+}
+
+/// `numpy.mean`. None: of nothing.
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| (0.0 + sum(values)) / values.len() as f64)
+}
+
+/// pandas' mean of a column in which some rows have no value: those are summed as zero and not counted.
+fn mean_of_some(values: &[Option<f64>]) -> Option<f64> {
+    let count = values.iter().flatten().count();
+    let filled: Vec<f64> = values.iter().map(|value| value.unwrap_or(0.0)).collect();
+    (count > 0).then(|| (0.0 + sum(&filled)) / count as f64)
+}
+
+/// `round` of a NumPy number: scaled, rounded half to even, scaled back.
+fn numpy_round(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round_ties_even() / scale
+}
+
+/// `round` of a Python number: the nearest decimal.
+fn python_round(value: f64, digits: usize) -> f64 {
+    format!("{value:.digits$}").parse().unwrap_or(value)
+}
+
+/// `repr` of a Python number.
+fn repr(value: f64) -> String {
+    if value != 0.0 && (value.abs() < 1e-4 || value.abs() >= 1e16) {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    format!("{value:?}")
+}
+
+// Scores that the reference's evaluator printed, where they cannot be computed here: programs that have to be run, formulas
+// for a computer algebra system.
+
+impl AccuracyReport {
+    /// Takes what is not scored here from the evaluator's output, `'exact_match': 83.1`.
+    fn complete(&mut self, output: &str, benchmark: &Benchmark) {
+        self.unscored.retain(|missing| {
+            let mut lines = output.lines().rev();
+            let Some(value) = lines.find_map(|line| written_metric(line, &missing.name)) else { return true };
+            self.metrics.push(MetricScore::new(&missing.name, value, benchmark.accuracy.get(&missing.name)));
+            false
+        });
+        self.verdict = self.judge();
+    }
+
+    /// Of the metrics and the number of answers.
+    fn judge(&self) -> AccuracyVerdict {
+        if self.metrics.iter().any(|metric| metric.met == Some(false)) {
+            AccuracyVerdict::Missed
+        } else if self.samples < self.expected || self.unscored.iter().any(|one| one.wanted) {
+            AccuracyVerdict::Incomplete
+        } else {
+            AccuracyVerdict::Met
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{mean, mean_of_some, numpy_round, python_round, repr};
+
+    #[test]
+    fn numbers_look_as_in_python() {
+        for (value, text) in [
+            (44.0, "44.0"),
+            (44.4312, "44.4312"),
+            (0.0, "0.0"),
+            (1e-5, "1e-05"),
+            (0.0001, "0.0001"),
+            (90.086_985_440_105_89, "90.08698544010589"),
+            (1e16, "1e+16"),
+        ] {
+            assert_eq!(repr(value), text);
+        }
+        assert_eq!((python_round(2.675, 2), python_round(0.25, 1)), (2.67, 0.2));
+        assert_eq!(repr(numpy_round(2.675, 2)), "2.68");
+        assert_eq!((mean(&[]), mean_of_some(&[None])), (None, None));
+        assert_eq!(mean_of_some(&[Some(1.0), None, Some(2.0)]), Some(1.5));
+    }
+}

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use super::request::{AssembleError, ForeignResult};
-use super::tree::{FileSource, SubmissionTree};
+use super::packages::{FileSource, SubmissionTree};
+use super::{AssembleError, ForeignResult};
 use crate::layout::{scenario_titled, test_folder, verdict_file};
 use crate::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
 use base::files::{read_bytes, read_text, sha256_of_file};

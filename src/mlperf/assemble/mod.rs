@@ -7,16 +7,13 @@
 //! ```
 
 mod foreign_logs;
-mod lower_accuracy;
 mod packages;
-mod request;
-mod tree;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-pub use request::{AssembleError, AssembleRequest, ForeignResult};
-use tree::SubmissionTree;
-
+use packages::SubmissionTree;
+use packages::result_folders;
 use rules::Round;
 
 /// Writes the submission into `out`, a folder that is new or empty. Gives its round.
@@ -37,7 +34,7 @@ pub fn assemble(request: &AssembleRequest, out: &Path) -> Result<Round, Assemble
         foreign_logs::add(&mut tree, logs)?;
     }
     if request.copy_to_99 {
-        lower_accuracy::copy(&mut tree);
+        copy(&mut tree);
     }
     if let Some(folder) = &request.documentation {
         packages::documentation(&mut tree, folder)?;
@@ -71,4 +68,101 @@ fn round(request: &AssembleRequest, roots: &[PathBuf]) -> Result<Round, Assemble
     }
     let found = first.map(|(_, round)| round);
     request.round.clone().or(found).ok_or_else(|| AssembleError::Parts(vec!["there is no part".to_owned()]))
+}
+
+// A result for 99.9 % of the reference's accuracy is one for 99 %, too: rounds that have both let it be submitted twice.
+
+/// Copies each result for 99.9 % to 99 %, where the round has both and the system has none of its own for 99 %.
+fn copy(tree: &mut SubmissionTree) {
+    let folders = result_folders(tree.layout);
+    let mut copies = Vec::new();
+    for (path, source) in &tree.files {
+        let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+        // Until v5.1 the source has a folder for each benchmark.
+        if let [division, submitter, "code", benchmark, below @ ..] = &parts[..]
+            && let Some(low) = tree.round.lower_accuracy(benchmark)
+        {
+            let to: PathBuf = [division, submitter, "code", low.as_str()].iter().chain(below).collect();
+            if !tree.files.contains_key(&to) {
+                copies.push((to, source.clone()));
+            }
+            continue;
+        }
+        // closed/Example/results/<system>/<benchmark>/<scenario>/…
+        let [division, submitter, folder, system, benchmark, scenario, below @ ..] = &parts[..] else { continue };
+        let Some(low) = tree.round.lower_accuracy(benchmark).filter(|_| folders.contains(folder)) else { continue };
+        let above: PathBuf = [division, submitter, "results", system, low.as_str(), scenario].iter().collect();
+        if !tree.has_below(&above) {
+            let to: PathBuf =
+                [division, submitter, folder, system, low.as_str(), scenario].iter().chain(below).collect();
+            copies.push((to, source.clone()));
+        }
+    }
+    for (key, lock) in tree.locks.clone() {
+        for result in lock.results {
+            let Some(low) = tree.round.lower_accuracy(&result.benchmark) else { continue };
+            if let Some(lock) = tree.locks.get_mut(&key).filter(|lock| lock.result(&low, result.scenario).is_none()) {
+                lock.results.push(crate::LockedResult { benchmark: low, ..result });
+            }
+        }
+    }
+    tree.files.extend(copies);
+}
+
+// What is to be assembled, and why it was not.
+
+/// One result of another harness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignResult {
+    /// The system's description, `systems/<system>.json` of a submission; it names submitter and division, too.
+    pub system: PathBuf,
+    pub benchmark: String,
+    /// `Offline`.
+    pub scenario: String,
+    /// With `performance/`, `accuracy/` and a folder for each audit test, `user.conf` and `measurements.json`.
+    pub folder: PathBuf,
+}
+
+/// What becomes one submission.
+#[derive(Clone, Debug, Default)]
+pub struct AssembleRequest {
+    /// The round; None: that of the parts.
+    pub round: Option<Round>,
+    /// Folders with `closed/`, `open/` or `network/` in them, or projects whose last run made one.
+    pub packages: Vec<PathBuf>,
+    /// Results of other harnesses.
+    pub logs: Vec<ForeignResult>,
+    /// In place of the parts' own texts: calibration, bandwidth, licenses.
+    pub documentation: Option<PathBuf>,
+    /// Each result for 99.9 % of the accuracy is one for 99 %, too, where the round has both.
+    pub copy_to_99: bool,
+    /// Rehearsals may be in it. The submission check refuses the whole then.
+    pub rehearse: bool,
+}
+
+/// Why there is no submission.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    #[error("{}: there is no closed/, open/ or network/ in it, and no latest/package", .0.display())]
+    NoPackage(PathBuf),
+    #[error("{}: its round is unknown", .0.display())]
+    NoRound(PathBuf),
+    #[error("{} is of {one}, and {} of {other}", first.display(), second.display())]
+    Rounds { first: PathBuf, one: String, second: PathBuf, other: String },
+    #[error("{}: it is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// Everything that the parts disagree about, or lack.
+    #[error("{}", .0.join("\n"))]
+    Parts(Vec<String>),
+    #[error("{}: {source}", path.display())]
+    Json { path: PathBuf, source: serde_json::Error },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl AssembleError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
 }

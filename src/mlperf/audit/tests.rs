@@ -229,17 +229,17 @@ fn test09_holds_the_mean_length_against_its_bounds() {
 
 #[test]
 fn lengths_within_their_bounds_pass() {
-    use super::lengths::AnswerLengths;
+    use super::verify::AnswerLengths;
     use rules::Accuracy;
     let answer =
         |bytes: usize| Ok(rules::log::LoggedAnswer { data: vec![1; bytes], ..rules::log::LoggedAnswer::default() });
-    let lengths = AnswerLengths::of([answer(8), answer(16)].into_iter()).unwrap();
+    let lengths = AnswerLengths::measure([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
     assert_eq!((lengths.mean(), lengths.mean_violation(bounds)), (Some(3.0), None));
     assert!(lengths.text(bounds, "", "PASS", true).ends_with("Max check pass: True\n\nTEST PASS\n"));
     assert!(lengths.text(bounds, "", "PASS", true).contains("Std deviation: 1.00\n"));
     assert!(lengths.mean_violation(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("more than 2.9"));
-    assert!(AnswerLengths::of(std::iter::empty()).unwrap().mean_violation(bounds).is_some());
+    assert!(AnswerLengths::measure(std::iter::empty()).unwrap().mean_violation(bounds).is_some());
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! Whether an audit run holds. Stricter than the official scripts: an empty log does not pass, nor does a run in which the
 //! test's settings were not in force.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use super::super::{TEST_FILE, TestRecord, TestRecordError};
-use super::lengths::AnswerLengths;
-use super::outputs::AuditOutputs;
 use base::spec::TestMode;
 use base::units::counted;
-use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
-use rules::{AuditConfig, LOG_SEED, ResolvedTest, audit_config};
+use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError, LoggedAnswer};
+use rules::{Accuracy, AuditConfig, LOG_SEED, MlperfScenario, ResolvedTest, audit_config};
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,12 +116,12 @@ impl AuditedRun<'_> {
     }
 
     fn lengths(&self) -> Result<AnswerLengths, VerifyError> {
-        AnswerLengths::of(self.answers()?).map_err(|error| self.unreadable(error))
+        AnswerLengths::measure(self.answers()?).map_err(|error| self.unreadable(error))
     }
 
     fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, VerifyError> {
         let outputs =
-            AuditOutputs::of(self.answers()?, self.record.scenario, end_ids).map_err(|error| self.unreadable(error))?;
+            AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids).map_err(|error| self.unreadable(error))?;
         self.wrong.extend(outputs.first_offences.iter().cloned());
         self.wrong.extend(too_few(outputs.answers, self.samples));
         let passes = self.wrong.is_empty() && outputs.holds();
@@ -152,7 +151,7 @@ impl AuditedRun<'_> {
         if !is_made_up && !passes_score {
             self.wrong.push(format!("exact match is {score_text}, less than {least}"));
         }
-        let outcome = Outcome::of(&self.wrong, is_made_up);
+        let outcome = Outcome::judge(&self.wrong, is_made_up);
         let check = match (is_made_up, passes_score) {
             (true, _) => "Not judged",
             (false, true) => "True",
@@ -182,7 +181,7 @@ impl AuditedRun<'_> {
         let bounds = audit.and_then(|audit| audit.output_tokens).unwrap_or_default();
         self.wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
         self.wrong.extend(too_few(lengths.count, self.samples));
-        let outcome = Outcome::of(&self.wrong, is_made_up);
+        let outcome = Outcome::judge(&self.wrong, is_made_up);
         let mean = lengths.mean().unwrap_or(0.0);
         let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", outcome.verb(), lengths.count);
         let not_judged = is_made_up.then(|| {
@@ -204,7 +203,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    const fn of(wrong: &[String], is_made_up: bool) -> Self {
+    const fn judge(wrong: &[String], is_made_up: bool) -> Self {
         match (wrong.is_empty(), is_made_up) {
             (false, _) => Self::Fails,
             (true, true) => Self::NotJudged,
@@ -243,7 +242,7 @@ const fn verdict(passes: bool) -> &'static str {
 }
 
 fn detail(folder: &Path) -> Result<Detail, VerifyError> {
-    Detail::of(folder).map_err(|error| VerifyError::Detail { path: folder.join(DETAIL_FILE), error })
+    Detail::read_folder(folder).map_err(|error| VerifyError::Detail { path: folder.join(DETAIL_FILE), error })
 }
 
 /// Whether LoadGen worked with the test's audit.config.
@@ -277,4 +276,186 @@ fn not_in_force(detail: &Detail, config: Option<&AuditConfig>) -> Vec<String> {
 
 fn too_few(answers: u64, needed: u64) -> Option<String> {
     (answers < needed).then(|| format!("the log holds {}; the test logs {needed}", counted(answers, "answer")))
+}
+
+// TEST09: answers are as long as the reference's, on average.
+
+/// Lengths of answers, tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AnswerLengths {
+    pub count: u64,
+    sum: u64,
+    squares: f64,
+    min: u64,
+    max: u64,
+}
+
+impl AnswerLengths {
+    pub(super) fn measure(answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>) -> Result<Self, LogError> {
+        let mut lengths = Self { count: 0, sum: 0, squares: 0.0, min: u64::MAX, max: 0 };
+        for answer in answers {
+            let length = answer?.tokens()?.len() as u64;
+            lengths.count += 1;
+            lengths.sum += length;
+            lengths.squares += (length as f64).powi(2);
+            lengths.min = lengths.min.min(length);
+            lengths.max = lengths.max.max(length);
+        }
+        Ok(lengths)
+    }
+
+    /// None: there is no answer.
+    pub(super) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// What is wrong with the mean.
+    pub(super) fn mean_violation(&self, bounds: Accuracy) -> Option<String> {
+        let Some(mean) = self.mean() else { return Some("there is no answer".to_owned()) };
+        let at_least = bounds.min.filter(|min| mean < *min);
+        let at_most = bounds.max.filter(|max| mean > *max);
+        let describe = |limit: f64, side: &str| format!("answers have {mean:.2} tokens on average, {side} {limit}");
+        at_least.map(|min| describe(min, "less than")).or_else(|| at_most.map(|max| describe(max, "more than")))
+    }
+
+    /// `verify_output_len.txt`: the checker looks for its last line.
+    /// `note`: lines in front of the last one. `judges`: whether the bounds are applied.
+    pub(super) fn text(&self, bounds: Accuracy, note: &str, outcome: &str, judges: bool) -> String {
+        let mean = self.mean().unwrap_or(0.0);
+        let spread =
+            if self.count == 0 { 0.0 } else { (self.squares / self.count as f64 - mean.powi(2)).max(0.0).sqrt() };
+        let least = if self.count == 0 { 0 } else { self.min };
+        let mut text = format!(
+            "TEST09: length of answers in performance mode\n\nTotal samples: {}\nMean output tokens: {mean:.2}\n\
+             Min output tokens: {least}\nMax output tokens: {}\nStd deviation: {spread:.2}\n\n",
+            self.count, self.max
+        );
+        let flag = |fine: bool| match (judges, fine) {
+            (false, _) => "Not judged",
+            (true, true) => "True",
+            (true, false) => "False",
+        };
+        if let Some(min) = bounds.min {
+            let _ = writeln!(text, "Min threshold: {min}\nMin check pass: {}", flag(mean >= min));
+        }
+        if let Some(max) = bounds.max {
+            let _ = writeln!(text, "Max threshold: {max}\nMax check pass: {}", flag(mean <= max));
+        }
+        let _ = write!(text, "\n{note}TEST {outcome}\n");
+        text
+    }
+}
+
+// TEST06: answers are consistent with what the system reported while it made them.
+
+/// How many offending samples are named.
+const NAMED: usize = 5;
+
+/// The three things that TEST06 looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AuditOutputs {
+    pub answers: u64,
+    /// None: Offline reports no first token.
+    pub first_token: Option<bool>,
+    pub end: bool,
+    pub length: bool,
+    /// The first samples that offend.
+    pub first_offences: Vec<String>,
+    offences: u64,
+}
+
+impl AuditOutputs {
+    /// Looks at every answer. `end_ids` are the tokens that end one.
+    pub(super) fn collect(
+        answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>,
+        scenario: MlperfScenario,
+        end_ids: &[i32],
+    ) -> Result<Self, LogError> {
+        let needs_first = scenario != MlperfScenario::Offline;
+        let mut outputs = Self { first_token: needs_first.then_some(true), end: true, length: true, ..Self::default() };
+        for answer in answers {
+            let answer = answer?;
+            outputs.answers += 1;
+            let tokens = answer.tokens()?;
+            let first = answer.first_tokens()?;
+            if needs_first && let Some(what) = first_differs(&tokens, first.as_deref()) {
+                outputs.first_token = Some(false);
+                outputs.add_offence(&answer, &what);
+            }
+            let ends = tokens
+                .iter()
+                .rev()
+                .take_while(|token| end_ids.iter().any(|end| i64::from(*end) == i64::from(**token)))
+                .count();
+            if ends > 1 {
+                outputs.end = false;
+                outputs
+                    .add_offence(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
+            }
+            if answer.token_count != Some(tokens.len() as i64) {
+                outputs.length = false;
+                let text = answer
+                    .token_count
+                    .map_or_else(|| "no number of tokens".to_owned(), |count| format!("{count} tokens"));
+                outputs.add_offence(&answer, &format!("{text} were reported, and the answer has {}", tokens.len()));
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn add_offence(&mut self, answer: &LoggedAnswer, what: &str) {
+        self.offences += 1;
+        if self.first_offences.len() < NAMED {
+            self.first_offences.push(format!("sample {} (query {}): {what}", answer.qsl_idx, answer.seq_id));
+        } else if self.first_offences.len() == NAMED {
+            self.first_offences.push(String::new());
+        }
+        if self.offences > NAMED as u64
+            && let Some(last) = self.first_offences.last_mut()
+        {
+            *last = format!("and {} more", self.offences - NAMED as u64);
+        }
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        self.first_token != Some(false) && self.end && self.length
+    }
+
+    /// `verify_accuracy.txt`, in the format that the official checker looks for.
+    pub(super) fn text(&self, passes: bool) -> String {
+        let flag = |fine: bool| if fine { "True" } else { "False" };
+        format!(
+            "First token check pass: {}\nEOS check pass: {}\nSample length check pass: {}\nTEST06 verification {}\n",
+            self.first_token.map_or("Skipped", flag),
+            flag(self.end),
+            flag(self.length),
+            if passes { "complete" } else { "failed" },
+        )
+    }
+}
+
+/// What the log of a TEST06 run shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test06Answers {
+    pub answers: u64,
+    /// The first answers that fail the test, each with what is wrong.
+    pub offences: Vec<String>,
+}
+
+/// Looks at every answer in a log. None: it is not there, or not whole.
+pub fn test06_answers(log: &Path, scenario: MlperfScenario, end_ids: &[i32]) -> Option<Test06Answers> {
+    let outputs = AuditOutputs::collect(AnswerLog::open(log).ok()?, scenario, end_ids).ok()?;
+    Some(Test06Answers { answers: outputs.answers, offences: outputs.first_offences })
+}
+
+/// Compares the reported first token with the beginning of the answer.
+fn first_differs(tokens: &[u32], first: Option<&[u32]>) -> Option<String> {
+    match first {
+        None | Some([]) => Some("no first token was reported".to_owned()),
+        Some(first) if tokens.starts_with(first) => None,
+        Some(first) => {
+            let begins = &tokens[..tokens.len().min(first.len())];
+            Some(format!("{first:?} was reported first, and the answer begins with {begins:?}"))
+        }
+    }
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::columns::Columns;
 use super::error::{ColumnError, SampleFileError};
-use super::row::RowSink;
-use super::row::{DatasetRow, RowValue};
+use super::parquet::Columns;
+use super::parquet::RowSink;
+use super::parquet::{DatasetRow, RowValue};
 use base::files::open_text;
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.

@@ -7,7 +7,6 @@
 //!
 //! Rows go through one at a time. Pickle is refused with the command that converts it: reading one runs what is in it.
 
-mod columns;
 mod description;
 mod error;
 mod json;
@@ -17,10 +16,8 @@ mod parquet;
 #[cfg(not(feature = "parquet"))]
 #[path = "parquet_left_out.rs"]
 mod parquet;
-mod row;
 mod synthetic;
 mod write;
-mod writer;
 
 pub use description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub use error::{ColumnError, DatasetError, NpyRowsError, ParquetFileError, SampleFileError};

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::columns::Columns;
 use super::error::SampleFileError;
-use super::row::RowSink;
+use super::parquet::Columns;
+use super::parquet::RowSink;
 use base::diag::FeatureLeftOut;
 
 pub fn read(file: &Path, _: &Columns, _: &mut RowSink<'_>) -> Result<(), SampleFileError> {

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::row::DatasetRow;
+use super::parquet::DatasetRow;
 use crate::accuracy::ScoringMethod;
 use crate::synthetic_words;
 
@@ -31,12 +31,12 @@ const SIGMA: f64 = 0.7;
 /// Lengths of inputs and of answers, tokens, where a benchmark's data set is not looked at. `None`: there is no such benchmark, or its
 /// stand-in has shorter answers than a model gives.
 pub fn assumed_lengths(benchmark: &str) -> Option<(LengthDistribution, LengthDistribution)> {
-    let shape = DatasetShape::of(ScoringMethod::of(benchmark)?);
+    let shape = DatasetShape::for_method(ScoringMethod::for_benchmark(benchmark)?);
     shape.answers.is_none().then_some((shape.input, shape.words))
 }
 
 impl LengthDistribution {
-    const fn of(mean: f64, sigma: f64, min: u32, max: u32, source: &'static str) -> Self {
+    const fn new(mean: f64, sigma: f64, min: u32, max: u32, source: &'static str) -> Self {
         Self { mean, sigma, min, max, source: Cow::Borrowed(source) }
     }
 
@@ -62,19 +62,19 @@ pub(super) struct DatasetShape {
 }
 
 impl DatasetShape {
-    pub fn of(recipe: ScoringMethod) -> Self {
-        const FEW: LengthDistribution = LengthDistribution::of(1.0, 0.0, 1, 1, "a short answer");
+    pub fn for_method(recipe: ScoringMethod) -> Self {
+        const FEW: LengthDistribution = LengthDistribution::new(1.0, 0.0, 1, 1, "a short answer");
         // Means that are not published are a choice, and marked as one.
         let (input, words, ids, tasks): (_, _, _, &[&str]) = match recipe {
             ScoringMethod::OpenOrca => (
-                LengthDistribution::of(
+                LengthDistribution::new(
                     220.0,
                     SIGMA,
                     16,
                     1023,
                     "limit: processorca.py, --seqlen_limit 1024; mean: a choice",
                 ),
-                LengthDistribution::of(
+                LengthDistribution::new(
                     294.45,
                     SIGMA,
                     3,
@@ -85,8 +85,8 @@ impl DatasetShape {
                 &[],
             ),
             ScoringMethod::CnnDailyMail => (
-                LengthDistribution::of(870.0, 0.4, 64, 2540, "a choice: CNN/DailyMail articles with their prompt"),
-                LengthDistribution::of(
+                LengthDistribution::new(870.0, 0.4, 64, 2540, "a choice: CNN/DailyMail articles with their prompt"),
+                LengthDistribution::new(
                     128.0,
                     0.0,
                     128,
@@ -97,8 +97,8 @@ impl DatasetShape {
                 &[],
             ),
             ScoringMethod::Mixed => (
-                LengthDistribution::of(180.0, SIGMA, 16, 1023, "limit: dataset.py, max_length 1024; mean: a choice"),
-                LengthDistribution::of(
+                LengthDistribution::new(180.0, SIGMA, 16, 1023, "limit: dataset.py, max_length 1024; mean: a choice"),
+                LengthDistribution::new(
                     145.4,
                     SIGMA,
                     3,
@@ -109,14 +109,14 @@ impl DatasetShape {
                 &["OpenOrca", "GSM8K", "MBXP"],
             ),
             ScoringMethod::LongContext => (
-                LengthDistribution::of(
+                LengthDistribution::new(
                     9_400.0,
                     0.6,
                     256,
                     20_000,
                     "a choice: long contexts; limit: model_max_length 22000 less 2000 of output",
                 ),
-                LengthDistribution::of(
+                LengthDistribution::new(
                     684.68,
                     SIGMA,
                     8,
@@ -127,13 +127,13 @@ impl DatasetShape {
                 &["rouge", "niah_em", "qa_em"],
             ),
             ScoringMethod::DeepSeek => (
-                LengthDistribution::of(200.0, 0.6, 32, 3_140, "a choice: questions with their choices"),
+                LengthDistribution::new(200.0, 0.6, 32, 3_140, "a choice: questions with their choices"),
                 FEW,
                 (0, 128_000),
                 &["gpqa", "mmlu_pro", "math500", "aime", "livecodebench"],
             ),
             ScoringMethod::GptOss => (
-                LengthDistribution::of(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarize"),
+                LengthDistribution::new(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarize"),
                 FEW,
                 (0, 199_998),
                 &["aime25", "gpqa_diamond", "livecodebench_v6"],
@@ -141,7 +141,7 @@ impl DatasetShape {
         };
         // A letter or a number is the end of a long text.
         let answers = matches!(recipe, ScoringMethod::DeepSeek | ScoringMethod::GptOss)
-            .then_some(LengthDistribution::of(24.0, 0.4, 8, 64, "a choice: short, so that a rehearsal is"));
+            .then_some(LengthDistribution::new(24.0, 0.4, 8, 64, "a choice: short, so that a rehearsal is"));
         Self { input, words, answers, ids, tasks }
     }
 

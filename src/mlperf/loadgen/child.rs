@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::child_protocol::{ChildMessage, ChildOrders, LibraryFacts, LibraryProbe, LoadgenTest};
-use super::clock::MonotonicTime;
+use serde::{Deserialize, Serialize};
+
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
-use super::own_percentiles;
-use super::samples::{self, SamplesError};
-use super::test_run::{TestOutcome, TestParts, end_at_once, run_loadgen};
-use crate::{TEST_FILE, TestRecord};
+use super::test_run::{MonotonicTime, SamplesError, TestOutcome, TestParts, end_at_once, run_loadgen};
+use super::{reporter, test_run};
+use crate::{DatasetRecord, TEST_FILE, TestRecord};
 use base::files::read_bytes;
-use base::spec::TestMode;
-use harness::{HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
+use base::spec::{Division, TestMode};
+use harness::{BenchSpec, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use rules::log::{DETAIL_FILE, Detail, DetailError};
-use rules::{Benchmark, MlperfScenario, Round, conf};
+use rules::{Benchmark, MlperfScenario, Round, Seeds, conf};
 
 /// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;
@@ -90,7 +89,7 @@ fn test_once(test: &LoadgenTest, send: &(dyn Fn(&ChildMessage) + Sync)) -> Resul
     let benchmark = benchmark.ok_or_else(missing)?;
     send(&ChildMessage::Phase("reading the data set".to_owned()));
     let most = benchmark.max_output_tokens(test.mode);
-    let samples = samples::read(&test.samples, most, test.dataset.synthetic)?;
+    let samples = test_run::read(&test.samples, most, test.dataset.synthetic)?;
     let library = Arc::new(LoadedLibrary::open(&test.library)?);
     let is_accuracy = test.mode == TestMode::Accuracy;
     let model = benchmark.loadgen_model(test.scenario);
@@ -133,10 +132,10 @@ impl TestContext<'_> {
     ) -> Result<(), ChildError> {
         let test = self.test;
         let detail =
-            Detail::of(&test.out).map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
+            Detail::read_folder(&test.out).map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
         let metrics = match test.mode {
             TestMode::Accuracy => Vec::new(),
-            _ => own_percentiles::compare_percentiles(&detail, test.scenario, &measured, &reported),
+            _ => reporter::compare_percentiles(&detail, test.scenario, &measured, &reported),
         };
         let loadgen_result = LoadgenResult { metrics, reporting: reported.reporting, ..self.loadgen_result(&detail) };
         let (result, errors) = (loadgen_result.result.clone(), loadgen_result.errors);
@@ -146,7 +145,7 @@ impl TestContext<'_> {
         if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
             let _ = std::fs::remove_file(trace);
         }
-        send(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
+        send(&ChildMessage::Zero(MonotonicTime::from_instant(measured.zero())));
         harness::write(&test.out, &measured.judge())?;
         // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.test_record(result, errors)).unwrap_or_default();
@@ -158,9 +157,9 @@ impl TestContext<'_> {
 
     /// The result of a stopped test: its records until then.
     fn cut(&self, mut measured: UnjudgedRun, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-        let loadgen_result = self.loadgen_result(&Detail::of(&self.test.out).unwrap_or_default());
+        let loadgen_result = self.loadgen_result(&Detail::read_folder(&self.test.out).unwrap_or_default());
         measured.loadgen_reported(loadgen_result);
-        send(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
+        send(&ChildMessage::Zero(MonotonicTime::from_instant(measured.zero())));
         harness::write(&self.test.out, &measured.judge())?;
         send(&ChildMessage::Done);
         Ok(())
@@ -181,7 +180,7 @@ impl TestContext<'_> {
             why: detail.invalid_reasons(),
             errors: detail.all_errors(),
             first_errors: detail.first_errors.iter().take(SHOWN).map(ToString::to_string).collect(),
-            headline: own_percentiles::headline(detail, test.scenario),
+            headline: reporter::headline(detail, test.scenario),
             metrics: Vec::new(),
             reporting: ReportingDelay::default(),
         }
@@ -261,4 +260,80 @@ fn ignored_settings(
     let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
     hold(&["min_duration"], "min_duration_ms", duration as f64)?;
     Ok(found)
+}
+
+// The orders of the child process, and its standard output: one line of JSON for each message.
+
+/// The file with which the child is started.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildOrders {
+    Probe(LibraryProbe),
+    Test(Box<LoadgenTest>),
+}
+
+/// Report which library this is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LibraryProbe {
+    pub library: PathBuf,
+    /// An empty user.conf, for LoadGen to read its built-in one.
+    pub user_conf: PathBuf,
+}
+
+/// A library's description of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LibraryFacts {
+    pub version: String,
+    pub revision: String,
+    pub seeds: Seeds,
+}
+
+/// One LoadGen test.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LoadgenTest {
+    pub library: PathBuf,
+    /// `dataset.jsonl`
+    pub samples: PathBuf,
+    pub dataset: DatasetRecord,
+    /// Logs and results go here.
+    pub out: PathBuf,
+    /// The servers and the requests. Its scenario is `External`.
+    pub spec: BenchSpec,
+    pub round: String,
+    pub benchmark: String,
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
+    pub division: Division,
+    /// For a rehearsal: how many samples it draws from.
+    pub rehearsal: Option<u64>,
+    pub target_qps: Option<f64>,
+    pub user_conf: PathBuf,
+    /// Keys that this user.conf sets: the table's values are not expected for them.
+    pub user_keys: Vec<String>,
+    pub audit: Option<PathBuf>,
+    pub sut_name: String,
+}
+
+/// A message of the child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildMessage {
+    /// The current phase.
+    Phase(String),
+    /// Samples issued, answered, failed so far.
+    Progress {
+        issued: u64,
+        ended: u64,
+        failed: u64,
+    },
+    Probed(LibraryFacts),
+    /// When the first sample was issued: all stamps in the files count from it.
+    Zero(MonotonicTime),
+    /// The test has finished, and its files are written.
+    Done,
+    /// The test could not run. `is_refused`: because of the request itself.
+    Failed {
+        why: String,
+        is_refused: bool,
+    },
 }

@@ -11,17 +11,13 @@
 //! program with `unsafe`.
 
 mod child;
-mod child_protocol;
-mod clock;
 mod ffi;
-mod own_percentiles;
 mod reporter;
-mod samples;
 mod test_run;
 
 pub use child::{ChildError, perform};
-pub use child_protocol::{ChildMessage, ChildOrders, LibraryFacts, LibraryProbe, LoadgenTest};
-pub use clock::MonotonicTime;
+pub use child::{ChildMessage, ChildOrders, LibraryFacts, LibraryProbe, LoadgenTest};
+pub use test_run::MonotonicTime;
 
 /// The sources that are compiled together with LoadGen's, by name.
 pub const SHIM: [(&str, &str); 3] = [

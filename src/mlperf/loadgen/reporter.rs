@@ -3,13 +3,16 @@
 //! Load workers put their events into a channel and continue. Waiting events are reported in one batch: all first tokens
 //! before all answers, so that no answer overtakes its own first token.
 
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
 use super::ffi::Reporter;
-use harness::{ExternalObserver, ReportingDelay, RequestEnd};
+use harness::{ExternalObserver, LoadgenComparison, ReportingDelay, RequestEnd, RequestRecord, UnjudgedRun};
+use rules::MlperfScenario;
+use rules::log::Detail;
 
 /// The most events in one batch, so that the first of them does not wait for the last.
 const AT_ONCE: usize = 256;
@@ -141,4 +144,148 @@ impl Tally {
             failed: self.failed,
         }
     }
+}
+
+// LoadGen's numbers, and the same from our own records by its definitions.
+//
+// Its percentiles are the sorted element floor(N·p); its clock starts when it begins to issue, ours when it issues the
+// first sample; its answer ends when the report reaches it, ours when the stream ends.
+
+const NS: f64 = 1e9;
+/// A nanosecond in ms.
+const MS: f64 = 1e-6;
+
+/// Every number that decides the scenario, and the secondary ones.
+pub fn compare_percentiles(
+    detail: &Detail,
+    scenario: MlperfScenario,
+    measured: &UnjudgedRun,
+    reported: &ReporterOutput,
+) -> Vec<LoadgenComparison> {
+    let read = HarnessTimes::new(&measured.requests().to_vec());
+    let harness_times = HarnessTimes::new(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
+    let mut all = Vec::new();
+    let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {
+        if let Some(number) = detail.number(key) {
+            all.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&harness_times)));
+        }
+    };
+    match scenario {
+        MlperfScenario::Offline => {
+            put("result_samples_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.count(), ours.last_end));
+            put("result_tokens_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.tokens, ours.last_end));
+        }
+        MlperfScenario::Server | MlperfScenario::Interactive => {
+            put("result_completed_samples_per_sec", "1/s", 1.0, &|ours| {
+                ours.per_second(ours.count() - 1.0, ours.end_of_last)
+            });
+            put("result_completed_tokens_per_second", "1/s", 1.0, &|ours| {
+                ours.per_second(ours.tokens, ours.end_of_last)
+            });
+        }
+        MlperfScenario::SingleStream => {}
+    }
+    if scenario != MlperfScenario::Offline {
+        for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
+            put(&format!("result_first_token_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.ttft, p));
+            put(&format!("result_time_per_output_token_{name}_percentile_ns"), "ms", MS, &|ours| at(&ours.tpot, p));
+        }
+        put("result_first_token_mean_latency_ns", "ms", MS, &|ours| mean(&ours.ttft));
+        put("result_time_to_output_token_mean", "ms", MS, &|ours| mean(&ours.tpot));
+    }
+    for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
+        put(&format!("result_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.latency, p));
+    }
+    put("result_mean_latency_ns", "ms", MS, &|ours| mean(&ours.latency));
+    all
+}
+
+/// The same requests with the instants at which LoadGen received the reports; it numbers them as we do, in call order.
+fn with_reported_times(measured: &UnjudgedRun, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
+    let mut records = measured.requests().to_vec();
+    let at = |instant: Instant| instant.saturating_duration_since(measured.zero()).as_nanos() as u64;
+    let place: HashMap<u64, usize> = records.iter().enumerate().map(|(place, record)| (record.index, place)).collect();
+    for (ticket, instant) in reported.firsts.iter().filter(|_| has_firsts) {
+        if let Some(record) = place.get(ticket).map(|place| &mut records[*place]) {
+            record.t_first = Some(at(*instant));
+        }
+    }
+    for (ticket, instant) in &reported.answers {
+        if let Some(record) = place.get(ticket).map(|place| &mut records[*place]) {
+            record.t_end = at(*instant);
+        }
+    }
+    records
+}
+
+/// ms where they are times, sorted.
+struct HarnessTimes {
+    ttft: Vec<f64>,
+    tpot: Vec<f64>,
+    latency: Vec<f64>,
+    tokens: f64,
+    /// ns from the first call to the last end of any request, and to the end of the request that was issued last.
+    last_end: u64,
+    end_of_last: u64,
+}
+
+impl HarnessTimes {
+    fn new(records: &[RequestRecord]) -> Self {
+        let good: Vec<&RequestRecord> = records.iter().filter(|record| record.ended == RequestEnd::Ok).collect();
+        let sorted = |value: &dyn Fn(&RequestRecord) -> Option<f64>| {
+            let mut values: Vec<f64> = good.iter().filter_map(|record| value(record)).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let since = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;
+        Self {
+            ttft: sorted(&|record| Some(since(record.t_sched, record.t_first?))),
+            tpot: sorted(&|record| {
+                (record.tokens > 1).then_some(())?;
+                Some(since(record.t_first?, record.t_end) / f64::from(record.tokens - 1))
+            }),
+            latency: sorted(&|record| Some(since(record.t_sched, record.t_end))),
+            tokens: good.iter().map(|record| f64::from(record.tokens)).sum(),
+            last_end: good.iter().map(|record| record.t_end).max().unwrap_or(0),
+            end_of_last: good.iter().max_by_key(|record| record.index).map_or(0, |record| record.t_end),
+        }
+    }
+
+    fn count(&self) -> f64 {
+        self.latency.len() as f64
+    }
+
+    fn per_second(&self, count: f64, ns: u64) -> Option<f64> {
+        (ns > 0 && !self.latency.is_empty()).then(|| count / (ns as f64 / NS))
+    }
+}
+
+fn at(sorted: &[f64], p: f64) -> Option<f64> {
+    sorted.get((sorted.len() as f64 * p) as usize).copied()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// One line: the number that decides the scenario.
+pub fn headline(detail: &Detail, scenario: MlperfScenario) -> String {
+    let per_second = |key: &str, what: &str| detail.number(key).map(|value| format!("{value:.2} {what}"));
+    let ms = |key: &str, what: &str| detail.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));
+    let parts = match scenario {
+        MlperfScenario::Offline => {
+            vec![per_second("result_tokens_per_second", "tok/s"), per_second("result_samples_per_second", "samples/s")]
+        }
+        MlperfScenario::Server | MlperfScenario::Interactive => vec![
+            per_second("result_completed_tokens_per_second", "tok/s"),
+            per_second("result_completed_samples_per_sec", "samples/s"),
+            ms("result_first_token_99.00_percentile_latency_ns", "TTFT p99"),
+            ms("result_time_per_output_token_99.00_percentile_ns", "TPOT p99"),
+        ],
+        MlperfScenario::SingleStream => vec![
+            ms("result_90.00_percentile_latency_ns", "latency p90"),
+            ms("result_first_token_90.00_percentile_latency_ns", "TTFT p90"),
+        ],
+    };
+    parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }

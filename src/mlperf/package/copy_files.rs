@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use walkdir::WalkDir;
 
-use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
+use super::{PackageEntry, PackageRequest, Unpacked};
 use crate::layout::{test_folder, verdict_file};
 use crate::test_record::is_simulated;
 use crate::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
@@ -171,14 +171,14 @@ pub(super) fn result(
         };
         let (_, from, _) =
             runs(entry).into_iter().find(|(of, ..)| *of == mode).unwrap_or((mode, &entry.performance, &[]));
-        let (task, under_test) = record::of(&order.upstream_tasks, from);
+        let (task, under_test) = super::origins(&order.upstream_tasks, from);
         locked.insert(mode, LockedRun { task, test, under_test, simulated: is_simulated(from), ..run });
     }
     to.json(
         &measurements.join(to.layout.measurements_file(system, scenario)),
         &Value::Object(with_text_flags(&order.measurements)),
     )?;
-    to.text(&measurements.join("README.md"), &readme::result(order, entry, &locked))?;
+    to.text(&measurements.join("README.md"), &super::result(order, entry, &locked))?;
     Ok(LockedResult { benchmark: entry.benchmark.clone(), scenario: entry.scenario, runs: locked })
 }
 

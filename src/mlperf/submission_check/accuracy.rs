@@ -5,7 +5,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::checks::SubmissionCheck;
-use super::finding::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionFindings};
 use super::loadgen;
 use super::tree::ResultEntry;
 use crate::LockedRun;

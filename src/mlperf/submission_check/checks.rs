@@ -1,6 +1,17 @@
 //! The checks of a submission, each with its name in reports.
 
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
+use walkdir::{DirEntry, WalkDir};
+
+use super::tree::{DIVISIONS, ResultEntry};
+use crate::SubmissionLayout;
+use base::files::is_absence;
+use rules::log::Detail;
+use rules::{Benchmark, MlperfScenario};
 
 /// What a finding is about.
 #[derive(
@@ -177,5 +188,308 @@ impl TryFrom<String> for SubmissionCheck {
 
     fn try_from(name: String) -> Result<Self, Self::Error> {
         name.parse()
+    }
+}
+
+// Names, sizes and strays: what has no place in a submission.
+
+const LARGEST: u64 = 50 * 1024 * 1024;
+
+pub(super) fn check_names(to: &mut SubmissionFindings, root: &Path, layout: SubmissionLayout) {
+    let mut folded: BTreeMap<String, String> = BTreeMap::new();
+    for division in DIVISIONS.iter().map(|name| root.join(name)) {
+        for item in WalkDir::new(division).sort_by_file_name().into_iter().flatten() {
+            let path = item.path();
+            name(to, path, &item.file_name().to_string_lossy(), layout);
+            let below = path.strip_prefix(root).unwrap_or(path).display().to_string();
+            if let Some(other) = folded.insert(below.to_lowercase(), below.clone()) {
+                let what = format!("its name differs from {other} in case only");
+                to.review(
+                    SubmissionCheck::FileName,
+                    path,
+                    what,
+                    "on some systems one overwrites the other",
+                    "rename one of them",
+                );
+            }
+            kind(to, &item, layout);
+        }
+    }
+}
+
+fn name(to: &mut SubmissionFindings, path: &Path, name: &str, layout: SubmissionLayout) {
+    let fix = "rename it: letters, digits, . _ -";
+    if name.contains(' ') || name.starts_with('.') || name == "__pycache__" {
+        let what = match name {
+            "__pycache__" => "it is a cache of Python's".to_owned(),
+            _ => format!("its name begins with a dot or has a space in it: {name:?}"),
+        };
+        let why = "the official checker refuses such names until v5.1";
+        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::FileName, path, what, why, fix);
+    } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+,@=()".contains(c)) {
+        let what = format!("its name has characters that not every file system and script takes: {name:?}");
+        to.review(SubmissionCheck::FileName, path, what, "submissions are cloned and read on many systems", fix);
+    }
+}
+
+/// Links, large files, files of an audit, empty folders.
+fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) {
+    let path = item.path();
+    let kind = item.file_type();
+    if kind.is_symlink() {
+        let why = "links do not survive packing";
+        if path.exists() {
+            to.review(SubmissionCheck::Link, path, "it is a link", why, "put the file there");
+        } else {
+            let weight = FindingWeight::of_older_checker(layout);
+            to.find(weight, SubmissionCheck::Link, path, "it is a link to nothing", why, "put the file there");
+        }
+    }
+    if kind.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
+        let why = "git keeps no empty folders; the official checker refuses them until v5.1";
+        to.find(
+            FindingWeight::of_older_checker(layout),
+            SubmissionCheck::EmptyFolder,
+            path,
+            "it is empty",
+            why,
+            "take it out",
+        );
+    }
+    if kind.is_file() {
+        let size = item.metadata().map_or(0, |meta| meta.len());
+        if size > LARGEST {
+            let what = format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken");
+            let why = "the repository of results refuses larger files";
+            to.refuse(SubmissionCheck::FileSize, path, what, why, "leave it out; truncate logs");
+        }
+        let of_a_run = |part| ["performance", "accuracy"].iter().any(|name| part == std::ffi::OsStr::new(name));
+        if item.file_name() == "audit.config" && path.iter().any(of_a_run) {
+            let why = "LoadGen takes an audit.config in its working folder: the run may have been one of an audit";
+            let fix = "take it out, and look whether the run was one of an audit";
+            to.find(
+                FindingWeight::of_older_checker(layout),
+                SubmissionCheck::AuditConfig,
+                path,
+                "an audit.config is beside a result's logs",
+                why,
+                fix,
+            );
+        }
+    }
+}
+
+// Latency limits of Server and Interactive: those that were in force, and what came out.
+
+/// Time to the first token and between tokens: what came out, and in Closed what was in force.
+pub(super) fn check_limits(
+    to: &mut SubmissionFindings,
+    at: &Path,
+    detail: &Detail,
+    entry: &ResultEntry,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+) {
+    if detail.flag("requested_use_token_latencies") != Some(true) {
+        let what = "use_token_latencies was off";
+        let why = "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";
+        let fix = format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model);
+        to.find(weight(entry), SubmissionCheck::TokenLatencies, at, what, why, fix);
+    }
+    if entry.is_closed() {
+        in_force(to, at, detail, benchmark, scenario);
+    }
+    target_latency(to, at, detail, benchmark, scenario);
+    outcome(to, at, detail, entry, benchmark, scenario);
+}
+
+/// The official checker of v6.0 knows no limits of gpt-oss-120b, which matters in Open only: Closed keeps the rules.
+fn weight(entry: &ResultEntry) -> FindingWeight {
+    let is_known = (entry.round, entry.official) != ("v6.0", "gpt-oss-120b");
+    if entry.is_closed() || is_known { FindingWeight::Refused } else { FindingWeight::Review }
+}
+
+/// What LoadGen judged the run by. In Open it may be anything.
+fn in_force(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario) {
+    let Some(limit) = benchmark.latency.get(&scenario) else { return };
+    if detail.number("effective_target_latency_percentile").is_some_and(|percentile| percentile < 0.99) {
+        to.refuse(
+            SubmissionCheck::LatencyLimits,
+            at,
+            "the percentile in force is below 99",
+            "limits are for the 99th percentile",
+            "take it out of user.conf; run again",
+        );
+    }
+    for (name, key, limit_ms) in [("TTFT", "ttft", limit.ttft_ms), ("TPOT", "tpot", limit.tpot_ms)] {
+        let in_force = detail.number(&format!("requested_server_{key}_latency")).map(|ns| ns / 1e6);
+        if in_force.is_none_or(|ms| ms > limit_ms) {
+            let what = format!(
+                "the {name} limit in force was {} ms, {} has {limit_ms} ms",
+                in_force.map_or("no".to_owned(), |ms| ms.to_string()),
+                scenario.title()
+            );
+            let why = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
+            to.refuse(
+                SubmissionCheck::LatencyLimits,
+                at,
+                what,
+                why,
+                format!("run it as model `{}`", benchmark.loadgen_model(scenario)),
+            );
+        }
+    }
+}
+
+/// The latency of a whole query that early stopping went by, in every division; 0 where LoadGen judges tokens.
+fn target_latency(
+    to: &mut SubmissionFindings,
+    at: &Path,
+    detail: &Detail,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+) {
+    let Some(most) = benchmark.target_latency_ms.filter(|_| scenario.loadgen() == "Server") else { return };
+    let in_force = detail.number("effective_target_latency_ns").map(|ns| ns / 1e6);
+    if let Some(ms) = in_force.filter(|ms| *ms > most) {
+        let what = format!("target_latency was {ms} ms, {} has {most} ms", scenario.title());
+        let why = "early stopping goes by the round's latency of a query, or a shorter one";
+        to.refuse(SubmissionCheck::LatencyLimits, at, what, why, "take `target_latency` out of user.conf; run again");
+    }
+}
+
+/// The 99th percentiles.
+fn outcome(
+    to: &mut SubmissionFindings,
+    at: &Path,
+    detail: &Detail,
+    entry: &ResultEntry,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+) {
+    let Some(limit) = benchmark.latency.get(&scenario) else { return };
+    // Since v6.0 the official checker goes by the scenario in the log, which is Server for Interactive, too. In Open that decides.
+    let in_log = Some(MlperfScenario::Server).filter(|_| entry.layout == SubmissionLayout::Single);
+    let accepted = in_log.and_then(|scenario| benchmark.latency.get(&scenario)).unwrap_or(limit);
+    let kinds = [
+        ("TTFT", limit.ttft_ms, accepted.ttft_ms, "result_first_token_99.00_percentile_latency_ns"),
+        ("TPOT", limit.tpot_ms, accepted.tpot_ms, "result_time_per_output_token_99.00_percentile_ns"),
+    ];
+    for (name, limit_ms, accepted_ms, measured) in kinds {
+        let found = detail.number(measured).map(|ns| ns / 1e6);
+        if found.is_some_and(|ms| ms > 0.0 && ms < limit_ms) {
+            continue;
+        }
+        let is_accepted = !entry.is_closed() && found.is_some_and(|ms| ms < accepted_ms);
+        let weight = if is_accepted { FindingWeight::Review } else { weight(entry) };
+        let what = format!(
+            "p99 {name} (LoadGen's, from issue) is {}, the limit is {limit_ms} ms",
+            found.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
+        );
+        let why = format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model);
+        to.find(weight, SubmissionCheck::Latency, at, what, why, "lower target_qps and run again");
+    }
+}
+
+// The findings of the submission check: what, where, why, and what to do.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingWeight {
+    /// MLCommons would not accept it: the round's own checker refuses it, or the rules do and no published result has it.
+    Refused,
+    /// MLCommons would accept it; a reviewer may object.
+    Review,
+}
+
+impl FindingWeight {
+    /// Of what the official checkers until v5.1 refuse, and those since v6.0 no longer look at.
+    pub(super) const fn of_older_checker(layout: SubmissionLayout) -> Self {
+        match layout {
+            SubmissionLayout::Split => Self::Refused,
+            SubmissionLayout::Single => Self::Review,
+        }
+    }
+
+    /// Of what the official checkers refuse since v6.0, and those until v5.1 let pass.
+    pub(super) const fn of_newer_checker(layout: SubmissionLayout) -> Self {
+        match layout {
+            SubmissionLayout::Split => Self::Review,
+            SubmissionLayout::Single => Self::Refused,
+        }
+    }
+}
+
+/// One thing that is wrong with a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmissionFinding {
+    pub weight: FindingWeight,
+    pub check: SubmissionCheck,
+    /// The file or folder, below the submission.
+    pub place: String,
+    pub what: String,
+    /// The rule.
+    pub why: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// Collects findings about places below one folder.
+#[derive(Debug)]
+pub(super) struct SubmissionFindings<'a> {
+    root: &'a Path,
+    pub all: Vec<SubmissionFinding>,
+}
+
+impl<'a> SubmissionFindings<'a> {
+    pub(super) const fn new(root: &'a Path) -> Self {
+        Self { root, all: Vec::new() }
+    }
+
+    pub(super) fn refuse(
+        &mut self,
+        check: SubmissionCheck,
+        place: &Path,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.find(FindingWeight::Refused, check, place, what, why, fix);
+    }
+
+    pub(super) fn review(
+        &mut self,
+        check: SubmissionCheck,
+        place: &Path,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.find(FindingWeight::Review, check, place, what, why, fix);
+    }
+
+    /// A file that is missing, or that cannot be read.
+    pub(super) fn refuse_unread(&mut self, place: &Path, error: &io::Error, why: &str, fix: &str) {
+        if is_absence(error) {
+            self.refuse(SubmissionCheck::MissingFile, place, "it is missing", why, fix);
+        } else {
+            self.refuse(SubmissionCheck::UnreadableFile, place, format!("it cannot be read: {error}"), why, fix);
+        }
+    }
+
+    /// One or the other, where the weight depends on the round or on the place.
+    pub(super) fn find(
+        &mut self,
+        weight: FindingWeight,
+        check: SubmissionCheck,
+        place: &Path,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
+        let place = if place.is_empty() { ".".to_owned() } else { place };
+        let (what, why, fix) = (what.into(), why.into(), fix.into());
+        self.all.push(SubmissionFinding { weight, check, place, what, why, fix });
     }
 }

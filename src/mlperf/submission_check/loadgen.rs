@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::checks::SubmissionCheck;
-use super::finding::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use base::units::counted;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
@@ -57,7 +57,7 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     if !path.is_file() {
         return None;
     }
-    let detail = match Detail::of(folder) {
+    let detail = match Detail::read_folder(folder) {
         Ok(detail) => detail,
         Err(error) => {
             to.refuse(

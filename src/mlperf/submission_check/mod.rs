@@ -11,19 +11,10 @@ mod accuracy;
 mod audit;
 mod checks;
 mod consistency;
-mod finding;
-mod limits;
 mod loadgen;
-mod names;
-mod package_lock;
 mod performance;
 mod power;
-mod power_samples;
-mod power_sessions;
-mod reused_logs;
-mod scenarios;
 mod settings;
-mod structure;
 mod system;
 mod tree;
 
@@ -33,11 +24,11 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub use checks::SubmissionCheck;
-use finding::SubmissionFindings;
-pub use finding::{FindingWeight, SubmissionFinding};
+use checks::SubmissionFindings;
+pub use checks::{FindingWeight, SubmissionFinding};
+use consistency::PackedLogs;
 pub use power::MeasuredPower;
-use reused_logs::PackedLogs;
-use scenarios::BenchmarkFolder;
+use tree::BenchmarkFolder;
 pub(super) use tree::DIVISIONS;
 use tree::{ResultEntry, SystemTraits};
 
@@ -126,11 +117,11 @@ pub struct JudgedRun {
 
 impl SubmissionReport {
     pub fn refusal_count(&self) -> usize {
-        self.of(FindingWeight::Refused).count()
+        self.with_weight(FindingWeight::Refused).count()
     }
 
     /// Findings of one weight, in the order of places.
-    pub fn of(&self, weight: FindingWeight) -> impl Iterator<Item = &SubmissionFinding> {
+    pub fn with_weight(&self, weight: FindingWeight) -> impl Iterator<Item = &SubmissionFinding> {
         self.findings.iter().filter(move |finding| finding.weight == weight)
     }
 }
@@ -138,7 +129,7 @@ impl SubmissionReport {
 /// The outcome of a run of a benchmark (empty: an unknown one) from the logs in a folder. None: it holds no detail log of a
 /// performance run.
 pub fn run_value(folder: &Path, benchmark: &str, scenario: MlperfScenario) -> Option<JudgedRun> {
-    let detail = Detail::of(folder).ok()?;
+    let detail = Detail::read_folder(folder).ok()?;
     let rehearsal = TestRecord::in_folder(folder).ok().flatten().is_some_and(|test| test.rehearsal);
     Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, benchmark, scenario) })
 }
@@ -152,7 +143,7 @@ pub fn round_of(root: &Path) -> Option<Round> {
     locked.or_else(|| {
         let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
         let mut logs = logs.filter(|item| item.file_name() == DETAIL_FILE);
-        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::of(log.path().parent()?).ok()?)?))
+        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::read_folder(log.path().parent()?).ok()?)?))
     })
 }
 
@@ -162,22 +153,22 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     let mut results = Vec::new();
     let mut not_examined = Vec::new();
     let mut logs = PackedLogs::default();
-    let layout = SubmissionLayout::of(&round.name);
+    let layout = SubmissionLayout::for_round(&round.name);
     let submitters = tree::submitters(root);
-    structure::root(&mut to, root, layout);
-    names::check(&mut to, root, layout);
+    tree::root(&mut to, root, layout);
+    checks::check_names(&mut to, root, layout);
     for submitter in &submitters {
-        structure::no_results(&mut to, submitter, layout);
+        tree::no_results(&mut to, submitter, layout);
     }
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
         // First of all, whether it is a rehearsal.
-        let locks = package_lock::read(&mut to, submitter, round);
-        structure::submitter(&mut to, submitter, round);
+        let locks = audit::read(&mut to, submitter, round);
+        tree::submitter(&mut to, submitter, round);
         let traits = system::check(&mut to, submitter, round);
         let unknown = SystemTraits::default();
         for (system, found) in submitter.benchmarks() {
             let lock = locks.iter().find(|lock| lock.system == system.name);
-            let (official, benchmark) = match scenarios::folder(&mut to, submitter, round, found) {
+            let (official, benchmark) = match tree::folder(&mut to, submitter, round, found) {
                 BenchmarkFolder::Known(official, benchmark) => (official, benchmark),
                 BenchmarkFolder::LeftOut(why) => {
                     let place = found.folder.strip_prefix(root).unwrap_or(&found.folder).display().to_string();
@@ -186,7 +177,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                 }
                 BenchmarkFolder::Unknown => continue,
             };
-            scenarios::check(&mut to, submitter, found, benchmark);
+            tree::check(&mut to, submitter, found, benchmark);
             for name in &found.scenarios {
                 let Some(scenario) = scenario_titled(name) else { continue };
                 let folder = found.folder.join(name);
@@ -270,7 +261,7 @@ fn result(
     audit::check(to, entry, benchmark, scenario);
     settings::check(to, entry, round, run_scenario, performance.as_ref());
     if let Some(lock) = lock {
-        package_lock::check(to, entry, scenario, round, lock);
+        audit::check_package_lock(to, entry, scenario, round, lock);
     }
     ExaminedResult {
         division: entry.submitter.division.clone(),

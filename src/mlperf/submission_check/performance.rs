@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::checks::SubmissionCheck;
-use super::finding::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionFindings};
 use super::tree::ResultEntry;
-use super::{JudgedRun, limits, loadgen};
+use super::{JudgedRun, checks, loadgen};
 use base::files::read_text;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{Benchmark, MlperfScenario, Round};
@@ -33,7 +33,7 @@ pub(super) fn check(
     equal_issue(to, &at, &detail, entry);
     switches(to, &at, &detail);
     place(to, &at, &detail, entry);
-    limits::check(to, &at, &detail, entry, benchmark, scenario);
+    checks::check_limits(to, &at, &detail, entry, benchmark, scenario);
     Some(detail)
 }
 

@@ -5,15 +5,15 @@
 
 use std::path::Path;
 
+use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha1::{Digest as _, Sha1};
 
-use super::checks::SubmissionCheck;
-use super::finding::SubmissionFindings;
-use super::power_samples::{PowerAverage, PowerWindow};
-use super::power_sessions::{self, REPACK_HINT};
+use super::checks::{SubmissionCheck, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
-use base::files::read_text;
+use base::files::{read_bytes, read_text};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 
 const POWER_FILES: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
@@ -56,10 +56,10 @@ pub(super) fn check(
     exactly(to, &above.join("ranging"), &RUN_FILES, &RUN_EXTRA);
     let run = entry.performance();
     exactly(to, &run, &RUN_FILES, &RUN_EXTRA);
-    power_sessions::check(to, &above);
+    check_sessions(to, &above);
     descriptions(to, entry);
     let testing = average(to, &run, performance?, Meter::Measures)?;
-    if let Ok(detail) = Detail::of(&above.join("ranging"))
+    if let Ok(detail) = Detail::read_folder(&above.join("ranging"))
         && let Some(ranging) = average(to, &above.join("ranging"), &detail, Meter::FindsItsRange)
     {
         let below = (1.0 - testing.1.watts / ranging.1.watts) * 100.0;
@@ -99,12 +99,12 @@ fn average(
     let text = read_text(&at).ok()?;
     let why = "power is measured while LoadGen runs";
     let times = detail.text("power_begin").zip(detail.text("power_end"));
-    let Some(window) = times.and_then(|(begin, end)| PowerWindow::of(begin, end)) else {
+    let Some(window) = times.and_then(|(begin, end)| PowerWindow::parse(begin, end)) else {
         let what = "the run's log has no power_begin and power_end after it";
         to.refuse(SubmissionCheck::Power, &at, what, why, "pack the logs of the run again");
         return None;
     };
-    let average = match PowerAverage::of(&text, window) {
+    let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
             to.refuse(SubmissionCheck::Power, &at, error.to_string(), "every sample is read", REPACK_HINT);
@@ -181,5 +181,345 @@ fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed:
             why,
             "take it out",
         );
+    }
+}
+
+// client.json and server.json of a power measurement: both are of one session, and record what was measured when.
+
+/// What each of the two has.
+const FIELDS: [&str; 9] =
+    ["version", "timezone", "modules", "sources", "messages", "uuid", "session_name", "results", "phases"];
+/// Files whose SHA-1 the sessions record.
+const RECORDED: [&str; 9] = [
+    "power/client.log",
+    "power/ptd_logs.txt",
+    "power/server.log",
+    "ranging/mlperf_log_detail.txt",
+    "ranging/mlperf_log_summary.txt",
+    "ranging/spl.txt",
+    "run_1/mlperf_log_detail.txt",
+    "run_1/mlperf_log_summary.txt",
+    "run_1/spl.txt",
+];
+/// Client and server see a phase begin at the same time, within this many seconds.
+const SAME_TIME: f64 = 0.8;
+/// Times of LoadGen's log may be those of summer time.
+const SUMMER_TIME: f64 = 3600.0;
+const SAME: &str = "client and server are of one measurement";
+pub(super) const REPACK_HINT: &str = "pack the output of the power measurement again";
+
+/// The two files below `performance/`, where both are there.
+pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
+    let mut sessions = Vec::new();
+    for name in ["client.json", "server.json"] {
+        let at = above.join("power").join(name);
+        let Ok(bytes) = read_bytes(&at) else { continue };
+        let fields = serde_json::from_slice::<Map<String, Value>>(&bytes).unwrap_or_default();
+        let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
+        if !missing.is_empty() {
+            let what = format!("these are missing in it: {}", missing.join(", "));
+            return to.refuse(
+                SubmissionCheck::Power,
+                &at,
+                what,
+                "client and server record what they measured",
+                REPACK_HINT,
+            );
+        }
+        sessions.push(fields);
+    }
+    let [client, server] = &sessions[..] else { return };
+    results(to, above, client, server);
+    let at = above.join("power/server.json");
+    for (of, a, b) in [
+        ("session_name", &client["session_name"], &server["session_name"]),
+        ("uuid of the client", &client["uuid"]["client"], &server["uuid"]["client"]),
+        ("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
+    ] {
+        if a != b {
+            to.refuse(
+                SubmissionCheck::Power,
+                &at,
+                format!("the {of} is {b}, and {a} in client.json"),
+                SAME,
+                REPACK_HINT,
+            );
+        }
+    }
+    if server.get("debug").is_some_and(|debug| *debug != Value::Bool(false)) {
+        to.refuse(SubmissionCheck::Power, &at, "`debug` is on", "the server measures without it", "measure again");
+    }
+    for (mode, run) in [("ranging", "ranging"), ("testing", "run_1")] {
+        phases(to, above, mode, run, [&client["phases"][mode], &server["phases"][mode]]);
+    }
+}
+
+/// The SHA-1 of each file.
+fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value>, server: &Map<String, Value>) {
+    let why = "the sessions of the measurement record the SHA-1 of each of its files";
+    for name in RECORDED {
+        let at = above.join(name);
+        let Ok(bytes) = read_bytes(&at) else { continue };
+        let is = format!("{:x}", Sha1::digest(&bytes));
+        let recorded = [&client["results"][name], &server["results"][name]].map(Value::as_str);
+        let what = match recorded {
+            [None, None] => "neither client.json nor server.json records it",
+            [client, server] if [client, server].into_iter().flatten().any(|should| should != is) => {
+                "it is not the file that client.json and server.json record"
+            }
+            _ => continue,
+        };
+        to.refuse(SubmissionCheck::Power, &at, what, why, REPACK_HINT);
+    }
+}
+
+/// When the phases of a mode began, which are four: before, during and after the run, and the end.
+fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [client, server]: [&Value; 2]) {
+    let at = above.join("power/server.json");
+    let begins = |phases: &Value| -> Vec<f64> {
+        phases.as_array().into_iter().flatten().filter_map(|phase| phase[0].as_f64()).collect()
+    };
+    let (client, server) = (begins(client), begins(server));
+    if client.len() != server.len() {
+        let what = format!("{mode} has {} phases, and {} in client.json", server.len(), client.len());
+        return to.refuse(SubmissionCheck::Power, &at, what, SAME, REPACK_HINT);
+    }
+    let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    if apart > SAME_TIME {
+        let what = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
+        to.refuse(SubmissionCheck::Power, &at, what, SAME, REPACK_HINT);
+    }
+    let times = Detail::read_folder(&above.join(run)).ok().and_then(|detail| {
+        PowerWindow::parse(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
+    });
+    let (Some((begin, end)), [_, from, until, ..]) = (times, &client[..]) else { return };
+    let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
+    if !is_within(begin) || !is_within(end) {
+        let what = format!("the run in {run}/ is not within the phase of {mode} that it belongs to");
+        to.refuse(SubmissionCheck::Power, &at, what, "power is measured while LoadGen runs", REPACK_HINT);
+    }
+}
+
+// Samples of a power meter (`spl.txt`), and their average over the time of a run by the method of the official checker.
+
+/// How LoadGen and the power meter's log write a time.
+const TIME: &str = "%m-%d-%Y %H:%M:%S%.f";
+
+/// Between which times of its log a run is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PowerWindow {
+    pub begin: DateTime,
+    pub end: DateTime,
+}
+
+impl PowerWindow {
+    /// None: one of them is no time.
+    pub(super) fn parse(begin: &str, end: &str) -> Option<Self> {
+        let window = Self { begin: time(begin)?, end: time(end)? };
+        (window.begin < window.end).then_some(window)
+    }
+
+    /// Begin and end in seconds since 1970, where they are of UTC.
+    pub(super) fn since_epoch(self) -> Option<(f64, f64)> {
+        let seconds =
+            |time: DateTime| Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64());
+        Some((seconds(self.begin)?, seconds(self.end)?))
+    }
+
+    pub(super) fn seconds(self) -> f64 {
+        seconds_between(self.begin, self.end)
+    }
+}
+
+/// One line `Time,<when>,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Mark,<mark>`. A meter of several channels sums
+/// their watts, and adds `Ch1,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Ch2,…`: its volts and amperes are means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PowerSample {
+    at: DateTime,
+    watts: f64,
+    /// Volts × amperes × power factor, where the line has them all.
+    product: Option<f64>,
+}
+
+/// A line that the official checker cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
+pub(super) struct BadSample {
+    pub line: usize,
+    pub fault: SampleFault,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SampleFault {
+    #[error("`{0}` is no time, MM-DD-YYYY HH:MM:SS.fff")]
+    Time(String),
+    #[error("`{0}` is where `Watts` is due")]
+    Field(String),
+    #[error("`{0}` is no number of watts")]
+    Watts(String),
+}
+
+/// What the samples within a window are worth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PowerAverage {
+    /// Samples that count: above 0 W.
+    pub samples: u64,
+    /// Samples within the window that the average leaves out.
+    pub left_out: u64,
+    /// The first value that no meter can measure.
+    pub impossible: Option<String>,
+    /// The mean of the samples that count.
+    pub watts: f64,
+    /// Mean × window, as the official checker computes energy.
+    pub joules: f64,
+    /// The same, each sample for the time until the next one.
+    pub integrated_joules: f64,
+    /// The longest time within the window without a sample.
+    pub longest_gap: f64,
+    /// The largest deviation of watts from volts × amperes × power factor, as a share.
+    pub product_deviation: f64,
+}
+
+impl PowerAverage {
+    /// Of a whole spl.txt.
+    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, BadSample> {
+        let mut average = Self::default();
+        let mut sum = 0.0;
+        let mut last: Option<(DateTime, f64)> = None;
+        for (index, line) in text.lines().enumerate() {
+            if !line.starts_with("Time") {
+                continue;
+            }
+            let sample = PowerSample::parse(line).map_err(|fault| BadSample { line: index + 1, fault })?;
+            if !(window.begin < sample.at && sample.at < window.end) {
+                continue;
+            }
+            if !sample.watts.is_finite() || sample.watts < 0.0 {
+                average.impossible.get_or_insert(format!("line {}: {} W", index + 1, sample.watts));
+            }
+            let since = last.map_or(window.begin, |(at, _)| at);
+            let passed = seconds_between(since, sample.at);
+            average.longest_gap = average.longest_gap.max(passed);
+            // Before the first sample there is no other to go by.
+            average.integrated_joules += last.map_or(sample.watts, |(_, watts)| watts) * passed;
+            last = Some((sample.at, sample.watts));
+            if sample.watts > 0.0 {
+                average.samples += 1;
+                sum += sample.watts;
+                if let Some(product) = sample.product {
+                    let deviation = (product / sample.watts - 1.0).abs();
+                    average.product_deviation = average.product_deviation.max(deviation);
+                }
+            } else {
+                average.left_out += 1;
+            }
+        }
+        if let Some((at, watts)) = last {
+            let rest = seconds_between(at, window.end);
+            average.longest_gap = average.longest_gap.max(rest);
+            average.integrated_joules += watts * rest;
+        }
+        if average.samples > 0 {
+            average.watts = sum / average.samples as f64;
+            average.joules = average.watts * window.seconds();
+        }
+        Ok(average)
+    }
+}
+
+impl PowerSample {
+    fn parse(line: &str) -> Result<Self, SampleFault> {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let field = |index: usize| fields.get(index).copied().unwrap_or_default();
+        let number = |index: usize| field(index).parse::<f64>().ok();
+        let at = time(field(1)).ok_or_else(|| SampleFault::Time(field(1).to_owned()))?;
+        if field(2) != "Watts" {
+            return Err(SampleFault::Field(field(2).to_owned()));
+        }
+        let watts = number(3).ok_or_else(|| SampleFault::Watts(field(3).to_owned()))?;
+        // Where the names `Watts` are: of the line, or of its channels.
+        let names = if fields.get(12) == Some(&"Ch1") { (13..fields.len()).step_by(9).collect() } else { vec![2] };
+        let product = |name: usize| match (number(name + 3), number(name + 5), number(name + 7)) {
+            (Some(volts), Some(amps), Some(factor)) if volts > 0.0 && amps > 0.0 && factor > 0.0 => {
+                Some(volts * amps * factor)
+            }
+            _ => None,
+        };
+        let product = names.into_iter().map(product).sum();
+        Ok(Self { at, watts, product })
+    }
+}
+
+fn time(text: &str) -> Option<DateTime> {
+    DateTime::strptime(TIME, text.trim()).ok()
+}
+
+fn seconds_between(from: DateTime, to: DateTime) -> f64 {
+    to.duration_since(from).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PowerAverage, PowerWindow};
+
+    fn window() -> PowerWindow {
+        PowerWindow::parse("08-24-2023 10:15:00.000", "08-24-2023 10:15:04.000").unwrap()
+    }
+
+    /// As PTDaemon writes them, with a line that is no sample.
+    const TEXT: &str = "Time,08-24-2023 10:14:59.500,Watts,9.0,Volts,228.5,Amps,0.05,PF,0.78,Mark,idle\n\
+        Starting untimed measurement\n\
+        Time,08-24-2023 10:15:00.500,Watts,22.9,Volts,228.57,Amps,0.1279,PF,0.7808,Mark,x_testing\n\
+        Time,08-24-2023 10:15:01.500,Watts,23.1,Volts,228.57,Amps,0.1290,PF,0.7808,Mark,x_testing\n\
+        Time,08-24-2023 10:15:02.500,Watts,0,Volts,228.57,Amps,0.0,PF,0.0,Mark,x_testing\n\
+        Time,08-24-2023 10:15:03.500,Watts,23.0,Volts,228.57,Amps,0.1285,PF,0.7808,Mark,x_testing\n\
+        Time,08-24-2023 10:15:04.000,Watts,50.0,Volts,228.57,Amps,0.2,PF,0.78,Mark,x_testing\n";
+
+    #[test]
+    fn the_average_is_of_positive_samples_strictly_within_the_window() {
+        let average = PowerAverage::parse(TEXT, window()).unwrap();
+        assert_eq!((average.samples, average.left_out), (3, 1));
+        assert!((average.watts - 23.0).abs() < 1e-9, "{average:?}");
+        assert!((average.joules - 92.0).abs() < 1e-9, "{average:?}");
+        // 0.5 s and 1 s at 22.9 W, 1 s at 23.1 W, 1 s at 0 W, 0.5 s at 23 W.
+        assert!((average.integrated_joules - (1.5 * 22.9 + 23.1 + 11.5)).abs() < 1e-9, "{average:?}");
+        assert!((average.longest_gap - 1.0).abs() < 1e-9 && average.product_deviation < 0.01, "{average:?}");
+    }
+
+    /// Of a published result for v5.1.
+    #[test]
+    fn the_products_of_channels_are_summed() {
+        let line = "Time,08-24-2023 10:15:00.507,Watts,2884.000000,Volts,211.026667,Amps,4.640333,PF,0.982045,Mark,a_testing,\
+            Ch1,Watts,976.000000,Volts,210.390000,Amps,4.715000,PF,0.984200,Ch2,Watts,956.000000,Volts,211.370000,Amps,4.613000,PF,0.980900,\
+            Ch3,Watts,952.000000,Volts,211.320000,Amps,4.593000,PF,0.981100\n";
+        let average = PowerAverage::parse(line, window()).unwrap();
+        assert!(average.product_deviation < 0.001, "{average:?}");
+        let average = PowerAverage::parse(&line.replace("Watts,2884", "Watts,1884"), window()).unwrap();
+        assert!(average.product_deviation > 0.5, "{average:?}");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named() {
+        let of = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
+        assert_eq!(of("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is no number of watts");
+        assert_eq!(of("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
+        assert_eq!(of("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");
+        assert_eq!(of("Time,08-24-2023 10:15:03.600,Watts"), "line 8: `` is no number of watts");
+        assert_eq!(of("Time,yesterday,Watts,1.0"), "line 8: `yesterday` is no time, MM-DD-YYYY HH:MM:SS.fff");
+    }
+
+    #[test]
+    fn no_meter_measures_less_than_nothing() {
+        for watts in ["-1.5", "nan", "inf"] {
+            let text = format!("{TEXT}Time,08-24-2023 10:15:03.600,Watts,{watts}\n");
+            assert!(PowerAverage::parse(&text, window()).unwrap().impossible.unwrap().starts_with("line 8: "), "{watts}");
+        }
+        assert_eq!(PowerAverage::parse(TEXT, window()).unwrap().impossible, None);
+    }
+
+    #[test]
+    fn a_window_that_ends_before_it_begins_is_none() {
+        assert_eq!(PowerWindow::parse("08-24-2023 10:15:04.000", "08-24-2023 10:15:00.000"), None);
     }
 }

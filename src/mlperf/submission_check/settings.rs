@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::checks::SubmissionCheck;
-use super::finding::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
 use base::files::{read_bytes, read_text};

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::checks::SubmissionCheck;
-use super::finding::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionFindings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::SubmissionLayout;
 use base::files::read_bytes;
@@ -40,7 +40,7 @@ pub(super) fn check(
     round: &Round,
 ) -> BTreeMap<String, SystemTraits> {
     let mut all = BTreeMap::new();
-    let layout = SubmissionLayout::of(&round.name);
+    let layout = SubmissionLayout::for_round(&round.name);
     let folder = submitter.folder.join("systems");
     let described: Vec<String> =
         files(&folder).into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::SubmissionLayout;
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
+use crate::layout::scenario_titled;
+use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
 use base::files::read_bytes;
 use base::spec::TestMode;
-use rules::MlperfScenario;
 use rules::log::Detail;
+use rules::{Benchmark, MlperfScenario, Round};
 
 /// One submitter in one division.
 #[derive(Clone, Debug)]
@@ -162,4 +164,251 @@ fn names(path: &Path, wanted: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+// Which benchmarks and scenarios the round has, and which of them must be there together.
+
+/// What the folder of a benchmark is to the round.
+pub(super) enum BenchmarkFolder<'a> {
+    /// The round's name of it, and its table.
+    Known(&'a str, &'a Benchmark),
+    /// A benchmark of the round that is not examined here, and why.
+    LeftOut(&'a str),
+    /// None of the round; a finding reports it.
+    Unknown,
+}
+
+/// Names of folders that the official checker takes for a benchmark's.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("ssd-resnet34", "retinanet"),
+    ("mobilenet", "resnet"),
+    ("resnet50", "resnet"),
+    ("llama3_1-405b", "llama3.1-405b"),
+    ("llama3_1-8b", "llama3.1-8b"),
+    ("llama3_1-8b-edge", "llama3.1-8b-edge"),
+];
+
+/// Parts of names that make the official checker guess, for submissions to Open.
+const GUESSED: [(&str, &str); 5] = [
+    ("mobilenet", "resnet"),
+    ("efficientnet", "resnet"),
+    ("resnet50", "resnet"),
+    ("bert-99", "bert-99"),
+    ("llama3_1-405b", "llama3.1-405b"),
+];
+
+/// The benchmark that a folder is of; reports one that the round does not have.
+pub(super) fn folder<'a>(
+    to: &mut SubmissionFindings,
+    submitter: &Submitter,
+    round: &'a Round,
+    found: &BenchmarkEntry,
+) -> BenchmarkFolder<'a> {
+    let is_of_round = |name: &str| round.benchmarks.contains_key(name) || round.left_out(name).is_some();
+    let listed = |names: &[(&str, &str)], is_it: &dyn Fn(&str) -> bool| {
+        names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| (*name).to_owned())
+    };
+    let name = if is_of_round(&found.name) {
+        found.name.clone()
+    } else {
+        listed(&OTHER_NAMES, &|known| known == found.name)
+            .or_else(|| submitter.model_mapping.get(&found.name).cloned())
+            .or_else(|| listed(&GUESSED, &|known| found.name.contains(known)))
+            .unwrap_or_else(|| found.name.clone())
+    };
+    if let Some((name, benchmark)) = round.benchmarks.get_key_value(&name) {
+        return BenchmarkFolder::Known(name, benchmark);
+    }
+    if let Some(why) = round.left_out(&name) {
+        return BenchmarkFolder::LeftOut(why);
+    }
+    let others: Vec<&str> = Round::NAMES
+        .into_iter()
+        .filter(|name| Round::named(name).is_some_and(|other| other.benchmarks.contains_key(&found.name)))
+        .collect();
+    let names = round.benchmarks.keys().map(String::as_str);
+    if others.is_empty() {
+        let near = base::diag::did_you_mean(&found.name, names.clone());
+        let fix = near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
+        let what = format!("{} is no benchmark of {}", found.name, round.name);
+        let why = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, what, why, fix);
+    } else {
+        let what = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
+        let fix = format!("take one of {}", names.collect::<Vec<_>>().join(", "));
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, what, "a round has its own benchmarks", fix);
+    }
+    BenchmarkFolder::Unknown
+}
+
+/// The scenarios of one benchmark, by their folders.
+pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &BenchmarkEntry, benchmark: &Benchmark) {
+    let may: Vec<MlperfScenario> = benchmark.required.iter().chain(&benchmark.one_of).copied().collect();
+    let mut there = Vec::new();
+    for name in &found.scenarios {
+        let at = found.folder.join(name);
+        let Some(scenario) = scenario_titled(name) else {
+            let why = "scenarios are Offline, Server, Interactive";
+            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is no scenario"), why, "take it out");
+            continue;
+        };
+        if scenario.title() != name {
+            let fix = format!("call it {}", scenario.title());
+            to.review(
+                SubmissionCheck::Scenario,
+                &at,
+                format!("it is called {name:?}"),
+                "other scripts distinguish upper and lower case",
+                fix,
+            );
+        }
+        there.push(scenario);
+        if submitter.division != "open" && !may.contains(&scenario) {
+            let what = format!("{name} is no scenario of {}", found.name);
+            let why = "a closed result is in one of the benchmark's scenarios";
+            to.refuse(SubmissionCheck::Scenario, &at, what, why, "take it out, or submit it to Open");
+        }
+    }
+    if submitter.division == "open" {
+        return;
+    }
+    for scenario in benchmark.required.iter().filter(|scenario| !there.contains(scenario)) {
+        let what = format!("{} is missing", scenario.title());
+        to.refuse(
+            SubmissionCheck::MissingScenario,
+            &found.folder,
+            what,
+            "a closed benchmark has all its required scenarios",
+            "run it, or submit to Open",
+        );
+    }
+    if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
+        let names: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
+        let what = format!("none of {} is there", names.join(", "));
+        to.refuse(
+            SubmissionCheck::MissingScenario,
+            &found.folder,
+            what,
+            "a closed benchmark has one of them in addition to Offline",
+            "run one of them",
+        );
+    }
+}
+
+// The folders of a submission beside its results: source, documentation, and what lies where nothing belongs.
+
+/// Folders of a clone that are no part of the submission.
+const BESIDE: [&str; 4] = [".git", ".github", "assets", REPORT_FOLDER];
+
+/// Above the submitters: only divisions, and texts for readers.
+pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionLayout) {
+    let weight = FindingWeight::of_older_checker(layout);
+    let why = "beside closed/, open/ and network/ there are texts (.md, .pdf) at most";
+    let is_text = |name: &str| [".md", ".pdf"].iter().any(|end| name.ends_with(end));
+    for name in files(root).iter().filter(|name| !is_text(name)) {
+        to.find(
+            weight,
+            SubmissionCheck::StrayFile,
+            &root.join(name),
+            "it is outside of every division",
+            why,
+            "take it out",
+        );
+    }
+    let is_stray = |name: &&String| !DIVISIONS.contains(&name.as_str()) && !BESIDE.contains(&name.as_str());
+    for name in folders(root).iter().filter(is_stray) {
+        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is no division", why, "take it out");
+    }
+    for division in DIVISIONS {
+        for name in files(&root.join(division)) {
+            let at = root.join(division).join(name);
+            to.find(
+                weight,
+                SubmissionCheck::StrayFile,
+                &at,
+                "it is outside of every submitter's folder",
+                why,
+                "take it out",
+            );
+        }
+    }
+}
+
+/// A folder below a division without `results/`. The checkers until v5.1 pass it over.
+pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
+    if !submitter.folder.join("results").is_dir() {
+        let what = "it has no results/, and is no submitter's";
+        let why =
+            "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
+        to.find(
+            FindingWeight::of_newer_checker(layout),
+            SubmissionCheck::Layout,
+            &submitter.folder,
+            what,
+            why,
+            "take it out",
+        );
+    }
+}
+
+/// Of one submitter with results.
+pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) {
+    let layout = SubmissionLayout::for_round(&round.name);
+    let source = submitter.folder.join(layout.source());
+    if files_of(&source).next().is_none() {
+        let what = if source.is_dir() { "it is empty" } else { "it is missing" };
+        let why = "the code that made the results goes with them";
+        let fix = format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
+        to.refuse(SubmissionCheck::Source, &source, what, why, fix);
+    }
+    let documentation = submitter.folder.join("documentation");
+    // What packing puts there explains nothing.
+    let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
+    if files_of(&documentation).all(|name| is_own(&name)) {
+        let why = "calibration and bandwidth are explained there";
+        to.review(
+            SubmissionCheck::Documentation,
+            &documentation,
+            "there is none",
+            why,
+            "`mlperf.package.documentation: FOLDER`",
+        );
+    }
+    calibration(to, submitter, layout);
+    other_layout(to, submitter, round, layout);
+}
+
+/// How the model was quantized, which Closed has to explain.
+fn calibration(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
+    let names = ["calibration.md", "documentation/calibration.md"];
+    if submitter.division != "open" && !names.iter().any(|name| submitter.folder.join(name).is_file()) {
+        let what = "there is no calibration.md, here or in the submitter's folder";
+        let why = "a closed result explains how its model was quantized";
+        let at = submitter.folder.join("documentation");
+        let weight = FindingWeight::of_older_checker(layout);
+        to.find(weight, SubmissionCheck::Calibration, &at, what, why, "write documentation/calibration.md");
+    }
+}
+
+/// Folders that only the other layout has.
+fn other_layout(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round, layout: SubmissionLayout) {
+    let (name, strays): (_, &[&str]) = match layout {
+        SubmissionLayout::Single => ("v5.1", &["measurements", "compliance", "code"]),
+        SubmissionLayout::Split => ("v6.0", &["src"]),
+    };
+    for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
+        let what = format!("this folder belongs to the layout of {name}");
+        let why = format!(
+            "{} has its own layout; the official checker does not look here ({} is the source there)",
+            round.name,
+            layout.source()
+        );
+        to.review(SubmissionCheck::Layout, &stray, what, why, "pack again for this round");
+    }
+}
+
+/// Names of all files below a folder.
+fn files_of(folder: &Path) -> impl Iterator<Item = String> {
+    let walk = walkdir::WalkDir::new(folder).into_iter().flatten();
+    walk.filter(|item| !item.file_type().is_dir()).map(|item| item.file_name().to_string_lossy().into_owned())
 }

@@ -20,7 +20,7 @@ pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
     Some(TestRequest {
         round: &loadgen.round,
         benchmark: &loadgen.benchmark,
-        scenario: MlperfScenario::of(bench.scenario)?,
+        scenario: MlperfScenario::from_scenario(bench.scenario)?,
         mode: loadgen.mode,
         division: loadgen.division,
         rehearsal: loadgen.rehearse,
@@ -98,5 +98,5 @@ pub fn queries(bench: &Bench) -> Option<Estimate> {
         return None;
     }
     let seed = request.find().ok()?.round.loadgen.seeds.schedule;
-    Some(Estimate::of(&conf(&request).ok()?.settings, seed))
+    Some(Estimate::new(&conf(&request).ok()?.settings, seed))
 }

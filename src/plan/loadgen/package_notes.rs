@@ -48,7 +48,7 @@ fn missing_scenarios(package: &MlperfPackage) -> Vec<String> {
     let mut packed: BTreeMap<&str, Vec<MlperfScenario>> = BTreeMap::new();
     let entries = package.entries();
     for entry in &entries {
-        packed.entry(&entry.benchmark).or_default().extend(MlperfScenario::of(entry.scenario));
+        packed.entry(&entry.benchmark).or_default().extend(MlperfScenario::from_scenario(entry.scenario));
     }
     let mut notes = Vec::new();
     for (name, there) in packed {

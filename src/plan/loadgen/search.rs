@@ -73,7 +73,7 @@ impl Cost {
             let bench = Bench { search: None, loadgen: Some(Box::new(test.clone())), ..bench.clone() };
             let request: TestRequest<'_> = test_request(&bench)?;
             let seed = request.find().ok()?.round.loadgen.seeds.schedule;
-            Some(Estimate::of(&conf(&request).ok()?.settings, seed).seconds)
+            Some(Estimate::new(&conf(&request).ok()?.settings, seed).seconds)
         };
         let doublings = (bounds.high / bounds.low).log2().ceil() as u32 + 1;
         let halvings = (1.0 / bounds.precision).log2().ceil() as u32;

@@ -85,7 +85,7 @@ impl<'a> PackageChecker<'a> {
             self.tests(&index, results);
             let Ok(entries) = results.entries() else { continue };
             for entry in &entries {
-                let Some(scenario) = MlperfScenario::of(entry.scenario) else {
+                let Some(scenario) = MlperfScenario::from_scenario(entry.scenario) else {
                     let what = format!("{:?} is no scenario of MLPerf", entry.scenario).to_lowercase();
                     let hint = "offline, server, interactive or single_stream";
                     self.refuse(&["results", &index, "scenario"], &what, "no result can be of it", hint, None);

@@ -1,10 +1,14 @@
 //! What LoadGen will work with: its built-in configuration, user.conf and audit.config, one over the other.
 
+use std::fmt::Write as _;
+
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
-use super::super::{MlperfScenario, TestRequest};
-use base::spec::TestMode;
+use super::super::{MlperfScenario, Round, RuleError, TestRequest};
+use base::diag::did_you_mean;
+use base::spec::{Division, TestMode};
 
 /// Ten minutes: what every language model's run must last.
 pub const MIN_DURATION_MS: u64 = 600_000;
@@ -42,7 +46,7 @@ pub struct TestSettings {
 
 impl TestSettings {
     /// Settings of a test with known names.
-    pub(crate) fn of(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
+    pub(crate) fn new(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let set = |name: &str| request.user_conf.get(name);
         let count = |name: &str| set(name).and_then(Value::as_u64);
         let flag =
@@ -84,7 +88,7 @@ impl TestSettings {
     /// With what audit.config puts over it.
     fn audited(self, request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let rehearsed = request.rehearsal.then_some(self.performance_samples);
-        let Some(audit) = super::super::audit_config::audit_config(found, request.mode, rehearsed) else { return self };
+        let Some(audit) = super::super::test_request::audit_config(found, request.mode, rehearsed) else { return self };
         let its_own = found.benchmark.audits.get(&request.mode).map_or(u64::MAX, |audit| audit.samples);
         Self {
             performance_samples: self.performance_samples.min(its_own),
@@ -95,4 +99,337 @@ impl TestSettings {
             ..self
         }
     }
+}
+
+// user.conf as LoadGen reads it: `model.Scenario.key = value`, one a line.
+
+/// All settings that LoadGen gets for one test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conf {
+    /// LoadGen's name of the model, to be given with the file.
+    pub model: String,
+    /// LoadGen's name of the scenario, to be given with the file.
+    pub scenario: &'static str,
+    /// user.conf.
+    pub text: String,
+    /// The keys that it sets, but for `target_qps`.
+    pub keys: Vec<String>,
+    /// audit.config of the test, where there is one. Pass its path; never leave it in a working directory.
+    pub audit: Option<String>,
+    /// What will be in force with both.
+    pub settings: TestSettings,
+}
+
+/// The configuration of a test, or everything that is wrong with it.
+pub fn conf(request: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
+    let wrong = super::check(request);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let found = request.find()?;
+    let settings = TestSettings::new(request, &found);
+    let rehearsed = request.rehearsal.then_some(settings.performance_samples);
+    let audit = super::super::test_request::audit_config(&found, request.mode, rehearsed).map(|audit| audit.text);
+    let model = found.benchmark.loadgen_model(request.scenario);
+    let lines = lines(request, &found);
+    let text = text(request, &found, &model, &lines);
+    let keys = lines.into_iter().map(|(key, _)| key).filter(|key| key != "target_qps").collect();
+    Ok(Conf { scenario: request.scenario.loadgen(), text, keys, model, audit, settings })
+}
+
+fn text(request: &TestRequest<'_>, found: &ResolvedTest, model: &str, lines: &[(String, String)]) -> String {
+    let mut text = format!(
+        "# {}, {}, {} division, MLPerf Inference {}{}.\n# Times are in milliseconds.\n",
+        request.benchmark,
+        request.scenario.title(),
+        request.division.as_str(),
+        found.round.name,
+        if request.rehearsal { "; a rehearsal, not for submission" } else { "" },
+    );
+    for (name, value) in lines {
+        let _ = writeln!(text, "{model}.{}.{name} = {value}", request.scenario.loadgen());
+    }
+    text
+}
+
+/// Keys and values: the rate, the manifest's settings, and the required keys that the manifest does not set.
+fn lines(request: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String)> {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    if let Some(qps) = request.target_qps.filter(|_| request.scenario != MlperfScenario::SingleStream) {
+        lines.push(("target_qps".to_owned(), qps.to_string()));
+    }
+    lines.extend(request.user_conf.iter().map(|(name, value)| (name.clone(), shown(value))));
+    let mut needed = |name: &str, value: u64| {
+        if !request.user_conf.contains_key(name) {
+            lines.push((name.to_owned(), value.to_string()));
+        }
+    };
+    let plain = TestSettings::new(&TestRequest { mode: TestMode::Performance, ..request.clone() }, found);
+    needed("min_duration", plain.min_duration_ms);
+    // Offline: LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it. Arrivals at a rate, in a
+    // rehearsal: LoadGen's own minimum is too few for its judgement of a percentile.
+    let at_a_rate = matches!(request.scenario, MlperfScenario::Server | MlperfScenario::Interactive);
+    if request.scenario == MlperfScenario::Offline || request.rehearsal && at_a_rate {
+        needed("min_query_count", plain.min_query_count);
+    }
+    let benchmark = &found.benchmark;
+    let drawn = match request.mode {
+        // Else Offline would issue as many as the performance set has.
+        TestMode::Test07 => plain.performance_samples.min(test07_samples(found)),
+        _ if request.rehearsal => plain.performance_samples,
+        _ => benchmark.performance_samples,
+    };
+    if drawn < benchmark.performance_samples {
+        needed("performance_sample_count_override", drawn);
+    }
+    if request.rehearsal && plain.performance_samples < benchmark.performance_samples {
+        needed("accuracy_sample_count_override", plain.accuracy_samples);
+    }
+    lines
+}
+
+fn test07_samples(found: &ResolvedTest) -> u64 {
+    found.benchmark.audits.get(&TestMode::Test07).map_or(u64::MAX, |audit| audit.samples)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Bool(flag) => u8::from(*flag).to_string(),
+        other => other.to_string(),
+    }
+}
+
+// The keys of user.conf: LoadGen reads these and silently ignores any other.
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConfValueKind {
+    /// A whole number, 0 or more.
+    Count,
+    /// Whole milliseconds.
+    Milliseconds,
+    /// 0 or 1.
+    Flag,
+    /// A number above 0.
+    Number,
+    /// Above 0, below 100.
+    Percent,
+}
+
+/// One key, and which file may set it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConfKey {
+    pub name: &'static str,
+    pub kind: ConfValueKind,
+    /// LoadGen reads it in these scenarios only. Empty: in all.
+    pub scenarios: &'static [MlperfScenario],
+    /// Closed: both divisions may set it.
+    pub division: Division,
+}
+
+const SERVER: &[MlperfScenario] = &[MlperfScenario::Server, MlperfScenario::Interactive];
+
+const fn key(name: &'static str, kind: ConfValueKind) -> ConfKey {
+    ConfKey { name, kind, scenarios: &[], division: Division::Closed }
+}
+
+const fn only_in(scenarios: &'static [MlperfScenario], key: ConfKey) -> ConfKey {
+    ConfKey { scenarios, ..key }
+}
+
+const fn open(key: ConfKey) -> ConfKey {
+    ConfKey { division: Division::Open, ..key }
+}
+
+/// Sources: `TestSettings::FromConfig` of LoadGen 6.0.17 for names and scenarios, the rules for the divisions.
+pub(super) const KEYS: [ConfKey; 23] = [
+    key("min_duration", ConfValueKind::Milliseconds),
+    key("max_duration", ConfValueKind::Milliseconds),
+    key("min_query_count", ConfValueKind::Count),
+    key("max_query_count", ConfValueKind::Count),
+    key("performance_sample_count_override", ConfValueKind::Count),
+    key("accuracy_sample_count_override", ConfValueKind::Count),
+    key("sample_concatenate_permutation", ConfValueKind::Flag),
+    key("print_timestamps", ConfValueKind::Flag),
+    key("accuracy_log_rng_seed", ConfValueKind::Count),
+    key("accuracy_log_sampling_target", ConfValueKind::Count),
+    only_in(SERVER, key("coalesce_queries", ConfValueKind::Flag)),
+    only_in(SERVER, key("max_async_queries", ConfValueKind::Count)),
+    // In Server it is a limit, in SingleStream the expected value: `check` distinguishes them.
+    key("target_latency", ConfValueKind::Number),
+    only_in(
+        &[MlperfScenario::Server, MlperfScenario::Interactive, MlperfScenario::SingleStream],
+        open(key("target_latency_percentile", ConfValueKind::Percent)),
+    ),
+    only_in(SERVER, open(key("ttft_latency", ConfValueKind::Milliseconds))),
+    only_in(SERVER, open(key("tpot_latency", ConfValueKind::Milliseconds))),
+    open(key("use_token_latencies", ConfValueKind::Flag)),
+    open(key("infer_token_latencies", ConfValueKind::Flag)),
+    open(key("token_latency_scaling_factor", ConfValueKind::Count)),
+    open(key("performance_issue_unique", ConfValueKind::Flag)),
+    open(key("performance_issue_same", ConfValueKind::Flag)),
+    open(key("performance_issue_same_index", ConfValueKind::Count)),
+    // Never set: no scenario here is MultiStream. Listed so that an error can name its scenario.
+    only_in(&[], open(key("samples_per_query", ConfValueKind::Count))),
+];
+
+/// LoadGen reads these from its own mlperf.conf only; in user.conf they do nothing.
+pub(super) const BUILT_IN: [&str; 8] = [
+    "qsl_rng_seed",
+    "sample_index_rng_seed",
+    "schedule_rng_seed",
+    "accuracy_log_probability",
+    "test05",
+    "test05_qsl_rng_seed",
+    "test05_sample_index_rng_seed",
+    "test05_schedule_rng_seed",
+];
+
+/// Keys that the manifest sets elsewhere, and where.
+pub(super) const SAID_ELSEWHERE: [(&str, &str); 2] = [("mode", "mode"), ("target_qps", "target_qps")];
+
+/// Whether only a submission to Open may set it.
+pub fn is_open_only(name: &str, scenario: MlperfScenario) -> bool {
+    ConfKey::named(name).is_some_and(|key| key.division_in(scenario) == Division::Open)
+}
+
+impl ConfKey {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        KEYS.into_iter().find(|key| key.name == name)
+    }
+
+    /// Whether LoadGen looks at it in this scenario.
+    pub(super) fn is_read_in(&self, scenario: MlperfScenario) -> bool {
+        match self.name {
+            // MultiStream's.
+            "samples_per_query" => false,
+            "target_latency" => scenario != MlperfScenario::Offline,
+            _ => self.scenarios.is_empty() || self.scenarios.contains(&scenario),
+        }
+    }
+
+    /// Which division may set it here.
+    pub(super) fn division_in(&self, scenario: MlperfScenario) -> Division {
+        match (self.name, scenario) {
+            ("target_latency", MlperfScenario::Server | MlperfScenario::Interactive) => Division::Open,
+            _ => self.division,
+        }
+    }
+}
+
+// An existing user.conf, checked against the rules.
+
+/// One setting of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfLine {
+    /// Counted from 1.
+    pub line: usize,
+    /// `*` stands for all.
+    pub model: String,
+    pub scenario: String,
+    pub key: String,
+    pub value: String,
+}
+
+/// The settings of a user.conf as LoadGen takes it apart, and for each line that it cannot read its number and why.
+pub fn read(text: &str) -> (Vec<ConfLine>, Vec<(usize, String)>) {
+    let mut lines = Vec::new();
+    let mut wrong = Vec::new();
+    for (index, text) in text.lines().enumerate() {
+        let line = index + 1;
+        let text = text.split('#').next().unwrap_or_default().trim();
+        if text.is_empty() {
+            continue;
+        }
+        let Some((name, value)) = text.split_once('=').map(|(name, value)| (name.trim(), value.trim())) else {
+            wrong.push((line, format!("`{text}` is not `model.Scenario.key = value`")));
+            continue;
+        };
+        if value.parse::<f64>().is_err() {
+            wrong.push((line, format!("`{value}` is not a number")));
+            continue;
+        }
+        // Models' names have dots in them, keys and scenarios have not.
+        let mut parts = name.rsplitn(3, '.');
+        let (Some(key), Some(scenario), Some(model)) = (parts.next(), parts.next(), parts.next()) else {
+            wrong.push((line, format!("`{name}` is not `model.Scenario.key`")));
+            continue;
+        };
+        let [model, scenario, key, value] = [model, scenario, key, value].map(str::to_owned);
+        lines.push(ConfLine { line, model, scenario, key, value });
+    }
+    (lines, wrong)
+}
+
+/// What is wrong with a user.conf for a test: lines, models and scenarios that LoadGen would ignore, and all errors of
+/// [`super::check()`]. Numbers are those of lines, 0: the file as a whole. Of `request` the `target_qps` and `user_conf` are
+/// taken from the file.
+pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
+    let (lines, unread) = read(text);
+    let mut wrong: Vec<(usize, RuleError)> = unread
+        .into_iter()
+        .map(|(line, what)| (line, RuleError::new(&[], what, "LoadGen would refuse the file")))
+        .collect();
+    let known = models();
+    let found = request.find().ok();
+    let ours = found.as_ref().map(|found| found.benchmark.loadgen_model(request.scenario));
+    let mut settings: IndexMap<String, Value> = IndexMap::new();
+    let mut target_qps = None;
+    let mut places: IndexMap<String, usize> = IndexMap::new();
+    for line in &lines {
+        if line.model != "*" && !known.contains(&line.model) {
+            let hint = did_you_mean(&line.model, known.iter().map(String::as_str));
+            let rule = "LoadGen would silently ignore the line";
+            let what = format!("`{}` is not a model of LoadGen's", line.model);
+            wrong.push((line.line, RuleError::new(&[], what, rule).maybe_hint(hint)));
+            continue;
+        }
+        if !matches!(line.scenario.as_str(), "*" | "Offline" | "Server" | "SingleStream" | "MultiStream") {
+            let rule = "LoadGen would silently ignore the line";
+            let what = format!("`{}` is not a scenario of LoadGen's", line.scenario);
+            let hint = "`Offline`, `Server`, `SingleStream`, `MultiStream`; Interactive is Server of the model `…-interactive`";
+            wrong.push((line.line, RuleError::new(&[], what, rule).hint(hint)));
+            continue;
+        }
+        let is_ours = line.model == "*" || Some(&line.model) == ours.as_ref();
+        if !is_ours || !(line.scenario == "*" || line.scenario == request.scenario.loadgen()) {
+            continue;
+        }
+        if line.key == "target_qps" {
+            // Offline and Server may both be named by a `*`; SingleStream has none.
+            target_qps = line.value.parse().ok().filter(|_| request.scenario != MlperfScenario::SingleStream);
+        } else if let Ok(value) = serde_json::from_str(&line.value) {
+            settings.insert(line.key.clone(), value);
+        }
+        places.insert(line.key.clone(), line.line);
+    }
+    let filled = TestRequest { target_qps, user_conf: &settings, ..request.clone() };
+    for one in super::check(&filled) {
+        let line = one.at.last().and_then(|key| places.get(key)).copied().unwrap_or(0);
+        wrong.push((line, one));
+    }
+    wrong.sort_by_key(|(line, _)| *line);
+    wrong
+}
+
+/// LoadGen's names of all models of all rounds.
+fn models() -> Vec<String> {
+    let mut names: Vec<String> = Round::NAMES
+        .into_iter()
+        .filter_map(Round::named)
+        .flat_map(|round| {
+            let all = |benchmark: &super::super::Benchmark| {
+                let plain = benchmark.loadgen_model.clone();
+                benchmark
+                    .scenarios()
+                    .map(|scenario| benchmark.loadgen_model(scenario))
+                    .chain([plain])
+                    .collect::<Vec<_>>()
+            };
+            round.benchmarks.values().flat_map(all).collect::<Vec<_>>()
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    names
 }

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::keys::{BUILT_IN, KEYS};
+use super::settings::{BUILT_IN, KEYS};
 use super::{check, conf, read, review};
 use crate::{MlperfScenario, RuleError, TestRequest};
 use base::spec::{Division, TestMode};

@@ -3,17 +3,15 @@
 //! By LoadGen's own rules (`GenerateQueries` and `TestSettingsInternal` of 6.0.17): Server's arrivals come from the round's
 //! seed, so their number and their length are exact; where the system decides, it is what follows if it keeps the requested rate.
 
-mod arrivals;
-mod text;
-
 #[cfg(test)]
 mod tests;
 
-use self::arrivals::ArrivalEstimate;
-pub use self::text::time;
+use std::fmt;
+
 use super::MlperfScenario;
 use super::conf::TestSettings;
 use base::spec::TestMode;
+use base::units::grouped;
 
 /// Offline issues this many times what the rate and the duration require.
 const OFFLINE_SLACK: f64 = 1.1;
@@ -46,7 +44,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// Of a test with these settings in force; `schedule_seed` is the round's.
-    pub fn of(settings: &TestSettings, schedule_seed: u64) -> Self {
+    pub fn new(settings: &TestSettings, schedule_seed: u64) -> Self {
         let plain = Self {
             scenario: settings.scenario,
             mode: settings.mode,
@@ -161,5 +159,161 @@ impl Estimate {
             limited.seconds = most;
         }
         limited
+    }
+}
+
+// An estimate as text.
+
+impl Estimate {
+    /// The least number of queries, where that decides and not the duration.
+    fn least(&self, of_duration: f64) -> Option<String> {
+        (self.min_queries as f64 > of_duration).then(|| grouped(self.min_queries as f64, 0))
+    }
+}
+
+impl fmt::Display for Estimate {
+    /// `100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.min_duration_ms as f64 / 1e3;
+        let queries = grouped(self.queries as f64, 0);
+        let set = if self.is_padded && self.queries >= self.set && self.queries.is_multiple_of(self.set) {
+            format!(" ({} × {})", grouped((self.queries / self.set) as f64, 0), grouped(self.set as f64, 0))
+        } else {
+            String::new()
+        };
+        let takes = time(self.seconds);
+        let qps = self.target_qps;
+        if self.mode == TestMode::Accuracy {
+            return match self.scenario {
+                MlperfScenario::Server | MlperfScenario::Interactive => {
+                    write!(
+                        f,
+                        "{queries} queries, each sample once, about {takes} at {qps} qps until the last one arrives"
+                    )
+                }
+                MlperfScenario::Offline => write!(f, "{queries} samples at once, each sample once"),
+                MlperfScenario::SingleStream => write!(f, "{queries} queries, each sample once, one after the other"),
+            };
+        }
+        match self.scenario {
+            MlperfScenario::Server | MlperfScenario::Interactive => {
+                let why = match self.least(qps * seconds) {
+                    Some(least) if self.min_queries == self.queries => format!("{least} queries at {qps} qps"),
+                    Some(least) => format!("at least {least} queries at {qps} qps → {queries}{set}"),
+                    None => format!("{qps} qps × {seconds} s → {queries} queries{set}"),
+                };
+                write!(f, "{why}, about {takes} until the last one arrives")?;
+            }
+            MlperfScenario::Offline => {
+                let why = match self.least(1.1 * qps * seconds) {
+                    Some(least) if self.min_queries == self.queries => format!("{least} samples at once"),
+                    Some(least) => format!("at least {least} samples → {queries} at once{set}"),
+                    None => format!("1.1 × {qps} samples/s × {seconds} s → {queries} samples at once{set}"),
+                };
+                write!(f, "{why}, about {takes} at {qps} samples/s, and then the longest answers")?;
+            }
+            MlperfScenario::SingleStream => {
+                let each = 1e3 / qps;
+                write!(f, "{each} ms a query, {seconds} s → {queries} queries{set}, about {takes} at that latency")?;
+            }
+        }
+        if let Some((lower, shorter)) = self.shorter {
+            let lower = (lower * 100.0).floor() / 100.0;
+            write!(f, "; up to {lower} qps one data set less is enough: {}", time(shorter))?;
+        }
+        Ok(())
+    }
+}
+
+/// `12 min 13 s`, `6 h 46 min`
+pub fn time(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, _) if seconds < 10.0 => format!("{seconds:.1} s"),
+        (0, 0, s) => format!("{s} s"),
+        (0, min, s) => format!("{min} min {s} s"),
+        (h, min, _) => format!("{h} h {min} min"),
+    }
+}
+
+// LoadGen's arrivals: the same random numbers as C++'s `std::mt19937` and libstdc++'s `std::exponential_distribution` give,
+// so that a schedule can be predicted before LoadGen makes it.
+
+const WORDS: usize = 624;
+const APART: usize = 397;
+
+/// Times of arrival at a rate, from a seed.
+#[derive(Clone, Debug)]
+struct ArrivalEstimate {
+    twister: Twister,
+    per_second: f64,
+}
+
+impl ArrivalEstimate {
+    /// `seed` is the round's schedule seed: C++ takes its lower 32 bits.
+    fn new(seed: u64, per_second: f64) -> Self {
+        Self { twister: Twister::new(seed as u32), per_second }
+    }
+
+    /// Seconds; LoadGen keeps whole nanoseconds.
+    fn next_after(&mut self, seconds: f64) -> f64 {
+        let gap = -(1.0 - self.twister.share()).ln() / self.per_second;
+        seconds + (gap * 1e9).trunc() / 1e9
+    }
+}
+
+/// The Mersenne twister MT19937 (Matsumoto and Nishimura, 1998).
+#[derive(Clone, Debug)]
+struct Twister {
+    state: Vec<u32>,
+    at: usize,
+}
+
+impl Twister {
+    fn new(seed: u32) -> Self {
+        let mut state = vec![seed; WORDS];
+        for at in 1..WORDS {
+            let before = state[at - 1];
+            state[at] = (before ^ before >> 30).wrapping_mul(1_812_433_253).wrapping_add(at as u32);
+        }
+        Self { state, at: WORDS }
+    }
+
+    fn word(&mut self) -> u32 {
+        if self.at == WORDS {
+            for at in 0..WORDS {
+                let mixed = self.state[at] & 0x8000_0000 | self.state[(at + 1) % WORDS] & 0x7fff_ffff;
+                let twist = if mixed & 1 == 1 { 0x9908_b0df } else { 0 };
+                self.state[at] = self.state[(at + APART) % WORDS] ^ mixed >> 1 ^ twist;
+            }
+            self.at = 0;
+        }
+        let mut word = self.state[self.at];
+        self.at += 1;
+        word ^= word >> 11;
+        word ^= word << 7 & 0x9d2c_5680;
+        word ^= word << 15 & 0xefc6_0000;
+        word ^ word >> 18
+    }
+
+    /// At least 0, below 1: `std::generate_canonical` takes two words, the lower one first.
+    fn share(&mut self) -> f64 {
+        let low = f64::from(self.word());
+        let high = f64::from(self.word());
+        let share = (low + high * 2f64.powi(32)) / 2f64.powi(64);
+        if share < 1.0 { share } else { 1.0 - f64::EPSILON / 2.0 }
+    }
+}
+
+#[cfg(test)]
+mod arrival_tests {
+    use super::Twister;
+
+    /// The C++ standard's own test: the 10000th output of a twister seeded with 5489.
+    #[test]
+    fn the_twister_is_that_of_the_standard() {
+        let mut twister = Twister::new(5489);
+        let last = (0..10_000).map(|_| twister.word()).last();
+        assert_eq!(last, Some(4_123_659_995));
     }
 }

@@ -59,7 +59,7 @@ fn the_estimate_matches_what_loadgen_generates() {
     let rows = golden["rows"].as_array().unwrap();
     assert!(rows.len() >= 20);
     for row in rows {
-        let ours = Estimate::of(&settings(row), seed);
+        let ours = Estimate::new(&settings(row), seed);
         let count = |key: &str| row[key].as_u64().unwrap();
         let queries = count("generated_query_count") * count("generated_samples_per_query");
         assert_eq!(ours.queries, queries, "{row}\n{ours}");
@@ -84,7 +84,7 @@ fn estimate_text(scenario: MlperfScenario, mode: TestMode, target_qps: f64) -> S
         dataset_samples: None,
     };
     let seed = request.find().unwrap().round.loadgen.seeds.schedule;
-    Estimate::of(&conf(&request).unwrap().settings, seed).to_string()
+    Estimate::new(&conf(&request).unwrap().settings, seed).to_string()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::width::{TokenBytesError, Width};
+use super::{TokenBytesError, Width};
 use base::files::{Sha256Of, open_regular};
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
@@ -75,7 +75,7 @@ impl LoggedAnswer {
     }
 
     fn ids(&self, data: &[u8]) -> Result<Vec<u32>, LogError> {
-        let width = Width::of(self).unwrap_or(Width::Int32);
+        let width = Width::guess(self).unwrap_or(Width::Int32);
         width.ids(data).map_err(|error| LogError::Entry { offset: self.offset, why: EntryError::Tokens(error) })
     }
 }

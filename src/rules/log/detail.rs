@@ -81,7 +81,7 @@ struct Metadata {
 
 impl Detail {
     /// Reads that of a run, in the folder that the run filled.
-    pub fn of(folder: &Path) -> Result<Self, DetailError> {
+    pub fn read_folder(folder: &Path) -> Result<Self, DetailError> {
         Self::read(BufReader::new(open_regular(&folder.join(DETAIL_FILE))?.0))
     }
 

@@ -15,7 +15,7 @@ fn recorded(name: &str) -> PathBuf {
 }
 
 fn detail(name: &str) -> Detail {
-    Detail::of(&recorded(name)).unwrap()
+    Detail::read_folder(&recorded(name)).unwrap()
 }
 
 fn answers(name: &str) -> Vec<LoggedAnswer> {

@@ -20,7 +20,7 @@ pub fn machine(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
     let read = |path: &str| read_text(root.join(path)).ok();
     put("number_of_nodes", Some(1.into()));
     if let Some(text) = read("proc/cpuinfo") {
-        let cpu = Processors::of(&text);
+        let cpu = Processors::parse(&text);
         put("host_processor_model_name", cpu.model.map(Value::from));
         put("host_processors_per_node", Some(cpu.sockets.into()));
         put("host_processor_core_count", Some(cpu.cores_of_one.into()));
@@ -52,7 +52,7 @@ struct Processors {
 }
 
 impl Processors {
-    fn of(cpuinfo: &str) -> Self {
+    fn parse(cpuinfo: &str) -> Self {
         let (mut sockets, mut cores, mut threads) = (BTreeSet::new(), BTreeSet::new(), 0);
         let (mut model, mut socket) = (None, String::new());
         for line in cpuinfo.lines() {

@@ -1,18 +1,13 @@
 //! The system's JSON: which fields there are, which of them this machine provides, and which the user must set.
 
 mod facts;
-mod fields;
-mod gpus;
-mod values;
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use base::diag::nearest;
 pub use facts::machine;
-pub use fields::{EXAMPLE_SUBMITTER, FIELDS, SystemField};
-pub use gpus::{Accelerator, gpus_of_table};
-pub use values::{WrongValue, misspelt_fields, wrong_values};
 
 /// A field that only the user can set, with its meaning and an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +76,143 @@ pub fn known(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
     machine(root, gpus)
 }
 
+// Accelerators, as `nvidia-smi` prints them to a file.
+
+/// One accelerator as `nvidia-smi` prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accelerator {
+    pub name: String,
+    /// MiB.
+    pub memory_mib: u64,
+    pub driver: String,
+}
+
+/// Lines of `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits`.
+pub fn gpus_of_table(text: &str) -> Vec<Accelerator> {
+    text.lines()
+        .filter_map(|line| {
+            let mut cells = line.split(',').map(str::trim);
+            let name = cells.next()?.to_owned();
+            let memory_mib = cells.next()?.parse().ok()?;
+            Some(Accelerator { name, memory_mib, driver: cells.next()?.to_owned() })
+        })
+        .collect()
+}
+
+// What is wrong with given fields of the system's JSON.
+
+const STATUS: [&str; 3] = ["available", "preview", "rdi"];
+const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
+
+/// A value that its field cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongValue {
+    pub field: &'static str,
+    pub what: String,
+    pub why: &'static str,
+    pub fix: &'static str,
+}
+
+/// All values that their fields cannot have. What is missing or empty is not among them.
+pub fn wrong_values(fields: &Map<String, Value>) -> Vec<WrongValue> {
+    let mut wrong = Vec::new();
+    // The official checker takes a status in any case, and ends at a type that is not written so.
+    for (field, known, is_exact) in [("status", &STATUS[..], false), ("system_type", &TYPES[..], true)] {
+        let text = fields.get(field).and_then(Value::as_str).unwrap_or_default();
+        let is_known = known.iter().any(|one| *one == text || !is_exact && one.eq_ignore_ascii_case(text));
+        if !text.is_empty() && !is_known {
+            let what = format!("`{field}` is {text:?}, not one of {}", known.join(" | "));
+            let (why, fix) = ("the table of results is sorted by it", "take one of them");
+            wrong.push(WrongValue { field, what, why, fix });
+        }
+    }
+    for field in ["number_of_nodes", "accelerators_per_node", "host_processors_per_node"] {
+        let value = fields.get(field);
+        let number = match value {
+            Some(Value::String(text)) => text.trim().parse::<u64>().ok(),
+            other => other.and_then(Value::as_u64),
+        };
+        if is_meaningful(value) && number.is_none() {
+            let what = format!("`{field}` is no whole number: {}", fields[field]);
+            wrong.push(WrongValue { field, what, why: "results are divided by it", fix: "write a whole number" });
+        }
+    }
+    wrong
+}
+
+/// Fields that the rules do not have, each with the one that it may be. Others are of power or of network submissions, or of a later
+/// round.
+pub fn misspelt_fields(given: &Map<String, Value>) -> Vec<(&str, &'static str)> {
+    let names = || FIELDS.iter().map(|field| field.name);
+    given
+        .keys()
+        .filter(|name| names().all(|known| known != name.as_str()))
+        .filter_map(|name| Some((name.as_str(), nearest(name, names())?)))
+        .collect()
+}
+
+// The fields of a system's JSON, as the rules and the official checker have them.
+
+/// One field.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SystemField {
+    pub name: &'static str,
+    /// It must not be empty; others may be empty, but must exist.
+    pub meaningful: bool,
+    pub meaning: &'static str,
+    pub example: &'static str,
+}
+
+const fn must(name: &'static str, meaning: &'static str, example: &'static str) -> SystemField {
+    SystemField { name, meaningful: true, meaning, example }
+}
+
+const fn may(name: &'static str, meaning: &'static str, example: &'static str) -> SystemField {
+    SystemField { name, meaningful: false, meaning, example }
+}
+
+/// The default submitter: a placeholder.
+pub const EXAMPLE_SUBMITTER: &str = "Example";
+
+/// In the order of the rules.
+pub const FIELDS: [SystemField; 35] = [
+    must("division", "closed, open or network", "closed"),
+    must("submitter", "your organization, as its folder is called", EXAMPLE_SUBMITTER),
+    must("status", "whether one can buy it: available, preview or rdi", "available"),
+    must("system_name", "what the system is called in the table of results", "8xH200 server"),
+    must("number_of_nodes", "hosts that one result was measured on", "1"),
+    must("host_processor_model_name", "the CPU", "Intel(R) Xeon(R) Platinum 8480C"),
+    must("host_processors_per_node", "sockets of a host", "2"),
+    must("host_processor_core_count", "cores of one CPU", "56"),
+    must("host_memory_capacity", "memory of a host", "2 TB"),
+    must("host_storage_capacity", "disks of a host", "30 TB"),
+    must("host_storage_type", "kind of those disks", "NVMe SSD"),
+    must("accelerators_per_node", "accelerators of a host", "8"),
+    must("accelerator_model_name", "the accelerator", "NVIDIA H200-SXM-141GB"),
+    must("accelerator_memory_capacity", "memory of one accelerator", "141 GB"),
+    must("framework", "what the model runs on, with versions", "TensorRT-LLM 0.20, CUDA 12.9"),
+    must("operating_system", "of the host, with its version", "Ubuntu 24.04.2"),
+    must("system_type", "datacenter, edge, or datacenter,edge", "datacenter"),
+    must("other_software_stack", "everything else that matters, with versions", "Triton 25.05, driver 575.57"),
+    may("host_processor_frequency", "of the CPU", "3.8 GHz"),
+    may("host_processor_caches", "of the CPU", "L1d 48K, L2 2M, L3 105M"),
+    must("host_memory_configuration", "modules and their speed", "32x 64GB DDR5-4800"),
+    may("host_processor_interconnect", "between the CPUs", "UPI 16 GT/s"),
+    must("host_networking", "network cards between hosts, or to clients", "8x 400Gbps InfiniBand"),
+    must("host_networking_topology", "how hosts are connected", "single host"),
+    may("accelerator_frequency", "of the accelerator", "1980 MHz"),
+    must("accelerator_host_interconnect", "between accelerator and host", "PCIe Gen5 x16"),
+    must("accelerator_interconnect", "between accelerators", "18x 4th-gen NVLink, 900 GB/s"),
+    may("accelerator_interconnect_topology", "how accelerators are connected", "NVSwitch, all to all"),
+    must("accelerator_memory_configuration", "kind of that memory", "HBM3e"),
+    may("accelerator_on-chip_memories", "caches and registers of the accelerator", "50 MB L2"),
+    must("cooling", "air-cooled, liquid-cooled, passive", "air-cooled"),
+    may("hw_notes", "anything a reader should know about the hardware", "power limit 700 W"),
+    may("sw_notes", "anything a reader should know about the software", "-"),
+    must("host_network_card_count", "network cards of a host", "10"),
+    may("system_type_detail", "more on the type", "rack server"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,5 +233,23 @@ mod tests {
         assert!(text.contains("\n      cooling:   # "), "{text}");
         assert!(text.ends_with("    measurements:\n      retraining:   # whether it was, e.g. No\n"));
         assert!(serde_yaml::from_str::<serde_yaml::Value>(&text).is_ok());
+    }
+
+    #[test]
+    fn values_that_a_field_cannot_have_and_names_near_a_field_are_found() {
+        let given = serde_json::json!({
+            "system_type": "cloud", "status": "Available", "number_of_nodes": "1", "accelerators_per_node": 7.5, "coolin": "air",
+            "is_network": "false", "cooling": "",
+        });
+        let given = given.as_object().unwrap();
+        let wrong: Vec<String> = wrong_values(given).into_iter().map(|wrong| wrong.what).collect();
+        assert_eq!(
+            wrong,
+            [
+                "`system_type` is \"cloud\", not one of datacenter | edge | datacenter,edge | edge,datacenter",
+                "`accelerators_per_node` is no whole number: 7.5",
+            ]
+        );
+        assert_eq!(misspelt_fields(given), [("coolin", "cooling")]);
     }
 }

@@ -1,8 +1,8 @@
 //! The fit, and what it is worth.
 
-use super::least_squares::non_negative;
-use super::observations::{ObservationKind, TimedSteps, observe};
-use super::step_log::LoggedStep;
+use super::LoggedStep;
+use super::non_negative;
+use super::{ObservationKind, TimedSteps, observe};
 use crate::timing::{DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
 use base::spec::{SimCalibration, SimScheduler};
 

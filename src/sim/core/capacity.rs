@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::adapters::AdapterSlots;
-use super::limits::{EngineLimits, SchedulerPolicy};
+use super::generating::AdapterSlots;
 use super::requests::{ContextAt, Requests};
+use super::requests::{EngineLimits, SchedulerPolicy};
 
 /// Those without their context that may run, in the order of the micro-batch scheduler, and how many requests were paused. Those that
 /// generate and were not paused run.
@@ -24,7 +24,7 @@ fn no_evict(limits: &EngineLimits, requests: &Requests) -> Vec<ContextAt> {
     let mut scheduled = Vec::new();
     let mut free = limits.blocks - requests.generating.most_blocks();
     let places = limits.max_batch_size.saturating_sub(requests.generating.len());
-    let mut adapters = AdapterSlots::of(limits, requests);
+    let mut adapters = AdapterSlots::new(limits, requests);
     for (at, request) in requests.contexts() {
         if scheduled.len() >= places {
             break;
@@ -48,7 +48,7 @@ fn max_utilization(limits: &EngineLimits, requests: &mut Requests) -> (Vec<Conte
     let Some(mut free) = limits.blocks.checked_sub(needed) else { return one_by_one(limits, requests) };
     let last = requests.computing.last().map(|request| request.place).max(requests.generating.last_place());
     let places = limits.max_batch_size.saturating_sub(requests.generating.len());
-    let mut adapters = AdapterSlots::of(limits, requests);
+    let mut adapters = AdapterSlots::new(limits, requests);
     let mut scheduled: Vec<ContextAt> = (0..requests.computing.len()).map(ContextAt::Computing).collect();
     let mut is_sorted = true;
     for (at, request) in requests.waiting.iter().enumerate() {
@@ -99,7 +99,7 @@ fn one_by_one(limits: &EngineLimits, requests: &mut Requests) -> (Vec<ContextAt>
         context: None,
     }));
     candidates.sort_by_key(|candidate| candidate.place);
-    let mut adapters = AdapterSlots::of(limits, requests);
+    let mut adapters = AdapterSlots::new(limits, requests);
     let mut free = limits.blocks;
     let (mut scheduled, mut count, mut paused) = (Vec::new(), 0, Vec::new());
     let (mut at, mut end) = (0, candidates.len());

@@ -4,7 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::active::Active;
+use super::requests::EngineLimits;
+use super::requests::{Active, InFlight};
+use super::requests::{ContextAt, Requests};
+use super::{Core, SchedulerPolicy};
 
 /// A request in the group. Without speculative decoding it makes a token in each of the group's steps.
 #[derive(Clone, Debug)]
@@ -207,6 +210,230 @@ impl Generating {
 
     const fn turned(&self, tokens: usize) -> usize {
         (tokens + self.last_blocks.len() - self.turn) % self.last_blocks.len()
+    }
+}
+
+// LoRA adapters: how many different ones a step may have, and which are in GPU memory.
+
+/// Adapters of the requests that run. One without a slot waits, and those behind it do not.
+pub(super) struct AdapterSlots {
+    most: usize,
+    taken: Vec<u64>,
+}
+
+impl AdapterSlots {
+    /// With the slots of the requests that run.
+    pub(super) fn new(limits: &EngineLimits, requests: &Requests) -> Self {
+        let Some(lora) = &limits.lora else { return Self { most: usize::MAX, taken: Vec::new() } };
+        let generating = requests.generating.iter().map(|(request, _)| request);
+        let mut taken: Vec<u64> = generating.chain(&requests.computing).filter_map(|request| request.adapter).collect();
+        taken.sort_unstable();
+        taken.dedup();
+        Self { most: lora.slots.max(1) as usize, taken }
+    }
+
+    /// Whether a request has a slot now: it takes one if its adapter has none.
+    pub(super) fn admit(&mut self, request: &Active) -> bool {
+        let Some(adapter) = request.adapter.filter(|_| self.most < usize::MAX) else { return true };
+        if self.taken.contains(&adapter) {
+            return true;
+        }
+        let has_room = self.taken.len() < self.most;
+        if has_room {
+            self.taken.push(adapter);
+        }
+        has_room
+    }
+}
+
+/// The adapters in GPU memory; the one that was used last is the first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LoadedAdapters {
+    loaded: Vec<u64>,
+    /// What adapters add to the step in flight, without loading, nanoseconds: to steps that are like it, too.
+    pub(super) step_ns: u64,
+}
+
+impl LoadedAdapters {
+    /// What the adapters of a step add to its time, nanoseconds.
+    pub(super) fn use_in(&mut self, limits: &EngineLimits, requests: &Requests, flight: &InFlight) -> u64 {
+        let Some(lora) = limits.lora else { return 0 };
+        let width = 1 + limits.drafts();
+        let contexts = flight.contexts.iter().map(|&(at, tokens)| (&requests.computing[at], tokens));
+        let work = contexts.chain(requests.generating.iter().map(|(request, _)| (request, width)));
+        let (mut used, mut tokens_with_one): (Vec<u64>, u64) = (Vec::new(), 0);
+        for (request, tokens) in work {
+            let Some(adapter) = request.adapter else { continue };
+            tokens_with_one += tokens;
+            if !used.contains(&adapter) {
+                used.push(adapter);
+            }
+        }
+        debug_assert!(used.len() <= lora.slots.max(1) as usize, "more adapters in a step than slots");
+        let loaded = &mut self.loaded;
+        let missing = used.iter().filter(|adapter| !loaded.contains(adapter)).count();
+        loaded.retain(|adapter| !used.contains(adapter));
+        let step_ns = lora.step_ns(used.len(), tokens_with_one);
+        loaded.splice(0..0, used);
+        loaded.truncate(lora.slots.max(1) as usize);
+        self.step_ns = step_ns;
+        step_ns + lora.load_ns(missing)
+    }
+}
+
+// vLLM's scheduler: running requests first, each with as much of its context as the step's tokens allow; then waiting ones.
+//
+// A request holds blocks for what is computed of it, no more. When a running one needs a block and none is free, the last of
+// the running ones loses all of its blocks and computes its tokens again later; in a step with such a loss none enters.
+
+/// What the next step computes besides a token for each of those that generate.
+#[derive(Debug, Default)]
+pub(super) struct Scheduled {
+    /// With the tokens of their context.
+    pub(super) contexts: Vec<(ContextAt, u64)>,
+    /// Requests that lost their blocks for it.
+    pub(super) paused: usize,
+    /// Waiting requests that it came by and that have no slot for their adapter.
+    pub(super) deferred: usize,
+}
+
+/// Looks at the first `seen` of those that wait.
+pub(super) fn schedule(limits: &EngineLimits, requests: &mut Requests, seen: usize) -> Scheduled {
+    let mut scheduled = Scheduled::default();
+    let mut pieces = running(limits, requests);
+    while after(limits, requests, &pieces) > limits.blocks {
+        requests.pause_last();
+        scheduled.paused += 1;
+        pieces = running(limits, requests);
+    }
+    let mut free = limits.blocks - after(limits, requests, &pieces);
+    let mut budget = limits.max_num_tokens - requests.generating.len() as u64 * (1 + limits.drafts());
+    budget -= pieces.iter().sum::<u64>();
+    let computing = pieces.into_iter().enumerate().filter(|(_, tokens)| *tokens > 0);
+    scheduled.contexts = computing.map(|(at, tokens)| (ContextAt::Computing(at), tokens)).collect();
+    if scheduled.paused > 0 {
+        return scheduled;
+    }
+    let mut adapters = AdapterSlots::new(limits, requests);
+    let mut places = limits.max_batch_size.saturating_sub(requests.running());
+    for (at, request) in requests.waiting.iter().take(seen).enumerate() {
+        if places == 0 || budget == 0 {
+            break;
+        }
+        if !adapters.admit(request) {
+            scheduled.deferred += 1;
+            continue;
+        }
+        let tokens = request.left().min(budget);
+        // `scheduler_reserve_full_isl`: a request enters when all of its context fits, though only a part of it is computed now.
+        if limits.blocks_of(request.ctx) > free {
+            break;
+        }
+        let Some(left) = free.checked_sub(limits.blocks_of(request.pos + tokens)) else { break };
+        free = left;
+        budget -= tokens;
+        places -= 1;
+        scheduled.contexts.push((ContextAt::Waiting(at), tokens));
+    }
+    scheduled
+}
+
+/// The tokens of each that computes its context: as many as those that generate leave, in order.
+fn running(limits: &EngineLimits, requests: &Requests) -> Vec<u64> {
+    let mut budget = limits.max_num_tokens - requests.generating.len() as u64 * (1 + limits.drafts());
+    let piece = |request: &Active| {
+        let tokens = request.left().min(budget);
+        budget -= tokens;
+        tokens
+    };
+    requests.computing.iter().map(piece).collect()
+}
+
+/// Blocks of those that run after the step.
+fn after(limits: &EngineLimits, requests: &Requests, pieces: &[u64]) -> u64 {
+    let contexts =
+        requests.computing.iter().zip(pieces).map(|(request, tokens)| limits.blocks_of(request.pos + tokens));
+    requests.generating.blocks_with(limits.drafts() as i64) + contexts.sum::<u64>()
+}
+
+// Steps that differ only in their time: while the same requests generate, none of them ends and none enters, the scheduler decides
+// the same. They are run at once, with the same bytes as a result as one by one.
+
+/// The steps behind the last one that are like it.
+#[derive(Clone, Copy, Debug)]
+struct EqualSteps {
+    /// Before a request ends or blocks could be missing.
+    count: u64,
+    generating: u64,
+    /// KV tokens of the first of them; each has `generating` more than the one before.
+    kv: u64,
+}
+
+impl Core {
+    /// Runs the steps from `now` that are like the one that ended and that begin before `until`. Returns when the last of them ends:
+    /// `now` when there is none. No request begins or ends in them.
+    pub fn run_equal_steps(&mut self, now: u64, until: u64) -> u64 {
+        let Some(steps) = self.equal_steps() else { return now };
+        let (count, end) = self.time_of(&steps, now, until);
+        if count == 0 {
+            return now;
+        }
+        self.requests.generating.advance(count);
+        self.requests.unseen = 0;
+        self.steps += count;
+        self.peak_blocks = self.peak_blocks.max(self.used_blocks());
+        end
+    }
+
+    /// When these steps would end if no request entered. `None`: there are none.
+    pub fn end_of_equal_steps(&self, now: u64) -> Option<u64> {
+        self.equal_steps().map(|steps| self.time_of(&steps, now, u64::MAX).1)
+    }
+
+    fn time_of(&self, steps: &EqualSteps, mut now: u64, until: u64) -> (u64, u64) {
+        let mut done = 0;
+        while done < steps.count && now < until {
+            now += self.limits.timing.step_ns(0, 0, 0, steps.generating, steps.kv + done * steps.generating);
+            now += self.adapters.step_ns;
+            done += 1;
+        }
+        (done, now)
+    }
+
+    fn equal_steps(&self) -> Option<EqualSteps> {
+        let requests = &self.requests;
+        let generating = requests.generating.len() as u64;
+        if !self.is_repeating || generating == 0 || !requests.computing.is_empty() {
+            return None;
+        }
+        // One that the last step did not see enters when there is a place.
+        let has_place = requests.running() < self.limits.max_batch_size || self.limits.lora.is_some();
+        if requests.unseen > 0 && has_place {
+            return None;
+        }
+        let mut count = requests.generating.steps_before_an_end();
+        if count > 0 && self.takes_blocks_as_it_goes() {
+            count = count.min(self.steps_with_blocks()?);
+        }
+        (count > 0).then(|| EqualSteps { count, generating, kv: requests.generating.kv_tokens() })
+    }
+
+    const fn takes_blocks_as_it_goes(&self) -> bool {
+        matches!(self.limits.policy, SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm)
+    }
+
+    /// For how many steps blocks are left for certain. `None`: one by one, because a request waits before one that generates.
+    fn steps_with_blocks(&self) -> Option<u64> {
+        let (limits, generating) = (&self.limits, &self.requests.generating);
+        let is_vllm = limits.policy == SchedulerPolicy::Vllm;
+        // What waits behind those that generate cannot have more room than it had.
+        let first = self.requests.waiting.front().map(|request| request.place);
+        if !is_vllm && first.is_some_and(|first| Some(first) < generating.last_place()) {
+            return None;
+        }
+        let held = generating.blocks_with(if is_vllm { -1 } else { 1 });
+        // Each takes a block at most once in the tokens of a block.
+        Some(limits.blocks.checked_sub(held)? / generating.len() as u64 * limits.tokens_per_block)
     }
 }
 

@@ -6,25 +6,17 @@
 //! blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no random state,
 //! iterates no hash map.
 
-mod active;
-mod adapters;
-mod batch;
 mod capacity;
-mod closed_loop;
-mod equal_steps;
 mod generating;
-mod limits;
 mod requests;
-mod virtual_time;
-mod vllm;
 
 use super::timing::StepWork;
-use active::{Active, InFlight};
-use adapters::LoadedAdapters;
-pub use closed_loop::simulate_users;
-pub use limits::{Chunking, EngineLimits, SchedulerPolicy};
+use generating::LoadedAdapters;
+pub use requests::simulate_users;
+use requests::{Active, InFlight};
+pub use requests::{Chunking, EngineLimits, SchedulerPolicy};
 use requests::{ContextAt, Requests};
-pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
+pub use requests::{Served, SimulatedRequest, VirtualRun, simulate};
 
 /// Why a request can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -251,13 +243,13 @@ impl Core {
     fn schedule(&mut self, seen: usize) -> (Vec<(ContextAt, u64)>, usize) {
         let requests = &mut self.requests;
         if self.limits.policy == SchedulerPolicy::Vllm {
-            let scheduled = vllm::schedule(&self.limits, requests, seen);
+            let scheduled = generating::schedule(&self.limits, requests, seen);
             self.deferred = scheduled.deferred;
             return (scheduled.contexts, scheduled.paused);
         }
         let (scheduled, paused) = capacity::schedule(&self.limits, requests);
         let scheduled: Vec<_> = scheduled.into_iter().map(|at| (at, requests.at(at).left())).collect();
-        (batch::compose(&self.limits, requests.generating.len(), &scheduled), paused)
+        (requests::compose(&self.limits, requests.generating.len(), &scheduled), paused)
     }
 
     /// Ends the step in flight and hands out its tokens: those of finished contexts first, then the generated ones.

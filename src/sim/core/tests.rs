@@ -47,7 +47,7 @@ fn golden() -> EngineLimits {
 struct Stream(u64);
 
 impl Stream {
-    fn of(purpose: &str) -> Self {
+    fn new(purpose: &str) -> Self {
         let digest = Sha256::digest(purpose.as_bytes());
         Self(1 ^ u64::from_le_bytes(digest[..8].try_into().unwrap()))
     }
@@ -61,7 +61,7 @@ impl Stream {
 
 /// Poisson arrivals at 12/s, 1,000 requests, ISL 1000 ± 50 %, OSL 500 ± 50 %.
 fn load() -> Vec<SimulatedRequest> {
-    let (mut arrival, mut isl, mut osl) = (Stream::of("arrival"), Stream::of("isl"), Stream::of("osl"));
+    let (mut arrival, mut isl, mut osl) = (Stream::new("arrival"), Stream::new("isl"), Stream::new("osl"));
     let mut time = 0.0;
     (0..1000)
         .map(|_| {

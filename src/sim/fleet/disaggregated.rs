@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::arrivals::Balancer;
+use super::arrivals::FailureTimes;
 use super::arrivals::FleetArrival;
-use super::balancer::Balancer;
-use super::failures::FailureTimes;
-use super::prefix_cache::PrefixCache;
+use super::arrivals::PrefixCache;
 use super::replica::Replica;
 use crate::core::{EngineLimits, NeverFits, SchedulerPolicy};
 use base::spec::Prefixes;

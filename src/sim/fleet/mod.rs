@@ -5,21 +5,16 @@
 //! latencies are kept as histograms.
 
 mod arrivals;
-mod balanced;
-mod balancer;
 mod disaggregated;
-mod failures;
-mod prefix_cache;
-mod rate_over_time;
 mod replica;
 mod result;
 mod run;
 
+pub use arrivals::Balancer;
+pub use arrivals::Failures;
 pub(super) use arrivals::FleetArrival;
-pub use balancer::Balancer;
+pub use arrivals::{RateOverTime, RateOverTimeError};
 pub use disaggregated::Disaggregation;
 pub(super) use disaggregated::{DisaggregatedAnswer, ServerFailures, run_disaggregated};
-pub use failures::Failures;
-pub use rate_over_time::{RateOverTime, RateOverTimeError};
 pub use result::{FleetHour, FleetResult};
 pub use run::{Fleet, run_fleet};

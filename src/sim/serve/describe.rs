@@ -47,7 +47,7 @@ pub(super) fn statistics(
         inner.find(name, version)?;
     }
     let models = inner.models.values().filter(|model| name.is_empty() || model.name == name);
-    let model_stats = models.filter_map(|model| Some(inner.statistics.of(&model.name)?.message(model))).collect();
+    let model_stats = models.filter_map(|model| Some(inner.statistics.model(&model.name)?.message(model))).collect();
     Ok(ModelStatisticsResponse { model_stats })
 }
 

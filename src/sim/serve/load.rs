@@ -225,7 +225,7 @@ fn check_memory(
     let fit = Fit {
         max_batch_size: Some(f64::from(max_batch_size)),
         max_num_tokens: Some(f64::from(max_num_tokens)),
-        ..Fit::of(engine)
+        ..Fit::new(engine)
     };
     let cache = blocks as f64 * f64::from(engine.tokens_per_block()) * memory.kv_bytes_per_token;
     let left = memory.gpu_bytes - memory.weight_bytes - memory.workspace_bytes - cache;

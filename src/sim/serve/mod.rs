@@ -148,7 +148,7 @@ pub async fn serve(
     let loading = Duration::try_from_secs_f64(options.load_seconds / options.speed)
         .map_err(|_| ServeError::LoadSeconds(options.load_seconds))?;
     let models = load::load(&options.repository).map_err(ServeError::Load)?;
-    let prompts = PromptTokens::of(&models).map_err(ServeError::Load)?;
+    let prompts = PromptTokens::load(&models).map_err(ServeError::Load)?;
     let mut stop = Box::pin(stop);
     // Without a port, as a server that is loading has none.
     tokio::select! {

@@ -109,7 +109,7 @@ impl Statistics {
         Self(models.map(|name| (name.clone(), Arc::default())).collect())
     }
 
-    pub fn of(&self, model: &str) -> Option<&ModelStatistics> {
+    pub fn model(&self, model: &str) -> Option<&ModelStatistics> {
         self.0.get(model).map(|statistics| &**statistics)
     }
 

@@ -4,21 +4,14 @@
 //! A model, never a measurement: every report that rests on it must state so. Without a fitted calibration the shares are
 //! assumed.
 
-mod coefficients;
-mod derive;
-mod lora;
-mod memory;
 mod speculation;
 
 use serde::{Deserialize, Serialize};
 
-pub use coefficients::Coefficients;
-pub(crate) use coefficients::StepWork;
-pub(crate) use derive::derive_drafter;
-pub use derive::{ModelOnGpus, Parallelism, derive};
-pub use lora::{LoraCost, LoraSettings};
-pub use memory::GpuMemory;
+use base::spec::SimScheduler;
+pub(crate) use speculation::derive_drafter;
 pub use speculation::{Drafter, Drafting, Speculation};
+pub use speculation::{ModelOnGpus, Parallelism, derive};
 
 /// The numbers of a decoder model that decide its memory and its speed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,5 +165,237 @@ pub(super) mod tests {
         let two = on(&llama_8b(), Precision::Bf16, 2);
         assert!(two.0.weights < one.0.weights && two.0.all_reduce > 0.0);
         assert!(two.1.blocks(SimScheduler::Vllm, 0.9, 32) > one.1.blocks(SimScheduler::Vllm, 0.9, 32));
+    }
+}
+
+// The memory of a GPU, and the KV cache that it has room for.
+
+/// The memory of one GPU. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuMemory {
+    pub gpu_bytes: f64,
+    pub weight_bytes: f64,
+    /// Activations and the runtime.
+    pub workspace_bytes: f64,
+    pub kv_bytes_per_token: f64,
+}
+
+impl GpuMemory {
+    /// KV blocks for the setting `fraction`: TensorRT-LLM's `kv_cache_free_gpu_mem_fraction` is a share of what is free when the
+    /// engine is loaded, vLLM's `gpu_memory_utilization` one of the whole GPU.
+    pub fn blocks(&self, rule: SimScheduler, fraction: f64, tokens_per_block: u32) -> u64 {
+        let room = match rule {
+            SimScheduler::TensorrtLlm => fraction * (self.gpu_bytes - self.weight_bytes - self.workspace_bytes),
+            SimScheduler::Vllm => fraction * self.gpu_bytes - self.weight_bytes - self.workspace_bytes,
+        };
+        (room / (self.kv_bytes_per_token * f64::from(tokens_per_block))).max(0.0) as u64
+    }
+}
+
+// LoRA: what adapters cost beside the model.
+
+/// LoRA as it is set. Every adapter has this rank, and is on all linear layers of attention and, without experts, of the feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoraSettings {
+    pub max_lora_rank: u32,
+    /// Adapters in GPU memory, and in one step.
+    pub max_loras: u32,
+    /// From host memory to each GPU, GB/s.
+    pub host_link_gbs: f64,
+}
+
+/// LoRA as the core runs it. Seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoraCost {
+    /// Adapters in GPU memory, and in one step.
+    pub slots: u32,
+    /// Reading one adapter, for each that a step uses.
+    pub read: f64,
+    /// For each token that has an adapter.
+    pub token: f64,
+    /// Copying one adapter to the GPU, where it is not there.
+    pub load: f64,
+}
+
+/// Adapters are of 16 bits.
+const BYTES: f64 = 2.0;
+
+impl LoraSettings {
+    /// The cost of adapters, and the memory that `max_loras` of them take on each GPU, bytes.
+    pub(crate) fn cost(&self, of: &ModelOnGpus<'_>) -> (LoraCost, f64) {
+        let ModelOnGpus { model, gpu, parallelism, calibration, .. } = *of;
+        let (tp, pp) = (f64::from(parallelism.tensor.max(1)), f64::from(parallelism.pipeline.max(1)));
+        let parameters = self.parameters(model);
+        let peak = calibration.compute * gpu.tflops_16bit * 1e12;
+        let cost = LoraCost {
+            slots: self.max_loras,
+            read: BYTES * parameters / tp / (calibration.weights_bandwidth * gpu.bandwidth_gbs * 1e9),
+            token: 2.0 * parameters / tp / (pp * calibration.pipeline) / peak,
+            load: BYTES * parameters / tp / pp / (self.host_link_gbs * 1e9),
+        };
+        (cost, f64::from(self.max_loras) * BYTES * parameters / tp / pp)
+    }
+
+    /// Of one adapter: two matrices of the rank for each linear layer.
+    fn parameters(&self, model: &DecoderModel) -> f64 {
+        let hidden = f64::from(model.hidden_size);
+        let kv = hidden / f64::from(model.num_attention_heads.max(1)) * f64::from(model.num_key_value_heads);
+        let attention = 4.0 * hidden + 2.0 * (hidden + kv);
+        let network = if model.experts.is_some() { 0.0 } else { 3.0 * (hidden + f64::from(model.intermediate_size)) };
+        f64::from(self.max_lora_rank) * f64::from(model.num_hidden_layers) * (attention + network)
+    }
+}
+
+impl LoraCost {
+    /// What adapters add to a step, nanoseconds: different ones, and tokens that have one.
+    pub(crate) fn step_ns(&self, adapters: usize, tokens: u64) -> u64 {
+        (1e9 * (self.read * adapters as f64 + self.token * tokens as f64)) as u64
+    }
+
+    /// Copying this many adapters, nanoseconds.
+    pub(crate) fn load_ns(&self, adapters: usize) -> u64 {
+        (1e9 * self.load * adapters as f64) as u64
+    }
+}
+
+impl GpuMemory {
+    /// Adapters take memory that the KV cache would have.
+    pub(crate) fn hold_adapters(&mut self, bytes: f64) {
+        self.workspace_bytes += bytes;
+    }
+}
+
+// What one step of a decoder costs.
+
+/// `step = overhead [+ launch if P+B > graph_tokens] + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past + chunk/2)) + request·B +
+/// kv_token·ΣKV [+ context if P > 0] + prompt·R + all_reduce·(P+B)`, with P context tokens of R requests and B generating requests, and W = weights +
+/// `expert_weights` · (the share of experts that P+B tokens touch). Seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Coefficients {
+    pub overhead: f64,
+    /// Launching the kernels of all layers, in a step without a CUDA graph.
+    #[serde(default)]
+    pub launch: f64,
+    /// Steps of up to this many tokens have a CUDA graph.
+    #[serde(default)]
+    pub graph_tokens: u64,
+    /// Reading the weights that every token needs.
+    pub weights: f64,
+    /// Reading all experts.
+    #[serde(default)]
+    pub expert_weights: f64,
+    /// The share of a layer's experts that one token touches.
+    #[serde(default)]
+    pub expert_share: f64,
+    /// The share of reading the weights that hides the linear layers' work.
+    #[serde(default = "all")]
+    pub overlap: f64,
+    /// Linear layers, for each token.
+    pub token: f64,
+    /// Attention, for each pair of a new and an older token.
+    pub pair: f64,
+    pub request: f64,
+    /// Reading the KV cache of one token.
+    pub kv_token: f64,
+    /// Once for a step that has context.
+    pub context: f64,
+    /// For each request that computes context.
+    #[serde(default)]
+    pub prompt: f64,
+    /// For each token.
+    pub all_reduce: f64,
+    /// Between a request's arrival and the scheduler.
+    #[serde(default)]
+    pub frontend: f64,
+}
+
+/// What a step computes: this many tokens of the context of this many requests, with pairs of a new and an older token; and requests
+/// that generate, with the tokens in their KV caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepWork {
+    pub contexts: u64,
+    pub context_tokens: u64,
+    pub pairs: u64,
+    pub generating: u64,
+    pub kv_tokens: u64,
+}
+
+const fn all() -> f64 {
+    1.0
+}
+
+/// From this many tokens on every expert is taken as touched.
+const ALL_EXPERTS: u64 = 4096;
+
+impl Coefficients {
+    /// One step, nanoseconds: of `contexts` requests that compute this many tokens of their context, and of those that generate. The order of the additions is part of the golden values.
+    pub fn step_ns(&self, contexts: u64, context_tokens: u64, pairs: u64, generating: u64, kv_tokens: u64) -> u64 {
+        self.verify_ns(&StepWork { contexts, context_tokens, pairs, generating, kv_tokens }, 1)
+    }
+
+    /// Like `step_ns`, where each request that generates computes this many tokens. Attention reads its KV cache once for all of them, and
+    /// takes the time of its arithmetic where that is longer.
+    pub(crate) fn verify_ns(&self, work: &StepWork, tokens_of_a_request: u64) -> u64 {
+        let count = work.context_tokens + work.generating * tokens_of_a_request;
+        let tokens = count as f64;
+        let weights = self.weights(count);
+        let kv_token = match tokens_of_a_request {
+            1 => self.kv_token,
+            several => self.kv_token.max(self.pair * several as f64),
+        };
+        let mut seconds = self.overhead
+            + (self.overlap * weights).max(self.token * tokens)
+            + self.pair * work.pairs as f64
+            + self.request * work.generating as f64
+            + kv_token * work.kv_tokens as f64;
+        if work.context_tokens > 0 {
+            seconds += self.context + self.prompt * work.contexts as f64;
+        }
+        seconds += self.all_reduce * tokens;
+        seconds += (1.0 - self.overlap) * weights;
+        if count > self.graph_tokens {
+            seconds += self.launch;
+        }
+        (1e9 * seconds) as u64
+    }
+
+    /// Reading the weights that this many tokens touch. Each token picks its experts independently of the others.
+    fn weights(&self, tokens: u64) -> f64 {
+        if self.expert_weights == 0.0 {
+            return self.weights;
+        }
+        // Whole powers are multiplications, which give the same bits on every machine.
+        let untouched = (1.0 - self.expert_share).powi(tokens.min(ALL_EXPERTS) as i32);
+        self.weights + self.expert_weights * (1.0 - untouched)
+    }
+
+    /// Between a request's arrival and the scheduler, nanoseconds.
+    pub fn frontend_ns(&self) -> u64 {
+        (1e9 * self.frontend) as u64
+    }
+}
+
+#[cfg(test)]
+mod coefficient_tests {
+    use super::tests::{h200, llama_8b};
+    use super::*;
+    use crate::timing::{Parallelism, Precision};
+    use base::spec::SimCalibration;
+
+    #[test]
+    fn an_adapter_of_rank_16_of_the_8b_model_has_42_million_parameters() {
+        let settings = LoraSettings { max_lora_rank: 16, max_loras: 4, host_link_gbs: 50.0 };
+        // As PEFT counts them, with all linear layers.
+        assert_eq!(settings.parameters(&llama_8b()) as u64, 41_943_040);
+        let (cost, bytes) = settings.cost(&ModelOnGpus {
+            model: &llama_8b(),
+            gpu: &h200(),
+            precision: Precision::Bf16,
+            kv: Precision::Bf16,
+            parallelism: Parallelism { tensor: 1, pipeline: 1 },
+            calibration: &SimCalibration::default(),
+        });
+        assert_eq!(bytes as u64, 4 * 2 * 41_943_040);
+        assert!((cost.read - 21.8e-6).abs() < 1e-7 && (cost.load - 1.68e-3).abs() < 1e-5, "{cost:?}");
     }
 }

@@ -2,14 +2,11 @@
 //! hold. Hours of load take seconds.
 
 mod capacity;
-mod disaggregated;
-mod latencies;
-mod users;
 mod workload;
 
+pub use capacity::DisaggregatedServers;
 pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, judged_at, offline, served_at};
-pub use disaggregated::DisaggregatedServers;
-pub use latencies::{VirtualResult, is_in_virtual_time};
-pub use users::with_users;
 pub(super) use workload::LengthSampler;
 pub use workload::VirtualWorkload;
+pub use workload::with_users;
+pub use workload::{VirtualResult, is_in_virtual_time};

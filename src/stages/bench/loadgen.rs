@@ -56,7 +56,7 @@ fn hint(result: &RunResult, out: &Path) -> Option<String> {
 
 /// What LoadGen's log advises, with a rate to try next.
 fn next_rate(out: &Path) -> Option<String> {
-    let explanation = explain(&Detail::of(out).ok()?);
+    let explanation = explain(&Detail::read_folder(out).ok()?);
     let advice = explanation.reasons.first().map(|reason| reason.advice.clone())?;
     Some(
         explanation
@@ -182,7 +182,7 @@ fn test(
         let least = if is_timed { format!(" for at least {seconds} s") } else { String::new() };
         context.lease.notice(format!("a rehearsal, which cannot be submitted: {samples} samples{least}"));
     }
-    let estimate = Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule);
+    let estimate = Estimate::new(&conf.settings, found.round.loadgen.seeds.schedule);
     context.lease.notice(estimate.to_string());
     apply_rules(&mut spec, &bench, &found.benchmark, request.scenario);
     let write = |name: &str, text: &str| {

@@ -33,7 +33,7 @@ pub(super) async fn run_official_checker(
     let text = read_text(&log).unwrap_or_default();
     match ran {
         Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),
-        _ if text.contains("SUMMARY: ") => Ok(Official::of(&text)),
+        _ if text.contains("SUMMARY: ") => Ok(Official::parse(&text)),
         _ => {
             let lines: Vec<String> = text.lines().rev().take(20).map(str::to_owned).collect();
             let what = "the official checker did not come to its end";

@@ -117,7 +117,7 @@ async fn elsewhere(order: &PackageRequest) -> Option<String> {
 }
 
 fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
-    let Some(scenario) = MlperfScenario::of(entry.scenario) else {
+    let Some(scenario) = MlperfScenario::from_scenario(entry.scenario) else {
         let what = format!("{:?} is no scenario of MLPerf (`results` of {})", entry.scenario, entry.benchmark);
         return Err(Failure::new(FailureKind::Refused, what).hint("offline, server, interactive, single_stream"));
     };
@@ -251,9 +251,9 @@ fn package_outcome(
         let check = finding.check;
         !(step.rehearse && (check.is_of_a_rehearsal() || check.is_of_a_missing_part()))
     };
-    let stopping: Vec<&SubmissionFinding> = examined.of(FindingWeight::Refused).filter(stops).collect();
+    let stopping: Vec<&SubmissionFinding> = examined.with_weight(FindingWeight::Refused).filter(stops).collect();
     let results = counted(examined.results.len(), "result");
-    let for_review = match examined.of(FindingWeight::Review).count() {
+    let for_review = match examined.with_weight(FindingWeight::Review).count() {
         0 => String::new(),
         some => format!(", {} for review", counted(some, "finding")),
     };
@@ -282,7 +282,7 @@ fn package_outcome(
     let kept = packed.submitter.display();
     let headline = if step.rehearse {
         let parts: Vec<&str> = examined
-            .of(FindingWeight::Refused)
+            .with_weight(FindingWeight::Refused)
             .filter(|finding| finding.check.is_of_a_missing_part())
             .map(|finding| finding.check.into())
             .collect();

@@ -57,7 +57,7 @@ pub enum ConnectCause {
 }
 
 impl ConnectCause {
-    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+    fn classify(error: &(dyn std::error::Error + 'static)) -> Self {
         let io = std::iter::successors(Some(error), |error| error.source())
             .find_map(|error| error.downcast_ref::<std::io::Error>());
         match io {
@@ -72,7 +72,7 @@ impl ConnectCause {
 impl ClientErrorKind {
     /// No connection, for this reason.
     pub(crate) fn connect(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::Connect { cause: ConnectCause::of(error), text: chain(error) }
+        Self::Connect { cause: ConnectCause::classify(error), text: chain(error) }
     }
 }
 

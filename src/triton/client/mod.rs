@@ -155,7 +155,7 @@ impl TritonClient {
     /// `version` empty: the one that the model's policy picks. An unknown model is not ready; it is no error.
     pub async fn is_model_ready(&self, name: &str, version: &str) -> Result<bool, ClientError> {
         let request = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
-        Ok(self.call(of("ModelReady", name, version), self.service.clone().model_ready(request)).await?.ready)
+        Ok(self.call(call_name("ModelReady", name, version), self.service.clone().model_ready(request)).await?.ready)
     }
 
     pub async fn server_metadata(&self) -> Result<ServerMetadataResponse, ClientError> {
@@ -164,13 +164,13 @@ impl TritonClient {
 
     pub async fn model_metadata(&self, name: &str, version: &str) -> Result<ModelMetadataResponse, ClientError> {
         let request = ModelMetadataRequest { name: name.to_owned(), version: version.to_owned() };
-        self.call(of("ModelMetadata", name, version), self.service.clone().model_metadata(request)).await
+        self.call(call_name("ModelMetadata", name, version), self.service.clone().model_metadata(request)).await
     }
 
     /// The config as it is in effect, with all that the server completed.
     pub async fn model_config(&self, name: &str, version: &str) -> Result<ModelConfig, ClientError> {
         let request = ModelConfigRequest { name: name.to_owned(), version: version.to_owned() };
-        let text = of("ModelConfig", name, version);
+        let text = call_name("ModelConfig", name, version);
         let answer = self.call(text.clone(), self.service.clone().model_config(request)).await?;
         answer.config.ok_or_else(|| {
             ClientError::new(text, &self.address, ClientErrorKind::Malformed("it has no config in it".to_owned()))
@@ -184,7 +184,7 @@ impl TritonClient {
 
     /// One request, one answer. Decoupled models refuse with `Unimplemented`.
     pub async fn infer(&self, request: ModelInferRequest) -> Result<ModelInferResponse, ClientError> {
-        let text = of("ModelInfer", &request.model_name, &request.model_version);
+        let text = call_name("ModelInfer", &request.model_name, &request.model_version);
         self.call(text, self.inference().model_infer(request)).await
     }
 
@@ -213,7 +213,7 @@ impl TritonClient {
             parameters,
             ..RepositoryModelLoadRequest::default()
         };
-        let text = of("RepositoryModelLoad", name, "");
+        let text = call_name("RepositoryModelLoad", name, "");
         self.call(text, self.service.clone().repository_model_load(request)).await.map(drop)
     }
 
@@ -228,14 +228,14 @@ impl TritonClient {
             parameters,
             ..RepositoryModelUnloadRequest::default()
         };
-        let text = of("RepositoryModelUnload", name, "");
+        let text = call_name("RepositoryModelUnload", name, "");
         self.call(text, self.service.clone().repository_model_unload(request)).await.map(drop)
     }
 
     /// The server's counts; of all models when `name` is empty.
     pub async fn statistics(&self, name: &str, version: &str) -> Result<Vec<ModelStatistics>, ClientError> {
         let request = ModelStatisticsRequest { name: name.to_owned(), version: version.to_owned() };
-        let text = of("ModelStatistics", name, version);
+        let text = call_name("ModelStatistics", name, version);
         Ok(self.call(text, self.service.clone().model_statistics(request)).await?.model_stats)
     }
 
@@ -248,7 +248,7 @@ impl TritonClient {
     ) -> Result<BTreeMap<String, Vec<String>>, ClientError> {
         let settings = set.into_iter().map(|(name, value)| (name, TraceValue { value })).collect();
         let request = TraceSettingRequest { settings, model_name: model.to_owned() };
-        let answer = self.call(of("TraceSetting", model, ""), self.service.clone().trace_setting(request)).await?;
+        let answer = self.call(call_name("TraceSetting", model, ""), self.service.clone().trace_setting(request)).await?;
         Ok(answer.settings.into_iter().map(|(name, setting)| (name, setting.value)).collect())
     }
 
@@ -282,7 +282,7 @@ impl TritonClient {
 }
 
 /// ``ModelConfig of `m` version 2``.
-fn of(method: &str, model: &str, version: &str) -> String {
+fn call_name(method: &str, model: &str, version: &str) -> String {
     match (model, version) {
         ("", _) => method.to_owned(),
         (model, "") => format!("{method} of `{model}`"),

@@ -2,18 +2,18 @@
 //!
 //! One connection that is kept and opened again when it broke; a deadline for every call. Not for load.
 
-mod probe;
-mod redirect;
-mod sse;
 mod sse_parser;
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::LOCATION;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -21,11 +21,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::client::{ClientError, ClientErrorKind};
-use base::event::host_port;
-
-pub use probe::{ListeningService, probe};
-pub use redirect::{MOST_REDIRECTS, Redirect};
-pub use sse::SseEvents;
+use crate::client::{ConnectCause, TritonClient};
+use base::event::{Endpoint, host_port};
 pub use sse_parser::{SseEvent, SseParser};
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -150,7 +147,7 @@ impl HttpClient {
         let mut path = path.to_owned();
         for _ in 0..=MOST_REDIRECTS {
             let response = self.send(Method::GET, &path, Bytes::new()).await?;
-            let (status, redirect) = (response.status(), Redirect::of(response.status(), response.headers()));
+            let (status, redirect) = (response.status(), Redirect::parse(response.status(), response.headers()));
             let text = self.body(&request, response, LONGEST_REPORT).await?;
             match redirect {
                 None if status.is_success() => return Ok(text),
@@ -305,4 +302,205 @@ fn model(name: &str, version: &str) -> String {
         })
         .collect();
     if version.is_empty() { format!("/v2/models/{name}") } else { format!("/v2/models/{name}/versions/{version}") }
+}
+
+// Detects what listens on a port, for the error message about a wrong port.
+
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Which of Triton's ports, or none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListeningService {
+    /// Connections are refused, or the host is unreachable.
+    Nothing,
+    Grpc,
+    Http,
+    Metrics,
+    /// HTTP, but not Triton's.
+    OtherHttp,
+    /// Something else, or something that does not answer.
+    Other,
+}
+
+/// Tries each protocol in turn.
+pub async fn probe(host: &str, port: u16) -> ListeningService {
+    let address = HttpAddress { host: host.to_owned(), port };
+    let mut http = HttpClient::new(address).deadline(QUERY_TIMEOUT);
+    // The metrics port answers 200 to every path: only the body shows what it is.
+    match http.text("/v2").await {
+        Ok(text) if text.contains("\"extensions\"") => return ListeningService::Http,
+        Ok(_) => return metrics_or_not(&mut http).await,
+        Err(error) => match error.why {
+            // A server that is loading or shutting down answers too.
+            ClientErrorKind::Http { status: 400 | 503, .. } => return ListeningService::Http,
+            ClientErrorKind::Http { .. } => return metrics_or_not(&mut http).await,
+            ClientErrorKind::Connect { cause: ConnectCause::Refused | ConnectCause::UnknownHost, .. } => {
+                return ListeningService::Nothing;
+            }
+            _ => {}
+        },
+    }
+    let endpoint = Endpoint { host: host.to_owned(), grpc: port, http: None, metrics: None, name: None };
+    let Ok(client) = TritonClient::connect(&endpoint).await else { return ListeningService::Other };
+    if client.deadline(QUERY_TIMEOUT).is_live().await.is_ok() {
+        ListeningService::Grpc
+    } else {
+        ListeningService::Other
+    }
+}
+
+async fn metrics_or_not(http: &mut HttpClient) -> ListeningService {
+    match http.text("/metrics").await {
+        Ok(text) if text.starts_with('#') => ListeningService::Metrics,
+        _ => ListeningService::OtherHttp,
+    }
+}
+
+// Where a server sends a query instead of an answer.
+
+/// Redirects of one query that are followed.
+pub const MOST_REDIRECTS: usize = 3;
+
+/// Characters of a location that are shown.
+const LONGEST: usize = 200;
+
+/// A redirect, with its location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect(String);
+
+impl Redirect {
+    /// `None`: the answer is no redirect.
+    pub fn parse(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+        let location = headers.get(LOCATION).filter(|_| status.is_redirection())?;
+        Some(Self(String::from_utf8_lossy(location.as_bytes()).into_owned()))
+    }
+
+    /// The path that it leads to on the same server, `host:port`. `None`: it leads elsewhere.
+    pub fn path_on(&self, server: &str) -> Option<String> {
+        let location = self.0.split('#').next().unwrap_or_default();
+        if location.starts_with('/') && !location.starts_with("//") {
+            return Some(location.to_owned());
+        }
+        let (scheme, rest) = location.split_once("://")?;
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let usual = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+        let is_same =
+            authority.eq_ignore_ascii_case(server) || format!("{authority}{usual}").eq_ignore_ascii_case(server);
+        is_same.then(|| if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
+    }
+}
+
+impl fmt::Display for Redirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: String = self.0.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+        write!(f, "a redirect to {shown}, which is not on the same host and port")
+    }
+}
+
+// Server-sent events, as `generate_stream` sends them: `data: {…}`, an empty line after each.
+
+/// Bytes of one event. One has some hundreds.
+const LONGEST_EVENT: usize = 16 << 20;
+
+/// The answers of one `generate_stream`. Dropping it closes the connection, which cancels the request.
+#[derive(Debug)]
+pub struct SseEvents {
+    body: Incoming,
+    parser: SseParser,
+    /// Those that were read and not yet taken.
+    ready: VecDeque<String>,
+    request: String,
+    address: String,
+    deadline: Duration,
+    is_finished: bool,
+    /// When the last bytes were read.
+    at: Instant,
+}
+
+impl SseEvents {
+    fn new(body: Incoming, text: String, address: String, deadline: Duration) -> Self {
+        Self {
+            body,
+            parser: SseParser::default(),
+            ready: VecDeque::new(),
+            request: text,
+            address,
+            deadline,
+            is_finished: false,
+            at: Instant::now(),
+        }
+    }
+
+    /// The next event and when it was read; `None` when the stream has ended. An event with an `error` is one, and
+    /// others may follow it.
+    pub async fn next(&mut self) -> Option<Result<(Value, Instant), ClientError>> {
+        loop {
+            if let Some(data) = self.ready.pop_front() {
+                let event = match serde_json::from_str::<Value>(&data) {
+                    Ok(value) if value.get("error").is_some() => Err(refusal(StatusCode::OK, &data)),
+                    Ok(value) => Ok((value, self.at)),
+                    Err(error) => Err(ClientErrorKind::Malformed(format!("an event is not JSON: {error}"))),
+                };
+                return Some(event.map_err(|why| self.error(why)));
+            }
+            if self.is_finished {
+                return None;
+            }
+            match timeout(self.deadline, self.body.frame()).await {
+                Ok(Some(Ok(frame))) => {
+                    self.at = Instant::now();
+                    if let Ok(data) = frame.into_data() {
+                        self.read(&data);
+                    }
+                    if self.parser.held() > LONGEST_EVENT {
+                        self.is_finished = true;
+                        return Some(Err(self.error(ClientErrorKind::TooLong { limit: LONGEST_EVENT })));
+                    }
+                }
+                Ok(None) => {
+                    self.is_finished = true;
+                    self.read(b"\n\n");
+                }
+                Ok(Some(Err(error))) => {
+                    self.is_finished = true;
+                    return Some(Err(self.error(ClientErrorKind::connect(&error))));
+                }
+                Err(_) => {
+                    self.is_finished = true;
+                    return Some(Err(self.error(ClientErrorKind::Timeout(self.deadline))));
+                }
+            }
+        }
+    }
+
+    /// An empty event is none.
+    fn read(&mut self, bytes: &[u8]) {
+        let Self { parser, ready, .. } = self;
+        let Ok(()) = parser.feed(bytes, |event| {
+            ready.extend((!event.data.is_empty()).then(|| String::from_utf8_lossy(event.data).into_owned()));
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    fn error(&self, why: ClientErrorKind) -> ClientError {
+        ClientError::new(self.request.clone(), self.address.clone(), why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_is_followed_on_the_same_server_only() {
+        let path = |location: &str| Redirect(location.to_owned()).path_on("h:80");
+        let followed = |path: &str| Some(path.to_owned());
+        assert_eq!(path("/metrics/"), followed("/metrics/"));
+        assert_eq!(path("http://h:80/metrics/?a=b#c"), followed("/metrics/?a=b"));
+        assert_eq!(path("http://H/metrics/"), followed("/metrics/"));
+        assert_eq!(path("http://h"), followed("/"));
+        for elsewhere in ["http://h:81/metrics", "https://h/metrics", "//g/metrics", "http://g/metrics", "metrics"] {
+            assert_eq!(path(elsewhere), None, "{elsewhere}");
+        }
+    }
 }

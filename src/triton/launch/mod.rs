@@ -41,17 +41,15 @@
 //!   taken out of the server's log alone.
 
 mod argv;
-mod launch_plan;
 mod launcher_command;
-mod ports;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod world_size;
 
 use super::SpecProblem;
-pub use launch_plan::{LaunchError, LaunchPlan, LaunchWorld, LaunchedServer, Rank};
-pub use ports::{BasePorts, place};
+pub use spec::{BasePorts, place};
+pub use spec::{LaunchError, LaunchPlan, LaunchWorld, LaunchedServer, Rank};
 pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Port, Ports, ServerSpec};
 use world_size::ServerLayout;
 
@@ -64,7 +62,7 @@ pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
     let mut notes = Vec::new();
     let decided: Vec<ServerLayout> = world_size::all(spec, &mut problems, &mut notes);
     launcher_command::check(spec, &decided, &mut problems, &mut notes);
-    ports::check(spec, &mut problems);
+    spec::check(spec, &mut problems);
     let unique = |list: Vec<SpecProblem>| {
         list.into_iter().fold(Vec::new(), |mut kept: Vec<SpecProblem>, one| {
             if !kept.contains(&one) {

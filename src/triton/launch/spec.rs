@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::SpecProblem;
 use base::event::GpuId;
 use base::spec::{Launcher, Mpi, ServerMode, Srun};
 use exec::container::ContainerSpec;
@@ -138,4 +139,145 @@ pub struct LaunchTuning {
     pub rate_limit_resource: Vec<String>,
     /// Option → values, as on the command line.
     pub options: Vec<(String, String)>,
+}
+
+// Ports: counted up from a base, and no two the same.
+
+/// The ports of the first server, where they were given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BasePorts {
+    pub grpc: Option<u16>,
+    pub http: Option<u16>,
+    pub metrics: Option<u16>,
+}
+
+/// The ports of `servers` servers. A port that was not given becomes `Port::Free`.
+pub fn place(bases: BasePorts, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
+    let counted = |name: &str, base: Option<u16>, index: usize| match base {
+        None => Ok(Port::Free),
+        Some(base) => {
+            let port = u16::try_from(index).ok().and_then(|index| base.checked_add(index));
+            port.map(Port::Known).ok_or_else(|| SpecProblem {
+                message: format!("{name}_port {base} leaves no room for {servers} servers: the last port is 65535"),
+                hint: Some("choose a smaller one".to_owned()),
+            })
+        }
+    };
+    (0..servers)
+        .map(|index| {
+            Ok(Ports {
+                grpc: counted("grpc", bases.grpc, index)?,
+                http: counted("http", bases.http, index)?,
+                metrics: counted("metrics", bases.metrics, index)?,
+            })
+        })
+        .collect()
+}
+
+/// No port twice.
+pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>) {
+    let mut seen: Vec<(u16, String)> = Vec::new();
+    for (index, server) in spec.servers.iter().enumerate() {
+        for (name, port) in server.ports.all() {
+            let Port::Known(port) = port else { continue };
+            let user = format!("{name} of server {index}");
+            match seen.iter().find(|(other, _)| *other == port) {
+                Some((_, first)) => {
+                    let apart = spec.servers.len();
+                    let hint = format!(
+                        "ports count up by one for each server: keep the bases {apart} apart, for example \
+                         grpc_port 8001, http_port {}, metrics_port {}",
+                        8001 + apart.max(100),
+                        8001 + 2 * apart.max(100)
+                    );
+                    problems.push(SpecProblem {
+                        message: format!("port {port} would be {first} and {user}"),
+                        hint: Some(hint),
+                    });
+                }
+                None => seen.push((port, user)),
+            }
+        }
+    }
+}
+
+// What [`plan`](super::plan) returns: every process of every server, with its command.
+
+/// Every process of every server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LaunchPlan {
+    pub servers: Vec<LaunchedServer>,
+    /// Notes for the user; none of them prevents a start.
+    pub notes: Vec<String>,
+}
+
+/// One server: one endpoint for clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LaunchedServer {
+    /// `server 0`
+    pub name: String,
+    pub mode: ServerMode,
+    pub launcher: Launcher,
+    /// tp × pp of its model where it has one.
+    pub parallelism: Option<String>,
+    pub world_size: u32,
+    /// Where clients find it.
+    pub host: String,
+    pub ports: Ports,
+    /// As the machine counts them; empty: none is leased, all are seen.
+    pub gpus: Vec<GpuId>,
+    pub ranks: Vec<Rank>,
+    /// The command, in pieces that read well one below the other; joined they are the command.
+    pub command: Vec<Vec<String>>,
+    /// Variables that its environment has in addition to ours.
+    pub env: Vec<(String, String)>,
+    /// Variables of our environment that it must not have; `*` at the end matches anything.
+    pub unset: Vec<String>,
+    pub world: LaunchWorld,
+    /// Files and folders that it makes beside the task's own log.
+    pub logs: Vec<String>,
+}
+
+/// One process of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rank {
+    pub rank: u32,
+    /// `leader, opens the ports`
+    pub role: String,
+    pub opens_ports: bool,
+    /// The GPU that it works on, as the machine counts them, where that is known.
+    pub gpu: Option<GpuId>,
+    /// Empty: all models of the repository.
+    pub loads: Vec<String>,
+    /// How the shared memory of its Python models begins.
+    pub shm_prefix: String,
+    pub log: Option<String>,
+}
+
+/// What to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaunchWorld {
+    /// One process group.
+    Process,
+    /// A launcher with this many ranks below it.
+    Mpi { ranks: u32 },
+    /// `PROGRAM stop NAME`.
+    Container { program: String, name: String },
+    /// A step with this many tasks.
+    Slurm { ranks: u32 },
+}
+
+impl LaunchedServer {
+    /// The command as it is started.
+    pub fn argv(&self) -> Vec<String> {
+        self.command.concat()
+    }
+}
+
+/// All reasons why the servers cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.iter().map(SpecProblem::line).collect::<Vec<_>>().join("; "))]
+pub struct LaunchError {
+    pub problems: Vec<SpecProblem>,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::model_dimensions::{Fit, KvFractionBase};
+use super::{Fit, KvFractionBase};
 
 /// A number to lower, each enough by itself.
 #[derive(Clone, Debug, PartialEq)]

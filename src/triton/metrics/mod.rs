@@ -5,7 +5,6 @@
 
 mod parse;
 mod scrape;
-mod summarized_series;
 mod summary;
 mod tracks;
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use super::summarized_series::is_summarized;
+use super::summary::is_summarized;
 
 /// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::parse::{CREATED, Exposition, MetricKind, MetricValue, MetricsError};
-use super::summarized_series::{MOST_POINT_BYTES, POINTS, is_summarized};
+use super::summary::{MOST_POINT_BYTES, POINTS, is_summarized};
 use crate::client::ClientErrorKind;
 use crate::http::{HttpAddress, HttpClient};
 

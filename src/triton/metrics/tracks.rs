@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::scrape::{ServerPoll, since};
-use super::summarized_series::MOST_POINT_BYTES;
+use super::summary::MOST_POINT_BYTES;
 
 /// Points of all series that are summarized at once: lists have room for up to twice as many as they hold.
 const MOST_POINTS: usize = MOST_POINT_BYTES / (2 * size_of::<Point>());

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use super::PbtxtError;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PbtxtToken {
     /// A name, a number, `true`, `TYPE_INT32`: anything bare, without a sign.
@@ -193,5 +191,66 @@ impl<'t> Lexer<'t> {
             self.at += 1;
         }
         (length > 0).then_some((value, length))
+    }
+}
+
+// Texts as literals of the format.
+
+/// A text as a literal of the format, quotes included.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // Octal is the format's only escape of a fixed length.
+            c if c.is_control() && c.is_ascii() => out.extend(octal(c)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `\ooo` of an ASCII character.
+pub(super) fn octal(c: char) -> [char; 4] {
+    let digit = |shift: u32| char::from(b'0' + ((c as u32 >> shift) & 7) as u8);
+    ['\\', digit(6), digit(3), digit(0)]
+}
+
+// What is wrong with a config.pbtxt, and where.
+
+/// An error in a config.pbtxt, and its position.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
+pub struct PbtxtError {
+    /// Bytes of the text that the message is about. Empty at the place of something missing.
+    pub bytes: Range<usize>,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// Lower case, one line.
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl PbtxtError {
+    pub(super) fn new(text: &str, bytes: Range<usize>, message: String, hint: Option<String>) -> Self {
+        let before = &text[..bytes.start.min(text.len())];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Self { bytes, line, column, message, hint }
+    }
+
+    /// The line it is in with a caret below, for a log without colors.
+    pub fn excerpt(&self, text: &str) -> String {
+        let line = text.lines().nth(self.line - 1).unwrap_or_default();
+        let width = text.get(self.bytes.clone()).map_or(1, |t| t.lines().next().unwrap_or_default().chars().count());
+        format!("{line}\n{}{}", " ".repeat(self.column - 1), "^".repeat(width.max(1)))
     }
 }

@@ -3,10 +3,8 @@
 //! Covers the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
 mod document;
-mod error;
 mod json;
 mod lex;
-mod literal;
 mod schema;
 mod tree;
 mod write;
@@ -15,9 +13,9 @@ use std::ops::Range;
 
 use super::proto::inference::ModelConfig;
 pub use document::{PbtxtDocument, PbtxtStep};
-pub use error::PbtxtError;
 pub use json::json;
-pub use literal::quoted;
+pub use lex::PbtxtError;
+pub use lex::quoted;
 pub use write::write;
 
 /// A `${name}` that was not replaced.

@@ -20,7 +20,7 @@ pub(super) struct FilledParameters {
 
 impl FilledParameters {
     /// The names that one model's template may use.
-    pub(super) fn of(&self, model: &str) -> BTreeMap<&'static str, Option<String>> {
+    pub(super) fn for_model(&self, model: &str) -> BTreeMap<&'static str, Option<String>> {
         let mut values = self.values.clone();
         if model == "preprocessing" {
             // The preprocessor opens the engine only for encoder-decoder models.

@@ -193,7 +193,7 @@ fn render(model: &str, filled: &fill::FilledParameters) -> Result<String, Reposi
     let mut environment = minijinja::Environment::new();
     environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
     environment.add_filter("quoted", |text: String| pbtxt::quoted(&text));
-    let mut text = environment.render_str(template, filled.of(model)).map_err(|error| wrong(error.to_string()))?;
+    let mut text = environment.render_str(template, filled.for_model(model)).map_err(|error| wrong(error.to_string()))?;
     text.push('\n');
     pbtxt::read(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(text)

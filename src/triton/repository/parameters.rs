@@ -188,16 +188,16 @@ pub fn number_parameter(name: &str) -> Option<&'static Parameter> {
         _ => name,
     };
     let is_number = |kind: ParameterKind| matches!(kind, ParameterKind::Count(_) | ParameterKind::Fraction);
-    of("tensorrt_llm").find(|one| (one.name == name || one.key == name) && is_number(one.kind))
+    of_model("tensorrt_llm").find(|one| (one.name == name || one.key == name) && is_number(one.kind))
 }
 
 /// The one that a model's `parameters` entry of this key comes from.
 pub(super) fn by_key(model: &str, key: &str) -> Option<&'static Parameter> {
-    of(model).find(|parameter| parameter.key == key)
+    of_model(model).find(|parameter| parameter.key == key)
 }
 
 /// Those of one model's `parameters`.
-pub(super) fn of(model: &str) -> impl Iterator<Item = &'static Parameter> + Clone {
+pub(super) fn of_model(model: &str) -> impl Iterator<Item = &'static Parameter> + Clone {
     PARAMETERS.iter().filter(move |parameter| !parameter.key.is_empty() && parameter.models.contains(&model))
 }
 

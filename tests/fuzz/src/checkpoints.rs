@@ -89,8 +89,8 @@ pub fn engine_config(data: &[u8]) {
         let again = config.to_text();
         assert!(again.ends_with('\n'));
         for share in [KvFractionBase::FreeMemory, KvFractionBase::TotalMemory] {
-            let known = Fit { memory: Some(8e10), weights: Some((1e9, "here")), share, ..Fit::of(&config) };
-            for (fit, missing) in [(Fit::of(&config), None), (known, Some(1e9))] {
+            let known = Fit { memory: Some(8e10), weights: Some((1e9, "here")), share, ..Fit::new(&config) };
+            for (fit, missing) in [(Fit::new(&config), None), (known, Some(1e9))] {
                 let advice = advise(&fit, missing);
                 let _ = (advice.text(), fit.least_fraction(), fit.buffers(), fit.beside_workspace());
             }

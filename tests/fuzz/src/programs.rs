@@ -13,7 +13,7 @@ pub fn program_output(data: &[u8]) {
     logs(text);
     let _ = tail(&file("log", data), 20);
     gpus(text);
-    let _ = (gpus_of_table(text), Official::of(text).errors().count(), read_step_log(text));
+    let _ = (gpus_of_table(text), Official::parse(text).errors().count(), read_step_log(text));
 }
 
 fn logs(text: &str) {

@@ -47,7 +47,7 @@ fn two_systems_become_one_submission_that_the_gate_passes() {
     assert_eq!(table.lines().count(), 7, "{table}");
     assert!(table.contains(&format!("v6.1,closed,Example,crate_b200x8,{BENCHMARK},Server,")), "{table}");
     if let Some(printed) = official::check(&world.path("whole"), "v6.1") {
-        assert!(regatta::mlperf::Official::of(&printed).passed, "{printed}");
+        assert!(regatta::mlperf::Official::parse(&printed).passed, "{printed}");
     }
     // It is not written over, and its systems are told apart by what they are.
     let again = world.regatta(&arguments);
@@ -230,7 +230,7 @@ fn logs_of_another_harness_are_packed() {
     let scores = world.read(format!("whole/closed/Example/results/crate/{BENCHMARK}/Server/accuracy/accuracy.txt"));
     assert!(scores.contains(&format!("hash={}", super::fixture::sha256(long_log("Server").as_bytes()))), "{scores}");
     if let Some(printed) = official::check(&world.path("whole"), "v6.1") {
-        assert!(regatta::mlperf::Official::of(&printed).passed, "{printed}");
+        assert!(regatta::mlperf::Official::parse(&printed).passed, "{printed}");
     }
     // What is missing is named, all of it.
     fs::remove_file(world.path("logs/Server/user.conf")).unwrap();

@@ -81,7 +81,7 @@ fn is_network_in_words_is_a_reason_since_v6_0() {
         let round = Round::named(name).unwrap();
         let examined = in_open(&round, |s| s.field(&s.system(), "is_network", Some(json!("false"))));
         assert_eq!(examined.refusal_count(), refused, "{name}: {:#?}", examined.findings);
-        let fixes = examined.of(FindingWeight::Refused).map(|finding| finding.fix.as_str());
+        let fixes = examined.with_weight(FindingWeight::Refused).map(|finding| finding.fix.as_str());
         assert!(fixes.into_iter().all(|fix| fix == "take `is_network` out"), "{:#?}", examined.findings);
     }
 }

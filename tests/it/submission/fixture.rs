@@ -140,7 +140,7 @@ pub(crate) fn good_of(round: &Round, root: &Path) -> Submission {
             made.set(&run, "loadgen_version", &json!(format!("{} @ 0000000000", pin.version)));
         }
     }
-    if SubmissionLayout::of(&round.name) == SubmissionLayout::Single {
+    if SubmissionLayout::for_round(&round.name) == SubmissionLayout::Single {
         return made;
     }
     fs::rename(made.at("src"), made.at("code")).unwrap();

@@ -80,7 +80,7 @@ fn words(round: &Round) -> String {
     let checker = checker(&round.name, folder.path()).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
     let whole = tempfile::tempdir().unwrap();
     let output = printed(&checker, good_of(round, whole.path()).0.as_path(), &round.name);
-    assert!(Official::of(&output).passed, "{}: {output}", round.name);
+    assert!(Official::parse(&output).passed, "{}: {output}", round.name);
     let mut lines = String::new();
     for (name, spoil) in BROKEN.iter().filter(|(name, _)| is_of(name, &round.name)) {
         let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn words(round: &Round) -> String {
         let more: &[&str] = if name.starts_with("power") { &["--skip-power-check"] } else { &[] };
         let table = tempfile::tempdir().unwrap();
         let output = printed_with(&checker, folder.path(), &round.name, &table.path().join("official.csv"), more);
-        let official = Official::of(&output);
+        let official = Official::parse(&output);
         let first = official.errors().find(|error| !error.contains("NoResults") && !error.starts_with("SUMMARY"));
         let word = match (official.passed, output.contains("SUMMARY: ")) {
             (true, _) => "passes".to_owned(),
@@ -129,7 +129,7 @@ fn the_average_power_is_that_of_the_official_checker() {
         submission.sampled("run_1", |text| text.replacen("Watts,4001.000", "Watts,0.000", 100));
         let csv = to.path().join("official.csv");
         let output = printed_with(&checker, folder.path(), &round.name, &csv, &["--skip-power-check"]);
-        assert!(Official::of(&output).passed, "{}: {output}", round.name);
+        assert!(Official::parse(&output).passed, "{}: {output}", round.name);
         let examined = mlperf::examine(folder.path(), &round);
         let watts = examined.results.iter().find_map(|result| result.power.as_ref()).unwrap().watts;
         let table = fs::read_to_string(&csv).unwrap();
@@ -180,7 +180,7 @@ fn of_a_package_of_the_shipped_flow_it_refuses_only_what_is_made_up() {
             }
         }
         let output = check(clean.path(), round).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
-        let official = Official::of(&output);
+        let official = Official::parse(&output);
         assert!(output.contains("SUMMARY: ") && !official.passed, "{round}: {output}");
         let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
         let mut others = Vec::new();
@@ -211,7 +211,7 @@ fn our_reports_beside_the_divisions_do_not_disturb_it() {
         write(submission.0.join(regatta::mlperf::REPORT_FOLDER).join("package.json"), "{}\n");
         write(submission.0.join(regatta::mlperf::REPORT_FOLDER).join("official.log"), "SUMMARY\n");
         let output = check(folder.path(), &round.name).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
-        assert!(Official::of(&output).passed, "{}: {output}", round.name);
+        assert!(Official::parse(&output).passed, "{}: {output}", round.name);
         assert_eq!(mlperf::examine(folder.path(), &round).refusal_count(), 0);
     }
 }

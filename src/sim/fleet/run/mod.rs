@@ -2,13 +2,13 @@
 
 use std::thread;
 
+use super::arrivals::Balancer;
 use super::arrivals::FleetArrivals;
-use super::balanced::Balanced;
-use super::balancer::Balancer;
+use super::arrivals::PrefixCache;
+use super::arrivals::RateOverTime;
+use super::arrivals::{FailureTimes, Failures};
 use super::disaggregated::{Disaggregation, ServerFailures, run_disaggregated};
-use super::failures::{FailureTimes, Failures};
-use super::prefix_cache::PrefixCache;
-use super::rate_over_time::RateOverTime;
+use super::replica::Balanced;
 use super::replica::Replica;
 use super::result::FleetResult;
 use crate::core::{EngineLimits, NeverFits};

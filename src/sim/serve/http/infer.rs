@@ -134,7 +134,7 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
 
 /// Values of a JSON tensor, nested by its shape or flat, as bytes.
 fn elements(input: &Input, data: &Value) -> Result<Bytes, BodyError> {
-    let Some(datatype) = DataType::of(&input.datatype) else {
+    let Some(datatype) = DataType::parse(&input.datatype) else {
         return Err(BodyError::Datatype { input: input.name.clone(), datatype: input.datatype.clone() });
     };
     if matches!(datatype, DataType::Fp16 | DataType::Bf16) {

@@ -51,7 +51,7 @@ const INFERENCE: [Inference; 8] = [
 
 pub(super) fn text(inner: &ServiceInner) -> String {
     let mut page = Page(String::new());
-    let models = || inner.models.values().filter_map(|model| Some((model, inner.statistics.of(&model.name)?)));
+    let models = || inner.models.values().filter_map(|model| Some((model, inner.statistics.model(&model.name)?)));
     for (name, help, of) in INFERENCE {
         page.head(name, help, "counter");
         for (model, statistics) in models() {

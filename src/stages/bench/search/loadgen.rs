@@ -194,7 +194,7 @@ fn before(path: &Path, rate: f64, servers: &Servers) -> Option<(RunResult, Detai
 }
 
 fn read(path: &Path) -> Result<Detail, Failure> {
-    Detail::of(path).map_err(|error| refused(&format!("`{}` {error}", path.join(DETAIL_FILE).display())))
+    Detail::read_folder(path).map_err(|error| refused(&format!("`{}` {error}", path.join(DETAIL_FILE).display())))
 }
 
 /// What an unfinished test left is no beginning of another.
@@ -237,7 +237,7 @@ mod tests {
 
     fn probe(log: &str, result: &RunResult) -> LoadgenProbe {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(log);
-        probe_of(100.0, true, PathBuf::from("probes/01-100"), result, &Detail::of(&folder).unwrap())
+        probe_of(100.0, true, PathBuf::from("probes/01-100"), result, &Detail::read_folder(&folder).unwrap())
     }
 
     #[test]

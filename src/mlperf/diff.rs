@@ -1,7 +1,5 @@
 //! Compares two submissions, or two runs: their results, and what differs in how they were made.
 
-mod systems;
-
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,15 +8,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::layout::scenario_titled;
-use super::submission_check::{self, JudgedRun};
-use super::{PackageProvenance, SubmissionLayout, TestRecord, TestRecordError};
+use super::submission_check::JudgedRun;
+use super::{PackageProvenance, SubmissionLayout, TestRecord, TestRecordError, submission_check};
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
 use base::units::unquoted;
-use rules::log::DETAIL_FILE;
-use rules::log::{Detail, DetailError};
+use rules::log::{DETAIL_FILE, Detail, DetailError};
 use rules::{MlperfScenario, Round};
-use systems::{SystemKind, SystemPairs};
 
 /// Why a side has nothing to compare.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +68,7 @@ pub struct ResultDifference {
 /// One that holds neither results nor LoadGen's logs, by its name.
 pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
     let (a, b) = (side(a)?, side(b)?);
-    let pairs = SystemPairs::of(&a.systems, &b.systems);
+    let pairs = SystemPairs::pair(&a.systems, &b.systems);
     let (a, b) = (a.named(|system| pairs.name_of_a(system)), b.named(|system| pairs.name_of_b(system)));
     let mut found = Vec::new();
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
@@ -143,10 +139,10 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
     let mut all = ComparedSide::default();
     for seen in &examined.results {
         let submitter = root.join(&seen.division).join(&seen.submitter);
-        let layout = SubmissionLayout::of(&round.name);
+        let layout = SubmissionLayout::for_round(&round.name);
         let mut settings = BTreeMap::new();
         let result = submitter.join(layout.result(&seen.system, &seen.benchmark, &seen.scenario));
-        if let Ok(detail) = Detail::of(&result.join("performance/run_1")) {
+        if let Ok(detail) = Detail::read_folder(&result.join("performance/run_1")) {
             of_log(&detail, &mut settings);
         }
         let measurements = submitter.join(layout.measurements(&seen.system, &seen.benchmark, &seen.scenario));
@@ -158,7 +154,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
         all.runs.push((system.clone(), Some(name), DiffedRun { judged: seen.judged.clone(), settings }));
         if !all.systems.contains_key(&seen.system) {
             let described = described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round)?;
-            all.systems.insert(seen.system.clone(), SystemKind::of(&described.settings));
+            all.systems.insert(seen.system.clone(), SystemKind::parse(&described.settings));
             all.runs.push((system, None, described));
         }
     }
@@ -167,7 +163,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
 
 /// The output of one run.
 fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
-    let detail = Detail::of(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
+    let detail = Detail::read_folder(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
     let test_record = TestRecord::in_folder(folder)?;
     let scenario = test_record
         .as_ref()
@@ -235,4 +231,109 @@ fn described(path: &Path, round: &Round) -> Result<DiffedRun, DiffError> {
         fields.iter().map(|(name, value)| (name.clone(), unquoted(value))).collect();
     settings.insert("round".to_owned(), round.name.clone());
     Ok(DiffedRun { judged: JudgedRun::default(), settings })
+}
+
+// Which system of one submission is compared with which of another: the one of its name, else one of the same accelerators.
+
+/// What a system is: its accelerator and how many there are in all. None: its description does not give them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct SystemKind(Option<(String, u64)>);
+
+impl SystemKind {
+    /// From the fields of a system's JSON.
+    fn parse(fields: &BTreeMap<String, String>) -> Self {
+        let count = |name: &str| fields.get(name).and_then(|text| text.trim().parse::<u64>().ok());
+        let per_node = count("accelerators_per_node").filter(|count| *count > 0);
+        // `NVIDIA H200-SXM-141GB`, `H200 SXM`: the part with a number is the model.
+        let model = fields.get("accelerator_model_name").and_then(|name| {
+            let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric());
+            parts.find(|part| part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.contains(char::is_numeric))
+        });
+        let nodes = count("number_of_nodes").unwrap_or(1);
+        Self(model.zip(per_node).map(|(model, per_node)| (model.to_ascii_lowercase(), per_node * nodes)))
+    }
+}
+
+/// The systems of both sides, paired.
+struct SystemPairs {
+    /// Of `a`, each with its partner in `b`.
+    pairs: Vec<(String, Option<String>)>,
+    /// Of `b`, without a partner.
+    alone: Vec<String>,
+}
+
+impl SystemPairs {
+    fn pair(a: &BTreeMap<String, SystemKind>, b: &BTreeMap<String, SystemKind>) -> Self {
+        let mut alone: Vec<String> = b.keys().filter(|name| !a.contains_key(*name)).cloned().collect();
+        let mut pairs = Vec::new();
+        for (name, kind) in a {
+            let same = |other: &String| kind.0.is_some() && b.get(other) == Some(kind);
+            let only = a.len() == 1 && b.len() == 1;
+            let partner = if b.contains_key(name) {
+                Some(name.clone())
+            } else {
+                let at = alone.iter().position(|other| only || same(other));
+                at.map(|at| alone.remove(at))
+            };
+            pairs.push((name.clone(), partner));
+        }
+        Self { pairs, alone }
+    }
+
+    /// One on each side: there is nothing to distinguish.
+    fn is_one(&self) -> bool {
+        matches!(&self.pairs[..], [(_, Some(_))]) && self.alone.is_empty()
+    }
+
+    /// What a system of `a` is called in the comparison; None: there is only one.
+    fn name_of_a(&self, system: &str) -> Option<String> {
+        self.name(|(name, _)| name == system, system)
+    }
+
+    fn name_of_b(&self, system: &str) -> Option<String> {
+        self.name(|(_, partner)| partner.as_deref() == Some(system), system)
+    }
+
+    fn name(&self, is_it: impl Fn(&&(String, Option<String>)) -> bool, system: &str) -> Option<String> {
+        if self.is_one() {
+            return None;
+        }
+        Some(match self.pairs.iter().find(is_it) {
+            Some((name, Some(partner))) if name != partner => format!("{name} ↔ {partner}"),
+            _ => system.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn systems(all: &[(&str, &str, u64)]) -> BTreeMap<String, SystemKind> {
+        let one = |(name, model, count): &(&str, &str, u64)| {
+            let fields =
+                [("accelerator_model_name", (*model).to_owned()), ("accelerators_per_node", count.to_string())];
+            let fields = fields.map(|(name, value)| (name.to_owned(), value));
+            ((*name).to_owned(), SystemKind::parse(&BTreeMap::from(fields)))
+        };
+        all.iter().map(one).collect()
+    }
+
+    #[test]
+    fn systems_are_paired_by_name_then_by_accelerators() {
+        let a = systems(&[("dell", "NVIDIA H200-SXM-141GB", 8), ("box", "NVIDIA B200", 8), ("old", "NVIDIA H100", 8)]);
+        let b = systems(&[("sim", "H200 SXM", 8), ("box", "NVIDIA B200", 4), ("half", "NVIDIA H100", 4)]);
+        let pairs = SystemPairs::pair(&a, &b);
+        assert_eq!(pairs.name_of_a("dell").as_deref(), Some("dell ↔ sim"));
+        assert_eq!(pairs.name_of_b("sim").as_deref(), Some("dell ↔ sim"));
+        assert_eq!(pairs.name_of_b("box").as_deref(), Some("box"));
+        assert_eq!(pairs.name_of_a("old").as_deref(), Some("old"));
+        assert_eq!(pairs.name_of_b("half").as_deref(), Some("half"));
+    }
+
+    #[test]
+    fn one_system_on_each_side_needs_no_name() {
+        let pairs = SystemPairs::pair(&systems(&[("a", "NVIDIA H200", 8)]), &systems(&[("b", "", 8)]));
+        assert_eq!((pairs.name_of_a("a"), pairs.name_of_b("b")), (None, None));
+    }
 }

@@ -5,26 +5,29 @@
 //! stamped on this machine's monotonic clock just before the bytes are sent, so its own lateness is part of the truth and
 //! not of the load generator's error.
 
-mod answers;
-mod script;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
+use prost::Message;
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 
-use answers::{TruthAnswers, token};
-pub use script::ResponseScript;
+use crate::random::mix;
+use triton::proto::inference::infer_parameter::ParameterChoice;
+use triton::proto::inference::model_infer_response::InferOutputTensor;
+use triton::proto::inference::{
+    InferParameter, ModelConfig, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelReadyResponse,
+    ModelStreamInferResponse, ModelTransactionPolicy, ServerLiveResponse, ServerReadyResponse,
+};
 
 /// How the server responds to a request.
 #[derive(Clone, Debug)]
@@ -199,5 +202,132 @@ impl ResponseScript {
     /// From a token to the next.
     fn gap(&self, id: u64, at: u32) -> Duration {
         self.drawn(id, at, self.gap_ms)
+    }
+}
+
+// When each token comes: a pure function of the seed, the request and the token.
+
+/// Times are drawn evenly between the two ends, in ms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResponseScript {
+    pub seed: u64,
+    /// From a request's arrival to its first token.
+    pub first_ms: (f64, f64),
+    /// From token to token.
+    pub gap_ms: (f64, f64),
+}
+
+impl ResponseScript {
+    fn drawn(&self, id: u64, token: u32, (low, high): (f64, f64)) -> Duration {
+        let bits = mix(self.seed ^ mix(id ^ mix(u64::from(token))));
+        // 53 bits are what a float between 0 and 1 can hold.
+        let share = (bits >> 11) as f64 / (1u64 << 53) as f64;
+        Duration::from_secs_f64((low + share * (high - low)).max(0.0) / 1e3)
+    }
+}
+
+// Ready-made messages, framed as gRPC frames them.
+
+/// Five bytes precede every message: not compressed, and its length.
+const PREFIX: usize = 5;
+
+struct TruthAnswers {
+    ready: Bytes,
+    live: Bytes,
+    model_ready: Bytes,
+    config: Bytes,
+    silent_message: Bytes,
+}
+
+impl TruthAnswers {
+    pub fn new() -> Self {
+        let config = ModelConfig {
+            name: "tensorrt_llm".to_owned(),
+            model_transaction_policy: Some(ModelTransactionPolicy { decoupled: true }),
+            ..ModelConfig::default()
+        };
+        Self {
+            ready: framed(&ServerReadyResponse { ready: true }),
+            live: framed(&ServerLiveResponse { live: true }),
+            model_ready: framed(&ModelReadyResponse { ready: true }),
+            config: framed(&ModelConfigResponse { config: Some(config) }),
+            silent_message: Bytes::from_static(&[0; PREFIX]),
+        }
+    }
+
+    /// The answer to a unary call.
+    pub fn to(&self, method: &str) -> Bytes {
+        match method {
+            "ServerReady" => &self.ready,
+            "ServerLive" => &self.live,
+            "ModelReady" => &self.model_ready,
+            // An empty message: it describes no tensors.
+            "ModelMetadata" => &self.silent_message,
+            _ => &self.config,
+        }
+        .clone()
+    }
+
+    /// The id and the number of tokens that the first message of a stream requests.
+    pub async fn read_request(body: &mut Incoming) -> Option<(u64, u32)> {
+        let mut bytes = BytesMut::new();
+        loop {
+            if let Some(prefix) = bytes.first_chunk::<PREFIX>() {
+                let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+                if let Some(message) = bytes.get(PREFIX..PREFIX + length) {
+                    let request = ModelInferRequest::decode(message).ok()?;
+                    let at = request.inputs.iter().position(|input| input.name == "request_output_len")?;
+                    let tokens = request.raw_input_contents.get(at)?.first_chunk::<4>()?;
+                    return Some((request.id.parse().ok()?, u32::from_le_bytes(*tokens)));
+                }
+            }
+            bytes.extend_from_slice(&body.frame().await?.ok()?.into_data().ok()?);
+        }
+    }
+}
+
+/// One token of the request with this id.
+fn token(id: u64, is_final: bool) -> Bytes {
+    let tensor = |name: &str| InferOutputTensor {
+        name: name.to_owned(),
+        datatype: "INT32".to_owned(),
+        shape: vec![1, 1, 1],
+        ..InferOutputTensor::default()
+    };
+    let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) };
+    framed(&ModelStreamInferResponse {
+        infer_response: Some(ModelInferResponse {
+            model_name: "tensorrt_llm".to_owned(),
+            model_version: "1".to_owned(),
+            id: id.to_string(),
+            parameters: [("triton_final_response".to_owned(), flag)].into(),
+            outputs: vec![tensor("output_ids"), tensor("sequence_length")],
+            raw_output_contents: vec![Bytes::from_static(&[9, 0, 0, 0]), Bytes::from_static(&[1, 0, 0, 0])],
+        }),
+        ..ModelStreamInferResponse::default()
+    })
+}
+
+fn framed(message: &impl Message) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(PREFIX + message.encoded_len());
+    bytes.put_u8(0);
+    bytes.put_u32(message.encoded_len() as u32);
+    bytes.extend_from_slice(&message.encode_to_vec());
+    bytes.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_is_a_pure_function_within_its_bounds() {
+        let script = ResponseScript { seed: 7, first_ms: (20.0, 60.0), gap_ms: (2.0, 10.0) };
+        let drawn: Vec<Duration> = (0..1000).map(|id| script.drawn(id, 0, script.first_ms)).collect();
+        assert!(drawn.iter().all(|time| (20.0..60.0).contains(&(time.as_secs_f64() * 1e3))));
+        assert_eq!(drawn[3], script.drawn(3, 0, script.first_ms));
+        let mean = drawn.iter().map(Duration::as_secs_f64).sum::<f64>();
+        assert!((mean - 40.0).abs() < 1.0, "1000 times the mean in seconds is the mean in ms: {mean}");
+        assert_ne!(script.drawn(3, 1, script.gap_ms), script.drawn(3, 2, script.gap_ms));
     }
 }
