@@ -29,14 +29,9 @@
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
 //! therefore causes a warning first, and INVALID only above the second bound.
 
-mod answer_findings;
-mod evidence;
-mod identity_findings;
-mod loadgen_findings;
+mod answers;
 pub mod preflight;
-mod refused_field;
-mod repeats_result;
-mod server_findings;
+mod servers;
 mod unjudged_run;
 
 #[cfg(test)]
@@ -46,18 +41,15 @@ mod metric_vector_tests;
 #[cfg(test)]
 mod verdict_table_tests;
 
-pub use refused_field::refused_field;
-pub use repeats_result::result_of_repeats;
+pub use answers::refused_field;
 pub use unjudged_run::UnjudgedRun;
 
-use self::answer_findings::{answers, broken_off, violations};
-use self::evidence::Evidence;
-use super::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch};
 use crate::measure::metric::is_maximum;
-use crate::measure::preflight_result::PreflightResult;
-use crate::measure::result::RunResult;
-use crate::measure::verdict_check::VerdictCheck;
-use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::measure::reasons::VerdictReasons;
+use crate::measure::result::PreflightResult;
+use crate::verdict::answers::{answers, broken_off, violations};
+use crate::verdict::unjudged_run::Evidence;
+use crate::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch, ReasonSeverity, RunResult, VerdictCheck};
 use base::spec::{Arrivals, GoodputLimit};
 use base::units::{counted, distinct_decimals};
 
@@ -90,7 +82,7 @@ impl TimeBound {
 /// Every finding against the run, from its numbers and from all other evidence.
 fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictReasons {
     let mut found = VerdictReasons::default();
-    server_findings::lost(evidence, &mut found);
+    servers::lost(evidence, &mut found);
     bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
     load(spec, result, evidence, &mut found);
@@ -100,10 +92,10 @@ fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> Ver
     stability(result, &mut found);
     answers(spec, result, &mut found);
     prompts(spec, result, &mut found);
-    loadgen_findings::loadgen(result, &mut found);
-    server_findings::other_load(result, &mut found);
-    server_findings::lowered(evidence, &mut found);
-    identity_findings::identity(result, evidence, &mut found);
+    servers::loadgen(result, &mut found);
+    servers::other_load(result, &mut found);
+    servers::lowered(evidence, &mut found);
+    servers::identity(result, evidence, &mut found);
     found.extend(result.preflight.iter().flat_map(PreflightResult::reasons));
     found
 }
@@ -223,7 +215,7 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
     let is_late = result.latency.queue_client.p99.is_some_and(|lag| lag > lag_bound);
     // A server that misses its limits at a lower rate, too, misses them at this one.
     let is_missed_anyway = |loadgen: &LoadgenResult| {
-        admitted < offered && loadgen.is_over_latency_limit() && !loadgen_findings::lag_explains_limit(loadgen, result)
+        admitted < offered && loadgen.is_over_latency_limit() && !servers::lag_explains_limit(loadgen, result)
     };
     let is_loads = result.loadgen.as_ref().is_some_and(|loadgen| !is_late || is_missed_anyway(loadgen));
     let is_planned = result.load.held_back > 0 || is_loads;
@@ -246,7 +238,7 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     // speaks against a test that kept its limits (`admitted_rate` may), and lag not against one that missed them all the same.
     let unless = |stands: bool| if stands { ReasonSeverity::Warning } else { ReasonSeverity::InvalidClient };
     let loadgen = result.loadgen.as_ref();
-    let late = unless(loadgen.is_some_and(|loadgen| !loadgen_findings::lag_explains_limit(loadgen, result)));
+    let late = unless(loadgen.is_some_and(|loadgen| !servers::lag_explains_limit(loadgen, result)));
     let busy = unless(loadgen.is_some_and(|loadgen| !loadgen.is_over_latency_limit()));
     // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
@@ -383,7 +375,7 @@ fn stability(result: &RunResult, found: &mut VerdictReasons) {
 /// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
 /// prefixes are meant to be cached. LoadGen sends each sample again and again by its own rules.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
-    server_findings::cut_prompts(result, found);
+    servers::cut_prompts(result, found);
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
     let cached = result.tokens.input_cached.filter(|_| !is_wanted);
@@ -397,7 +389,7 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
         return;
     }
-    if !is_wanted && server_findings::prefix_cache(result, CACHED, found) {
+    if !is_wanted && servers::prefix_cache(result, CACHED, found) {
         return;
     }
     if result.loadgen.is_none()
