@@ -42,8 +42,9 @@ impl Occupancy {
         let Self { users, requests, full_share } = *self;
         if requests < users {
             let text = format!(
-                "{users} users were requested and only {requests} requests were sent, so the load was never {users} at once: raise \
-                 `stop.requests` to several times the number of users"
+                "{users} users were requested and only {requests} requests were sent, so the load was never {users} at once: {} \
+                 to several times the number of users",
+                VerdictCheck::Concurrency.cure()
             );
             found.add(VerdictCheck::Concurrency, ReasonSeverity::InvalidLoad, text);
         } else if let Some(share) = full_share.filter(|share| *share < BUSY) {
@@ -53,7 +54,7 @@ impl Occupancy {
                 share * 100.0,
                 requests as f64 / users.max(1) as f64
             );
-            found.add(VerdictCheck::Concurrency, ReasonSeverity::Warning, text);
+            found.warn(VerdictCheck::Concurrency, text);
         }
     }
 }
@@ -122,8 +123,10 @@ impl Sustained {
     pub(super) fn text(&self) -> String {
         format!(
             "{:.0} tok/s are of filling and draining the server once, and the middle half of the tokens came at {:.0} tok/s: \
-             neither is the rate that it sustains; raise `stop`",
-            self.full, self.middle
+             neither is the rate that it sustains; {}",
+            self.full,
+            self.middle,
+            VerdictCheck::Ramp.cure()
         )
     }
 }

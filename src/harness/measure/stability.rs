@@ -81,8 +81,12 @@ impl Stability {
             let severity = if growth.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
             let text = format!(
                 "more requests arrived than were served: {:.2}/s arrived and {:.2}/s were completed meanwhile, and requests in flight rose \
-                 from {:.0} to {:.0}; latencies grow with the length of such a run: lower `rate`",
-                growth.arrivals_per_s, growth.departures_per_s, growth.early, growth.late
+                 from {:.0} to {:.0}; latencies grow with the length of such a run: {}",
+                growth.arrivals_per_s,
+                growth.departures_per_s,
+                growth.early,
+                growth.late,
+                VerdictCheck::Overload.cure()
             );
             found.add(VerdictCheck::Overload, severity, text);
         }
@@ -90,16 +94,16 @@ impl Stability {
             trend_findings(trend, found);
         }
         if let Some(cold) = &self.cold_start {
-            found.add(VerdictCheck::ColdStart, ReasonSeverity::Warning, cold.text());
+            found.warn(VerdictCheck::ColdStart, cold.text());
         }
         if let Some(freeze) = &self.freeze {
-            found.add(VerdictCheck::Freeze, ReasonSeverity::Warning, freeze.text());
+            found.warn(VerdictCheck::Freeze, freeze.text());
         }
         if let Some(occupancy) = &self.occupancy {
             occupancy.findings(found);
         }
         if let Some(sustained) = self.sustained.as_ref().filter(|sustained| sustained.is_far_above()) {
-            found.add(VerdictCheck::Ramp, ReasonSeverity::Warning, sustained.text());
+            found.warn(VerdictCheck::Ramp, sustained.text());
         }
     }
 }
@@ -109,12 +113,13 @@ fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
         let severity = if trend.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
         let text = format!(
             "more requests arrived than were served: {:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as a request of the last \
-             third took {:.2} s and one of the first third {:.2} s (medians); latencies grow with the length of such a run: lower `rate`",
+             third took {:.2} s and one of the first third {:.2} s (medians); latencies grow with the length of such a run: {}",
             trend.arrivals_per_s,
             trend.window_s,
             trend.served_per_s(),
             trend.last_third_s,
-            trend.first_third_s
+            trend.first_third_s,
+            VerdictCheck::Overload.cure()
         );
         found.add(VerdictCheck::Overload, severity, text);
     } else if trend.shows_only_filling() {
@@ -123,7 +128,7 @@ fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
              so that the server was still filling; let them arrive for longer",
             trend.window_s, trend.usual_s
         );
-        found.add(VerdictCheck::Overload, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Overload, text);
     }
 }
 
@@ -202,8 +207,14 @@ impl ColdStart {
     pub(super) fn text(&self) -> String {
         format!(
             "the first {} requests, until {:.1} s, were slower than the rest: TTFT mean {:.1} ms with them and {:.1} ms without, p99 {:.1} \
-             and {:.1} ms; warm up longer (`warmup`, `warmup_time`)",
-            self.requests, self.until_s, self.mean_ms, self.steady_mean_ms, self.p99_ms, self.steady_p99_ms
+             and {:.1} ms; {}",
+            self.requests,
+            self.until_s,
+            self.mean_ms,
+            self.steady_mean_ms,
+            self.p99_ms,
+            self.steady_p99_ms,
+            VerdictCheck::ColdStart.cure()
         )
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut Verdi
              finish_reason: it cannot be told whether they broke off; they are in the latencies and rates",
             counts.unexplained, counts.ok
         );
-        found.add(VerdictCheck::Failures, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Failures, text);
     }
     if counts.broken_off == 0 {
         return;
@@ -62,7 +62,7 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     if spec.answers_to_a_prompt() > 1 {
         if let Some(why) = absent {
             let text = format!("{why}: TPOT, ITL, ICL and the longest gap are left out");
-            found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+            found.warn(VerdictCheck::Tokens, text);
         }
         return;
     }
@@ -88,7 +88,7 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
          http-no-delay`), or the client was late; {}, and TTFT is the time of the first read, which may have later tokens, too",
         so.join(", ")
     );
-    found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
+    found.warn(VerdictCheck::Coalesced, text);
 }
 
 /// Requests of OpenAI's interfaces do, unless `extra` has other options of the stream.
@@ -140,22 +140,22 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} requested{by}{why}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_requested
         );
-        found.add(VerdictCheck::Lengths, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Lengths, text);
     }
     let is_by_whole_answers =
         matches!(spec.scenario, LoadPattern::Offline | LoadPattern::External(CallSource::AllAtOnce));
     if !is_by_whole_answers && result.has_whole_answers() {
-        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, WHOLE_ANSWERS.to_owned());
+        found.warn(VerdictCheck::Unary, WHOLE_ANSWERS.to_owned());
     } else if !is_by_whole_answers && tokens.whole_answers > 0 {
         let text = format!(
             "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole answer",
             tokens.whole_answers, result.counts.ok
         );
-        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Unary, text);
     }
     if let Some(whose) = uncounted(result, &TokenCounting::Requested.source()) {
         let text = format!("{whose} were not counted: an answer is one text, so the requested number is used");
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     }
     if let Some(whose) = uncounted(result, CHUNKS) {
         let is_of_all = tokens.source == CHUNKS;
@@ -181,7 +181,7 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             )
         };
         let text = format!("{whose} were not counted: {why}");
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0
         && tokens.source == TokenCounting::Usage.source()
         && result.counts.violations.contains_key(&Violation::UsageMismatch)
@@ -191,7 +191,7 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
              between chunks are left out where that matters",
             tokens.chunk_tokens_unknown, result.counts.ok
         );
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let advice = if leaves_out_stream_options(spec) {
             ""
@@ -206,13 +206,13 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             result.counts.ok,
             hidden_reasoning(tokens)
         );
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     }
     coalesced(spec, result, found);
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
-        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Outputs, text);
     }
     let request = &spec.request;
     let outputs = [
@@ -223,12 +223,12 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
     for (_, name) in
         outputs.into_iter().filter(|(is_requested, name)| *is_requested && !result.outputs.contains_key(*name))
     {
-        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, format!("`{name}` was requested and not received"));
+        found.warn(VerdictCheck::Outputs, format!("`{name}` was requested and not received"));
     }
     if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
         let text =
             format!("{} of {} requests arrived without the server's time stamps", server.without, result.counts.ok);
-        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Outputs, text);
     }
 }
 

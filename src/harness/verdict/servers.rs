@@ -22,7 +22,7 @@ pub(super) fn lost(evidence: &Evidence, found: &mut VerdictReasons) {
 pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictReasons) {
     for one in &evidence.lowered {
         let text = format!("the server ran with {one}: memory ran out with more, and its retry rule lowered it");
-        found.add(VerdictCheck::Lowered, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Lowered, text);
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
          and the result has its load in it",
         result.requested.model
     );
-    found.add(VerdictCheck::OtherLoad, ReasonSeverity::Warning, text);
+    found.warn(VerdictCheck::OtherLoad, text);
 }
 
 /// Prompts that the server did not read to their end.
@@ -56,7 +56,7 @@ pub(super) fn cut_prompts(result: &RunResult, found: &mut VerdictReasons) {
          TTFT and throughput are those of shorter ones; raise that length, or send shorter prompts",
         cut.requests, cut.counted, cut.sent, result.tokens.input_source
     );
-    found.add(VerdictCheck::CutPrompts, ReasonSeverity::Warning, text);
+    found.warn(VerdictCheck::CutPrompts, text);
 }
 
 /// A share of prompt tokens above `most` that the engine did not compute, as vLLM counts it in its `/metrics`. Also where this run has sent
@@ -73,7 +73,7 @@ pub(super) fn prefix_cache(result: &RunResult, most: f64, found: &mut VerdictRea
         counted.cached,
         counted.tokens
     );
-    found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
+    found.warn(VerdictCheck::RepeatedPrompts, text);
     true
 }
 
@@ -99,7 +99,7 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
                 "{} gave another start time before the measurement than after it: it was restarted, or several servers answer at this address",
                 now.address
             );
-            found.add(VerdictCheck::Identity, ReasonSeverity::Warning, text);
+            found.warn(VerdictCheck::Identity, text);
         }
     }
     if let Some(speed) = identity.speed() {
@@ -107,7 +107,8 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
         let is_rehearsal = result.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal);
         let severity = if is_rehearsal { ReasonSeverity::Warning } else { ReasonSeverity::InvalidLoad };
         let text = format!(
-            "the simulator runs at `speed: {speed}`: its time does not run with the clock, so these rates and latencies are of nothing that it simulates; measure at `speed: 1`"
+            "the simulator runs at `speed: {speed}`: its time does not run with the clock, so these rates and latencies are of nothing that it simulates; {}",
+            VerdictCheck::Speed.cure()
         );
         found.add(VerdictCheck::Speed, severity, text);
     }
