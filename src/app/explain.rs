@@ -8,7 +8,7 @@ use crate::cli::{CliExit, ExplainRequest, Global};
 use crate::console::print;
 use crate::error::CommandError;
 use base::diag::{ErrorText, list_of, nearest};
-use harness::{VerdictCheck, Violation};
+use harness::{VerdictReason, Violation};
 use plan::manifest::ManifestKey;
 use report::explain::{self, ENTRIES};
 use report::{Styler, TextRole, table};
@@ -23,8 +23,19 @@ pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliEx
                 if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, styler) }
             } else {
                 let root = ManifestKey::root();
-                let key = root.find(topic).ok_or_else(|| unknown(topic, &root))?;
-                if request.json { format!("{:#}\n", json!(key)) } else { text(key, styler) }
+                match (root.find(topic), VerdictReason::find(topic)) {
+                    (Some(key), _) if request.json => format!("{:#}\n", json!(key)),
+                    (Some(key), _) => text(key, styler),
+                    // Of a key of the same name only the path is missing.
+                    (None, Some(reason)) if !root.all().iter().any(|key| key.name() == topic) => {
+                        if request.json {
+                            format!("{:#}\n", json!(reason))
+                        } else {
+                            reason_text(reason, styler)
+                        }
+                    }
+                    _ => return Err(unknown(topic, &root)),
+                }
             }
         }
     };
@@ -54,23 +65,21 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     CommandError::usage(ErrorText::new(format!("there is no metric and no key `{topic}`")).hint(hint))
 }
 
-/// Of what verdicts and sweeps name: the metric that it looks at, else the chapter.
+/// Of names in verdicts and sweeps that have no entry of their own.
 fn hint_of_reason(topic: &str) -> Option<String> {
     if serde_json::from_value::<Violation>(json!(topic)).is_ok() {
-        let what = "it is a kind of answer that contradicts its protocol, of the reason `protocol` of verdicts";
-        return Some(format!("{what}: `regatta manual 8` has the verdicts"));
+        let kind = "it is a kind of answer that contradicts its protocol, of the reason `protocol` of verdicts";
+        return Some(format!("{kind}: `regatta manual 8` has the verdicts"));
     }
-    if topic == "knee" {
-        return Some("`regatta manual 23` has the knee of a sweep".to_owned());
-    }
-    let metric = match VerdictCheck::from(topic.to_owned()) {
-        VerdictCheck::Other(_) => return None,
-        VerdictCheck::Lag => "`queue_client` is the metric that it looks at; ",
-        VerdictCheck::Cpu | VerdictCheck::CoreWait => "`cpu_share_max` is a metric of it; ",
-        VerdictCheck::Rate => "`offered` and `admitted` are the metrics that it compares; ",
-        _ => "",
-    };
-    Some(format!("it is a reason of verdicts: {metric}`regatta manual 8` has the verdicts and their reasons"))
+    (topic == "knee").then(|| "`regatta manual 23` has the knee of a sweep".to_owned())
+}
+
+/// The row of a verdict's reason.
+fn reason_text(reason: &VerdictReason, styler: Styler) -> String {
+    let facts = [("limit", reason.limit), ("verdict", reason.class), ("what to do", reason.cure)];
+    let row = |(name, text): (&str, &str)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text.to_owned())];
+    let name = styler.tone(TextRole::Name, reason.id);
+    format!("{name}: reason of a verdict\n{}\n\n{}", reason.about, table(styler, "  ", &facts.map(row)))
 }
 
 /// One key, and the keys directly below it.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::record::FailureClass;
+use crate::FailureClass;
 use tokenizer::TokenizerError;
 
 /// Why the value of an environment variable is no key. Reads after the variable.

@@ -40,31 +40,31 @@ pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     ServerNotReady, Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
-pub use measure::adjusted::Adjusted;
-pub use measure::by_host::{HostShare, host_of};
-pub use measure::cached_input::CachedInput;
 pub use measure::consistency::{Mismatch, SelfCheck};
-pub use measure::cut_input::CutInput;
 pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
+pub use measure::latency::{Cancellations, LatencyMetrics, Rates, ServerSide};
 pub use measure::load_conditions::LoadConditions;
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
-pub use measure::metric::{ConfidenceInterval, Metric, zero_point_text};
-pub use measure::mixed_source::are_counted_alike;
-pub use measure::repeats::{AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
+pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text};
+pub use measure::occupancy::{Occupancy, Sustained};
+pub use measure::output_tokens::are_counted_alike;
+pub use measure::prompt_tokens::{CachedInput, CutInput};
+pub use measure::reasons::{Reason, ReasonSeverity, VERDICT_REASONS, VerdictCheck, VerdictReason};
+pub use measure::repeats::{
+    AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats,
+};
+pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries};
 pub use measure::result::{
-    Cancellations, ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, FurtherLimits, LatencyMetrics,
-    LittlesLaw, Measured, MinGoodput, Rates, Requested, RequestedRetries, RunResult, ServerSide, TimeSlice,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LittlesLaw, Measured, RunResult, TimeSlice,
     TokenCounts, Versions, WHOLE_ANSWERS,
 };
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,
 };
-pub use measure::sessions_summary::SessionsSummary;
-pub use measure::stability::{ColdStart, Occupancy, ServerFreeze, Stability, Sustained};
+pub use measure::stability::{ColdStart, ServerFreeze, Stability};
 pub use measure::steady::{Steady, TtftDrift};
-pub use measure::verdict_check::VerdictCheck;
-pub use measure::verdict_reason::{Reason, ReasonSeverity};
+pub use measure::subsets::{HostShare, SessionsSummary, host_of};
 pub use record::{FailedAttempt, FailureClass, RecordReader, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
 pub use schedule::data::{ChatMessage, DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{
@@ -74,14 +74,10 @@ pub use search::{
     EarlierSearch, FoundRate, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, ProbeStep, RateBounds,
     RateProbe, SearchGoal, SearchJudge, SearchProbe, SearchReport, SearchRules,
 };
-pub use spec::BenchSpec;
-pub use spec::load_level::{LoadLevel, LoadSegment};
-pub use spec::load_pattern::{CallSource, LoadPattern};
-pub use spec::pause::Pause;
-pub use spec::prompts::{DataKind, PromptFile, PromptSource};
-pub use spec::sending::SendingSpec;
-pub use spec::slo::Slo;
+pub use spec::load::{CallSource, LoadLevel, LoadPattern, LoadSegment};
+pub use spec::prompts::{DataKind, Pause, PromptFile, PromptSource};
 pub use spec::transport::{Api, Http, Transport};
+pub use spec::{BenchSpec, SendingSpec, Slo};
 pub use sweep::{
     GatheredResult, GpuCount, Knee, KneeState, LatencySummary, MeasuredNumber, PointRole, SWEEP, SWEEP_POINTS,
     SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
@@ -91,4 +87,4 @@ pub use transport::api_key::{api_key_in, give_key};
 pub use transport::http::read_http_answer;
 pub use transport::kserve::read_answer::read_grpc_answer;
 pub use transport::sent_headers::SentHeaders;
-pub use verdict::{UnjudgedRun, preflight, refused_field, result_of_repeats};
+pub use verdict::{UnjudgedRun, preflight, refused_field};

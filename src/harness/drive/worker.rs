@@ -13,7 +13,7 @@ use super::dispatcher::{DispatchCounts, Dispatcher};
 use super::pacer::{Alarms, Pacer};
 use super::worker_share::WorkerShare;
 use crate::measure::collector::Collector;
-use crate::measure::worker_output::WorkerOutput;
+use crate::measure::collector::WorkerOutput;
 use crate::schedule::data::PreviousAnswers;
 use crate::transport::connection::Connection;
 use crate::transport::http::ConnectionPool;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::{GpuDevice, GpuLimits, GpuReading};
+use crate::gpu::{GpuDevice, GpuLimits, GpuReading};
 use base::event::GpuId;
 
 /// Columns that do not change, or not during a run. Queried once.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{GpuReading, GpuTrace, GpuUsage, GpusUsage};
+use crate::gpu::{GpuReading, GpuTrace, GpuUsage, GpusUsage};
 use base::units::counted;
 
 /// The most points of each series.

@@ -1,6 +1,8 @@
-//! An identity in a line, and as a list of named values.
+//! An identity in a line and as a list of named values, and how two identities differ.
 
-use super::{EngineIdentity, GpuIdentity, RunIdentity, ServerIdentity};
+use serde::Serialize;
+
+use crate::{EngineIdentity, GpuIdentity, RunIdentity, ServerIdentity};
 
 /// Digits of a digest in short form, for comparison by eye.
 const SHORT: usize = 12;
@@ -178,4 +180,87 @@ impl RunIdentity {
 /// RFC 3339, UTC.
 fn when(seconds: f64) -> String {
     jiff::Timestamp::from_second(seconds as i64).map_or_else(|_| seconds.to_string(), |at| at.to_string())
+}
+
+impl RunIdentity {
+    /// Where the servers of a later run of the same measurement differ: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
+    pub fn changes(&self, later: &Self) -> Vec<String> {
+        changes_of_servers(&self.servers, &later.servers)
+    }
+}
+
+/// See [`RunIdentity::changes`]. A server that did not answer is left out.
+pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -> Vec<String> {
+    let known = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
+    known
+        .flat_map(|(one, now)| changes(one, now).into_iter().map(|change| format!("{}: {change}", now.address)))
+        .collect()
+}
+
+/// Values that a server reported differently after the measurement. A value reported only once is no change: answers may be late.
+pub(crate) fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
+    let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));
+    let fields = [
+        ("kind", text(|server| server.kind.clone())),
+        ("version", text(|server| server.version.clone())),
+        ("model source", text(|server| server.model_source.clone())),
+        ("backend", text(|server| server.backend.clone())),
+        ("maximal batch size", text(|server| server.max_batch_size.map(|size| size.to_string()))),
+        ("model metadata", text(|server| server.metadata_digest.as_deref().map(|digest| short(digest).to_owned()))),
+        ("engine", text(|server| server.engine_path.clone())),
+    ];
+    let changed = fields.into_iter().filter_map(|(name, values)| match values {
+        (Some(before), Some(after)) if before != after => Some(format!("{name} {before} / {after}")),
+        _ => None,
+    });
+    changed.collect()
+}
+
+/// One value in which two results differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IdentityDifference {
+    /// As in [`RunIdentity::entries`].
+    pub name: String,
+    /// Absent: unknown for the first.
+    pub a: Option<String>,
+    pub b: Option<String>,
+}
+
+impl IdentityDifference {
+    /// `server version: 2.54.0 / 2.55.0`; digests in short.
+    pub fn describe(&self) -> String {
+        let value = |value: &Option<String>| match value {
+            None => "not known".to_owned(),
+            Some(value) if is_digest(value) => short(value).to_owned(),
+            Some(value) => value.clone(),
+        };
+        format!("{}: {} / {}", self.name, value(&self.a), value(&self.b))
+    }
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() >= 40 && text.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+/// Fields that change from run to run of the same thing and do not affect what was measured.
+const PASSING: [&str; 2] = ["server started", "task"];
+
+/// Everything in which they differ, in the order of the entries. A result without an identity differs in nothing that is
+/// known: the caller reports that it has none.
+pub fn identity_differences(a: &RunIdentity, b: &RunIdentity) -> Vec<IdentityDifference> {
+    let (a, b) = (a.entries(), b.entries());
+    // A name may be there more than once: GPUs of two models.
+    let all = |entries: &[(String, String)], name: &str| {
+        let values: Vec<&str> =
+            entries.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect();
+        (!values.is_empty()).then(|| values.join("; "))
+    };
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in a.iter().chain(&b) {
+        if !names.contains(&name) && !PASSING.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let difference = |name: &String| IdentityDifference { name: name.clone(), a: all(&a, name), b: all(&b, name) };
+    names.into_iter().map(difference).filter(|it| it.a != it.b).collect()
 }

@@ -1,16 +1,18 @@
-//! KServe v2: ServerMetadata, ModelMetadata and ModelConfig, over gRPC or HTTP.
+//! KServe v2: ServerMetadata, ModelMetadata and ModelConfig, over gRPC or HTTP; and the parts of a Triton model's metadata
+//! and configuration that decide what is measured.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::bounded_text::bounded;
-use super::http::IdentityClient;
-use super::model_facts::ModelFacts;
-use super::{ServerIdentity, Simulation};
-use crate::transport::sent_headers::SentHeaders;
+use crate::identity::client::{IdentityClient, bounded};
+use crate::{SentHeaders, ServerIdentity, Simulation};
 use base::event::Endpoint;
-use triton::TritonClient;
+use base::files::Digest;
+use triton::proto::inference::model_config::SchedulingChoice;
+use triton::proto::inference::{ModelConfig, ModelMetadataResponse};
+use triton::{TritonClient, pbtxt};
 
 /// What the simulator's version begins with.
 const SIMULATOR: &str = "regatta-simulator-";
@@ -105,4 +107,165 @@ fn server_is<'a>(
 pub(super) fn mark_simulated(speed: Option<f64>, identity: &mut ServerIdentity) {
     identity.kind = Some(SIMULATOR_KIND.to_owned());
     identity.simulation = Some(Simulation { speed: speed.filter(|it| it.is_finite() && *it > 0.0).unwrap_or(1.0) });
+}
+
+/// Parameter of a model that runs an engine.
+const ENGINE_FOLDER: &str = "gpt_model_path";
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ModelFacts {
+    pub versions: Vec<String>,
+    pub platform: String,
+    pub backend: String,
+    pub max_batch_size: Option<i64>,
+    pub decoupled: Option<bool>,
+    /// `1 × KIND_GPU`
+    pub instances: Vec<String>,
+    /// Name, data type and shape of inputs and outputs, as the configuration has them.
+    pub tensors: Vec<String>,
+    pub parameters: BTreeMap<String, String>,
+    /// Models of an ensemble's steps.
+    pub steps: Vec<String>,
+    /// The whole configuration in effect, in the form of Triton's HTTP interface, its keys in order; without the folder
+    /// of an engine, which does not describe the engine.
+    pub config: String,
+}
+
+impl ModelFacts {
+    pub fn of_grpc(metadata: Option<ModelMetadataResponse>, config: Option<ModelConfig>) -> Self {
+        let mut facts = Self::default();
+        if let Some(metadata) = metadata {
+            (facts.versions, facts.platform) = (metadata.versions, metadata.platform);
+        }
+        let Some(config) = config else { return facts };
+        facts.config = in_order(&pbtxt::json(&config));
+        facts.max_batch_size = Some(i64::from(config.max_batch_size));
+        facts.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
+        facts.instances =
+            config.instance_group.iter().map(|it| format!("{} × {}", it.count, it.kind().as_str_name())).collect();
+        let inputs =
+            config.input.iter().map(|it| format!("in {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
+        let outputs =
+            config.output.iter().map(|it| format!("out {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
+        facts.tensors = inputs.chain(outputs).collect();
+        if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice {
+            facts.steps = ensemble.step.iter().map(|step| step.model_name.clone()).collect();
+        }
+        facts.parameters = config.parameters.into_iter().map(|(name, value)| (name, value.string_value)).collect();
+        facts.backend = config.backend;
+        if !config.platform.is_empty() {
+            facts.platform = config.platform;
+        }
+        facts
+    }
+
+    pub fn of_http(metadata: Option<&Value>, config: Option<&Value>) -> Self {
+        let mut facts = Self::default();
+        if let Some(metadata) = metadata {
+            facts.versions = list(&metadata["versions"]).filter_map(Value::as_str).map(str::to_owned).collect();
+            facts.platform = text(&metadata["platform"]);
+        }
+        let Some(config) = config else { return facts };
+        facts.config = in_order(config);
+        facts.max_batch_size = config["max_batch_size"].as_i64();
+        facts.decoupled = Some(config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false));
+        facts.instances = list(&config["instance_group"])
+            .map(|group| format!("{} × {}", group["count"].as_i64().unwrap_or(0), text(&group["kind"])))
+            .collect();
+        let tensors = |key: &str, word: &'static str| {
+            let tensor = move |it: &Value| {
+                let dims: Vec<i64> = list(&it["dims"]).filter_map(Value::as_i64).collect();
+                format!("{word} {} {} {dims:?}", text(&it["name"]), text(&it["data_type"]))
+            };
+            list(&config[key]).map(tensor).collect::<Vec<_>>()
+        };
+        facts.tensors = [tensors("input", "in"), tensors("output", "out")].concat();
+        facts.steps = list(&config["ensemble_scheduling"]["step"]).map(|step| text(&step["model_name"])).collect();
+        let parameters = config["parameters"].as_object().into_iter().flatten();
+        facts.parameters = parameters.map(|(name, value)| (name.clone(), text(&value["string_value"]))).collect();
+        facts.backend = text(&config["backend"]);
+        if let Some(platform) = config["platform"].as_str().filter(|platform| !platform.is_empty()) {
+            platform.clone_into(&mut facts.platform);
+        }
+        facts
+    }
+
+    /// The folder of a TensorRT-LLM engine.
+    pub fn engine_path(&self) -> Option<String> {
+        bounded(self.parameters.get(ENGINE_FOLDER)?).filter(|path| !path.starts_with("${"))
+    }
+
+    /// Other models that answer a request to this one: an ensemble's steps, or the engine behind `tensorrt_llm_bls`.
+    pub fn behind(&self) -> Vec<String> {
+        let bls = self.parameters.get("tensorrt_llm_model_name").filter(|name| !name.starts_with("${"));
+        self.steps.iter().chain(bls).filter(|name| !name.is_empty()).cloned().collect()
+    }
+
+    /// Records the main facts, and a digest of all, with the models behind this one.
+    pub fn put(&self, behind: &[Self], identity: &mut ServerIdentity) {
+        identity.model_versions = self.versions.iter().filter_map(|version| bounded(version)).take(16).collect();
+        identity.backend = bounded(if self.backend.is_empty() { &self.platform } else { &self.backend });
+        identity.max_batch_size = self.max_batch_size;
+        if let Some(decoupled) = self.decoupled {
+            identity.settings.insert("decoupled".to_owned(), decoupled.to_string());
+        }
+        if let Some(instances) = bounded(&self.instances.join(", ")) {
+            identity.settings.insert("instance_group".to_owned(), instances);
+        }
+        identity.engine_path = std::iter::once(self).chain(behind).find_map(Self::engine_path);
+        if *self != Self::default() {
+            let all: Vec<_> = std::iter::once(self)
+                .chain(behind)
+                .map(|model| (&model.versions, &model.platform, &model.config))
+                .collect();
+            identity.metadata_digest = Some(Digest::of(format!("{all:?}").as_bytes()).to_string());
+        }
+    }
+}
+
+/// Answers have the depth of their parser at most.
+fn in_order(config: &Value) -> String {
+    let mut config = config.clone();
+    config.sort_all_objects();
+    if let Some(parameters) = config.get_mut("parameters").and_then(Value::as_object_mut) {
+        parameters.remove(ENGINE_FOLDER);
+    }
+    config.to_string()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn digest(config: &Value, behind: &[ModelFacts]) -> Option<String> {
+        let mut identity = ServerIdentity::default();
+        ModelFacts::of_http(None, Some(config)).put(behind, &mut identity);
+        identity.metadata_digest
+    }
+
+    #[test]
+    fn all_of_a_configuration_identifies_its_model_and_so_do_the_models_behind_it() {
+        let config = |delay: u64, engine: &str| {
+            json!({
+                "name": "m", "backend": "tensorrtllm",
+                "dynamic_batching": { "max_queue_delay_microseconds": delay },
+                "parameters": { "gpt_model_path": { "string_value": engine } },
+            })
+        };
+        let one = digest(&config(0, "/a"), &[]);
+        assert_eq!(one, digest(&config(0, "/b"), &[]), "where an engine is says nothing about it");
+        assert_ne!(one, digest(&config(100, "/a"), &[]));
+        let behind = |delay| [ModelFacts::of_http(None, Some(&config(delay, "/a")))];
+        assert_ne!(digest(&config(0, "/a"), &behind(0)), digest(&config(0, "/a"), &behind(100)));
+    }
 }

@@ -13,8 +13,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::collector::Collector;
-use super::request_times::{later_tokens, tpot};
+use crate::measure::collector::Collector;
+use crate::measure::latency::{later_tokens, tpot};
 use crate::{Counts, RequestRecord, RequestRecords};
 
 /// Sums of gaps are of floating point.

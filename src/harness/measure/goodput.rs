@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::request_times::{e2e, tpot, ttft};
+use crate::measure::latency::{e2e, tpot, ttft};
 use crate::{RequestEnd, RequestRecord, RequestRecords, Slo};
 
 /// A request that failed does not meet its SLO. Neither does one whose time per output token may be too long, and is not known.

@@ -1,7 +1,6 @@
 //! A result in one line, and a line for each host.
 
-use super::metric::zero_point_text;
-use crate::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
+use crate::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo, zero_point_text};
 use base::units::{grouped, three_digits};
 
 /// A verdict with what else a reader must know of it: `VALID SIMULATED REHEARSAL`.

@@ -1,13 +1,128 @@
-//! From records to latencies and their distributions.
+//! The latencies of a run and of a request, and its rates.
+//!
+//! A metric is left out where it is not known how many tokens each chunk has, where chunks came in one read, so that the time
+//! between them was not measured, or where they belong to several answers to one prompt. A server may put several tokens
+//! into a chunk (speculative decoding, stream intervals) and report only the total. Answers that happen to have one token in
+//! each chunk are not a fair sample of the others, so they do not represent all.
 
 use std::collections::BTreeMap;
 
-use super::collector::Collector;
-use super::metric::MetricLabel;
-use super::request_times::{FULL, e2e, max_stall, tpot, ttft};
-use super::result::{LatencyMetrics, TokenCounts};
-use super::unknown_chunks::UnknownChunks;
-use crate::{Adjusted, Metric, RequestRecord, RequestRecords};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::measure::collector::Collector;
+use crate::measure::metric::MetricLabel;
+use crate::{Adjusted, Metric, RequestRecord, RequestRecords, ServerFreeze, TokenCounts, TokenSource};
+use base::spec::{CancelBy, LimitedMetric};
+
+/// Per second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Rates {
+    /// From the schedule's start to the end of the last successful request.
+    pub window_s: f64,
+    /// (N − 1) / time between first and last intended arrival; null for Offline.
+    pub offered: Option<f64>,
+    /// (N − 1) / time between first and last issue.
+    pub admitted: Option<f64>,
+    /// Successful requests / window.
+    pub requests_full: Option<f64>,
+    /// (ok − 1) / (end of the last-issued successful request − first issue).
+    pub requests_loadgen_completed: Option<f64>,
+    /// Output tokens of successful requests / window.
+    pub output_tokens: Option<f64>,
+}
+
+/// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LatencyMetrics {
+    /// First token − intended arrival.
+    pub ttft: Metric,
+    /// First token − issue.
+    pub ttft_sent: Metric,
+    /// (last − first token chunk) / (tokens − tokens of the first read). Absent where a total is known and the tokens of the first
+    /// chunk are not.
+    pub tpot: Metric,
+    /// Gap between reads over tokens of the later one, that many times. Absent where the tokens of single chunks are not known.
+    pub itl_token: Metric,
+    /// Gap between reads with chunks.
+    pub icl: Metric,
+    /// Last token − intended arrival.
+    pub e2e: Metric,
+    /// Last token − issue.
+    pub e2e_sent: Metric,
+    /// Largest gap within each request.
+    pub max_stall: Metric,
+    /// TTFT of all scheduled requests, those without an answer as infinitely late.
+    pub ttft_adjusted: Adjusted,
+    /// Last token − intended arrival of all scheduled requests, those without an answer as infinitely late.
+    pub e2e_adjusted: Adjusted,
+    /// Issue − intended arrival: the client's own lateness. Of every issued request.
+    pub queue_client: Metric,
+}
+
+impl LatencyMetrics {
+    /// Each metric with its key, in the order of the file. The adjusted ones are statistics of other metrics.
+    pub const fn each(&self) -> [(&'static str, &Metric); 9] {
+        [
+            ("ttft", &self.ttft),
+            ("ttft_sent", &self.ttft_sent),
+            ("tpot", &self.tpot),
+            ("itl_token", &self.itl_token),
+            ("icl", &self.icl),
+            ("e2e", &self.e2e),
+            ("e2e_sent", &self.e2e_sent),
+            ("max_stall", &self.max_stall),
+            ("queue_client", &self.queue_client),
+        ]
+    }
+
+    /// The metric that a limit is about.
+    pub(crate) const fn of(&self, metric: LimitedMetric) -> &Metric {
+        match metric {
+            LimitedMetric::Ttft => &self.ttft,
+            LimitedMetric::Tpot => &self.tpot,
+            LimitedMetric::Itl => &self.itl_token,
+            LimitedMetric::Icl => &self.icl,
+            LimitedMetric::E2e => &self.e2e,
+            LimitedMetric::MaxStall => &self.max_stall,
+        }
+    }
+}
+
+/// What the server stamps of successful requests, beside what we see. Its clock is its own: only differences are used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ServerSide {
+    /// first_scheduled_time_ns − arrival_time_ns.
+    pub queue: Metric,
+    /// first_token_time_ns − arrival_time_ns.
+    pub ttft: Metric,
+    /// last_token_time_ns − arrival_time_ns.
+    pub e2e: Metric,
+    /// Our TTFT from the issue less the server's: network, both protocol stacks, and the front end of the server.
+    pub ttft_outside: Metric,
+    /// Sums over requests.
+    pub kv_cache_alloc_new_blocks: i64,
+    pub kv_cache_reused_blocks: i64,
+    pub kv_cache_alloc_total_blocks: i64,
+    /// Successful requests without stamps.
+    pub without: u64,
+}
+
+/// Requests that were ended early, as `cancel` sets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cancellations {
+    pub by: CancelBy,
+    pub after_tokens: u32,
+    pub share: f64,
+    pub requests: u64,
+    /// Tokens that they had in all; more than `after_tokens` each when the server went on for a while.
+    pub tokens: u64,
+    /// From the cancel to the end of the answer; with `rpc` we hang up and the end is ours.
+    pub end_after_cancel: Metric,
+}
 
 /// Points of a curve, at most.
 const POINTS: usize = 200;
@@ -109,4 +224,127 @@ fn curve(sorted: &[f64]) -> Vec<(f64, f64)> {
     let points = n.min(POINTS);
     let upto = |point: usize| (point * n).div_ceil(points);
     (1..=points).map(|point| (sorted[upto(point) - 1] / 1e6, upto(point) as f64 / n as f64)).collect()
+}
+
+/// The definition of the window of most numbers.
+pub const FULL: &str = "full: schedule start to the end of the last successful request";
+
+pub(crate) fn ttft(record: &RequestRecord) -> Option<f64> {
+    Some(record.t_first?.saturating_sub(record.t_sched) as f64)
+}
+
+/// Tokens after the first read: those that came with the first chunk took no time of their own.
+pub(crate) fn later_tokens(record: &RequestRecord) -> u32 {
+    record.tokens.saturating_sub(record.first_tokens.max(record.first_read_tokens))
+}
+
+/// None where a total is known, and the tokens of the first chunk are not; or where no times between tokens were measured.
+pub(crate) fn tpot(record: &RequestRecord) -> Option<f64> {
+    if !record.has_token_times() || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
+        return None;
+    }
+    let later = Some(later_tokens(record)).filter(|later| *later > 0)?;
+    Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
+}
+
+/// Longest gap between chunks.
+pub(crate) fn max_stall(record: &RequestRecord) -> Option<f64> {
+    (record.chunks > 1 && record.has_token_times()).then_some(record.max_gap as f64)
+}
+
+pub(crate) fn e2e(record: &RequestRecord) -> Option<f64> {
+    Some(record.t_last?.saturating_sub(record.t_sched) as f64)
+}
+
+/// Above this share of the answers a figure of the rest is one of a selection.
+pub(crate) const NEGLIGIBLE: f64 = 0.01;
+/// Above this share of unmeasured times between tokens a figure of the rest is one of few; above this share of chunks that share a read the
+/// times between tokens are rather those of a proxy.
+pub(crate) const COALESCED: f64 = 0.5;
+
+pub(crate) struct UnknownChunks {
+    /// Of answers with at least two chunks.
+    share: f64,
+    /// The same, of those that have a total.
+    share_with_total: f64,
+    /// Of tokens after the first chunk: they came in one read with it, so that the time to them is not known. Where that is all of an answer, it
+    /// has no TPOT.
+    in_first_read: f64,
+    /// Of answers with at least two chunks: they are several answers to one prompt.
+    interleaved: f64,
+}
+
+impl UnknownChunks {
+    pub fn of(records: &RequestRecords) -> Self {
+        let (mut several, mut unknown, mut with_total, mut interleaved) = (0_u64, 0_u64, 0_u64, 0_u64);
+        let (mut later, mut in_first_read) = (0_u64, 0_u64);
+        for record in records.ok().filter(|record| record.chunks > 1) {
+            several += 1;
+            interleaved += u64::from(record.interleaved);
+            if record.chunk_tokens_unknown {
+                unknown += 1;
+                with_total += u64::from(record.token_source == TokenSource::Usage);
+            }
+            // Chunks stand in for tokens where these are unknown.
+            let (tokens, first) =
+                if record.chunk_tokens_unknown { (record.chunks, 1) } else { (record.tokens, record.first_tokens) };
+            later += u64::from(tokens.saturating_sub(first));
+            let of_first_read = if record.is_one_read() { tokens } else { record.first_read_tokens };
+            in_first_read += u64::from(of_first_read.saturating_sub(first));
+        }
+        let of_all = |count: u64| count as f64 / several.max(1) as f64;
+        Self {
+            share: of_all(unknown),
+            share_with_total: of_all(with_total),
+            in_first_read: in_first_read as f64 / later.max(1) as f64,
+            interleaved: of_all(interleaved),
+        }
+    }
+
+    /// Why there is no inter-chunk latency and no longest gap.
+    pub fn without_gaps(&self) -> Option<String> {
+        if self.interleaved > NEGLIGIBLE {
+            return Some("a request has several answers, whose tokens come between each other".to_owned());
+        }
+        let share = self.in_first_read * 100.0;
+        (self.in_first_read > COALESCED).then(|| {
+            format!(
+                "{share:.0} % of the tokens after the first chunk came in one read with it, so most times between tokens were not measured"
+            )
+        })
+    }
+
+    /// Why there is no time per output token.
+    pub fn without_first_chunk(&self) -> Option<String> {
+        self.uncounted(self.share_with_total, "the first chunk has")
+    }
+
+    /// Why there is no inter-token latency.
+    pub fn without_tokens(&self) -> Option<String> {
+        self.uncounted(self.share, "each chunk has")
+    }
+
+    fn uncounted(&self, share: f64, chunk_has: &str) -> Option<String> {
+        let why = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
+        let interleaved = self.without_gaps().filter(|_| self.interleaved > NEGLIGIBLE);
+        interleaved.or_else(|| (share > NEGLIGIBLE).then(why)).or_else(|| self.without_gaps())
+    }
+}
+
+/// Of the gaps between chunks, those of answers in one read, except where a freeze of the server explains it. A short answer weighs as little
+/// as it has.
+pub(super) fn one_read_share(records: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<f64> {
+    let (mut all, mut one_read) = (0_u64, 0_u64);
+    for record in records.ok() {
+        let gaps = u64::from(record.chunks.saturating_sub(1));
+        all += gaps;
+        let is_held_up = freeze.is_some_and(|freeze| freeze.overlaps(&record));
+        one_read += if record.is_one_read() && !is_held_up { gaps } else { 0 };
+    }
+    (one_read > 0).then(|| one_read as f64 / all as f64)
+}
+
+/// That share, in words.
+pub(crate) fn in_one_read(share: f64) -> String {
+    format!("{:.0} % of the gaps between chunks are in answers that came in one read", share * 100.0)
 }

@@ -1,14 +1,15 @@
-//! The conditions of the load in the result: from when latencies count, the data that were read, the most requests in flight.
+//! The conditions of the load in the result: from when latencies count, the data that were read, the most requests in
+//! flight; and how the number of requests in flight changes over time.
+
+use std::iter::Peekable;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::in_flight_changes::in_flight_changes;
-use super::sessions_summary::SessionsSummary;
-use super::worker_output::WorkerOutput;
-use crate::schedule::data::DataSummary;
+use crate::measure::collector::WorkerOutput;
 use crate::schedule::plan::PLAN;
-use crate::{BenchSpec, LoadPattern, PromptSource, RequestRecords, RequestSchedule};
+use crate::spool::{Spool, SpoolReader};
+use crate::{BenchSpec, DataSummary, LoadPattern, PromptSource, RequestRecords, RequestSchedule, SessionsSummary};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,4 +79,40 @@ fn in_flight_max(records: &RequestRecords) -> u64 {
         now
     });
     most.max().unwrap_or(0).max(0) as u64
+}
+
+/// Time and change, from stamps in the order of time. An end and an issue at the same instant are one after the other.
+pub(crate) fn in_flight_changes(issues: &Spool<u64>, ends: &Spool<u64>) -> impl Iterator<Item = (u64, i64)> {
+    let (mut issues, mut ends) = (issues.iter().peekable(), ends.iter().peekable());
+    std::iter::from_fn(move || {
+        let is_end = match (issues.peek(), ends.peek()) {
+            (Some(issue), Some(end)) => end <= issue,
+            (issue, _) => issue.is_none(),
+        };
+        if is_end { Some((ends.next()?, -1)) } else { Some((issues.next()?, 1)) }
+    })
+}
+
+/// Counts sorted stamps before times that do not go back.
+pub(crate) struct Before<'s> {
+    rest: Peekable<SpoolReader<'s, u64>>,
+    count: usize,
+}
+
+impl<'s> Before<'s> {
+    pub fn new(sorted: &'s Spool<u64>) -> Self {
+        Self { rest: sorted.iter().peekable(), count: 0 }
+    }
+
+    pub fn count(&mut self, time: u64) -> usize {
+        while self.rest.next_if(|at| *at < time).is_some() {
+            self.count += 1;
+        }
+        self.count
+    }
+
+    /// The first one that was not counted.
+    pub fn next(&mut self) -> Option<u64> {
+        self.rest.peek().copied()
+    }
 }

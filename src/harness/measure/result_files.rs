@@ -1,7 +1,8 @@
 //! The files of a run, and the schema of its result.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write};
+use std::io;
+use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
 use std::path::Path;
 
 use schemars::Schema;
@@ -9,7 +10,8 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use serde::de::DeserializeOwned;
 
-use crate::schedule::plan::{self, PLAN};
+use crate::schedule::plan;
+use crate::schedule::plan::PLAN;
 use crate::{HarnessError, Measured, ResultFormatError, RunResult};
 use base::files::{open_regular, read_text};
 

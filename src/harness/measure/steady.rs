@@ -8,10 +8,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metric::{Metric, MetricLabel};
-use super::request_times::{e2e, tpot, ttft};
-use crate::measure::in_flight_changes::Before;
-use crate::{RequestEnd, RequestRecord, RequestRecords, ServerFreeze};
+use crate::measure::latency::{e2e, tpot, ttft};
+use crate::measure::load_conditions::Before;
+use crate::measure::metric::MetricLabel;
+use crate::{Metric, RequestEnd, RequestRecord, RequestRecords, ServerFreeze};
 use base::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;

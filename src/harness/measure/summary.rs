@@ -3,24 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::collector::Collector;
-use super::in_flight_changes::in_flight_changes;
-use super::mixed_source::mixed;
-use super::request_times::ttft;
-use super::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LittlesLaw, Measured, Rates, Requested, RunResult,
-    SCHEMA, TimeSlice, TokenCounts, Versions,
-};
-use super::unexplained_ends::UnexplainedEnds;
-use super::unknown_chunks::one_read_share;
-use super::worker_output::WorkerOutput;
-use super::{arrival_law, by_host, consistency, latency, retokenize, secondary_metrics};
+use crate::measure::collector::{Collector, WorkerOutput};
+use crate::measure::latency::{one_read_share, ttft};
+use crate::measure::load_conditions::in_flight_changes;
+use crate::measure::output_tokens::{RETOKENIZED, count_retokenized};
+use crate::measure::output_tokens::{UnexplainedEnds, mixed};
+use crate::measure::result::SCHEMA;
+use crate::measure::subsets::{by_host, cancellations, server_side};
+use crate::measure::{arrival_law, consistency, latency};
 use crate::schedule::random_draws;
-use crate::tokens::{CHUNKS, TokenSource};
+use crate::tokens::CHUNKS;
 use crate::transport::call::{CallKind, TokenCounting};
 use crate::{
-    BenchSpec, CachedInput, CutInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
-    RequestRecords, RequestSchedule, ServerFreeze, Stability, Steady, Transport,
+    BenchSpec, CachedInput, ClientUsage, Connections, Counts, CutInput, ExtraOutput, FailureClass, FailureCounts,
+    Goodput, LittlesLaw, LoadConditions, LoadPattern, Measured, Rates, RequestEnd, RequestRecord, RequestRecords,
+    RequestSchedule, Requested, RunResult, ServerFreeze, Stability, Steady, TimeSlice, TokenCounts, TokenSource,
+    Transport, Versions,
 };
 use base::event::Verdict;
 use base::files::cores;
@@ -68,7 +66,7 @@ pub(crate) fn summarize(
     let mut outputs = outputs;
     let parts = outputs.iter_mut().map(|output| std::mem::replace(&mut output.collector, Collector::new()));
     let mut all = Collector::merged(parts);
-    retokenize::count(schedule, count, &mut all);
+    count_retokenized(schedule, count, &mut all);
     let records = &all.records;
     let rates = rates(spec, schedule, records);
     // No task waits for the end of a request that the client cancelled.
@@ -98,8 +96,8 @@ pub(crate) fn summarize(
         steady: spec.scenario.is_open_loop().then(|| steady(spec, &all, &tokens, stability.freeze.as_ref())).flatten(),
         stability,
         latency,
-        server: secondary_metrics::server(spec, records),
-        cancellations: secondary_metrics::cancellations(spec, records),
+        server: server_side(spec, records),
+        cancellations: cancellations(spec, records),
         outputs: all.extra_outputs.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
         little: littles_law(little_area, wall_ns, records),
         client: ClientUsage { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
@@ -121,7 +119,7 @@ pub(crate) fn summarize(
         repeats: None,
         extra: BTreeMap::new(),
     };
-    result.hosts = by_host::by_host(spec, &result.latency, &result.rates, &all.records);
+    result.hosts = by_host(spec, &result.latency, &result.rates, &all.records);
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
         // Kept as a sum until here.
         result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);
@@ -242,7 +240,7 @@ fn source(count: TokenCounting, answers: &BTreeMap<TokenSource, u64>) -> String 
         TokenSource::Requested => TokenCounting::Requested.source(),
         TokenSource::ChunkIds => "token ids or log probabilities of each chunk".to_owned(),
         TokenSource::Chunks => CHUNKS.to_owned(),
-        TokenSource::Retokenized => retokenize::RETOKENIZED.to_owned(),
+        TokenSource::Retokenized => RETOKENIZED.to_owned(),
     };
     // The interface's own source comes first.
     let order = [

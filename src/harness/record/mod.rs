@@ -1,16 +1,15 @@
 //! The record of one request. Stamps are ns from the schedule's start.
 
-mod request_records;
-mod stored_record;
+mod records;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use request_records::RecordWriter;
-pub use request_records::{RecordReader, RequestRecords};
+use crate::{FinishReason, TokenSource, Usage, Violation};
 
-use super::tokens::{FinishReason, TokenSource, Usage, Violation};
+pub(crate) use records::RecordWriter;
+pub use records::{RecordReader, RequestRecords};
 
 /// One request that was issued. There may be millions, so what most of them lack is boxed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,7 +111,8 @@ impl RequestRecord {
     }
 }
 
-fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+/// It has its default, which files leave out.
+pub(crate) fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

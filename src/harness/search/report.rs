@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{FoundRate, RateBounds, RateProbe};
-use crate::measure::verdict_reason::Reason;
+use crate::{FoundRate, RateBounds, RateProbe, Reason};
 use base::event::Verdict;
 use base::files::Digest;
 use base::stats::{ProbeOutcome, RateEstimate};

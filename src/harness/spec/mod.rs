@@ -1,28 +1,25 @@
 //! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may use it.
+//!
+//! How requests are sent: think times, a limit on requests in flight, streams, retries.
+//!
+//! The SLO of each request.
 
-pub(super) mod load_level;
-pub(super) mod load_pattern;
-pub(super) mod pause;
+pub(super) mod load;
 pub(super) mod prompts;
 pub(super) mod response_bounds;
-pub(super) mod sending;
-pub(super) mod slo;
 pub(super) mod transport;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::load_pattern::LoadPattern;
-use self::prompts::PromptSource;
-use self::response_bounds::{ResponseBounds, SHORTEST_TIME_OUT};
-use self::sending::SendingSpec;
-use self::slo::Slo;
-use self::transport::Transport;
-use super::HarnessError;
+use crate::spec::response_bounds::{ResponseBounds, SHORTEST_TIME_OUT};
+use crate::{HarnessError, LoadPattern, Pause, PromptSource, Transport};
 use base::event::Endpoint;
 use base::spec::{
-    Arrivals, CancelBy, History, Interface, Length, Limits, Request, Retries, StopAfter, StreamMode, TimeSpan,
+    Arrivals, CancelBy, History, Interface, Length, Limits, Request, Retries, SloLimits, StopAfter, StreamMode,
+    TimeSpan,
 };
 
 /// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
@@ -201,5 +198,47 @@ impl BenchSpec {
             return Ok(());
         }
         Err(HarnessError::Spec(format!("requests of an external driver: {}", faults.join("; "))))
+    }
+}
+
+/// How requests are sent: held back, tried again, over which streams.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SendingSpec {
+    /// Of a user between an answer and the next request.
+    pub think: Pause,
+    /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
+    pub max_in_flight: Option<u32>,
+    /// Warm up for this long, after the number of requests.
+    pub warmup_for: Option<Duration>,
+    pub stream: StreamMode,
+    /// `None`: what failed has failed.
+    pub retries: Option<Retries>,
+    /// An answer may take ten times as long after its first token, and a sixth of it for each token. `None`: `stall_timeout`, and at least a
+    /// minute. Tests shorten it.
+    pub answer_time_out: Option<Duration>,
+}
+
+/// The SLO of one request: limits in ms, at least one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Slo {
+    /// First token − intended arrival.
+    pub ttft_ms: Option<f64>,
+    /// Time per output token after the first chunk. A request without such tokens is judged by the others only; where no
+    /// request has any, there is no goodput.
+    pub tpot_ms: Option<f64>,
+    /// Last token − intended arrival.
+    pub e2e_ms: Option<f64>,
+}
+
+impl From<&SloLimits> for Slo {
+    fn from(given: &SloLimits) -> Self {
+        let ms = |limit: &Option<TimeSpan>| limit.as_ref().map(TimeSpan::ms);
+        Self { ttft_ms: ms(&given.ttft), tpot_ms: ms(&given.tpot), e2e_ms: ms(&given.e2e) }
+    }
+}
+
+impl Slo {
+    pub const fn is_empty(&self) -> bool {
+        self.ttft_ms.is_none() && self.tpot_ms.is_none() && self.e2e_ms.is_none()
     }
 }

@@ -1,13 +1,14 @@
-//! Where prompts come from: drawn, or read from a file; shared prefixes; sessions of several turns.
+//! Where prompts come from: drawn, or read from a file; shared prefixes; sessions of several turns, and the pauses between
+//! them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::pause::Pause;
 use crate::HarnessError;
-use base::spec::{DelayPlace, Prefixes, RecordOrder, Sessions};
+use base::spec::{DelayPlace, Prefixes, RecordOrder, Sessions, ThinkTime};
 
 /// Where prompts come from, beside the lengths that the spec draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,6 +83,56 @@ impl PromptSource {
         match self.sessions.as_ref().and_then(|sessions| sessions.turns.fault()) {
             Some(fault) => refuse(&format!("turns of a session: {fault}")),
             None => Ok(()),
+        }
+    }
+}
+
+/// A pause, ms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pause {
+    Fixed(f64),
+    /// Exponential with this mean.
+    Exponential(f64),
+    /// Both ends included.
+    Uniform {
+        min: f64,
+        max: f64,
+    },
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self::Fixed(0.0)
+    }
+}
+
+impl From<Duration> for Pause {
+    fn from(time: Duration) -> Self {
+        Self::Fixed(time.as_secs_f64() * 1e3)
+    }
+}
+
+impl From<&ThinkTime> for Pause {
+    fn from(given: &ThinkTime) -> Self {
+        match given {
+            ThinkTime::Fixed(time) => Self::Fixed(time.ms()),
+            ThinkTime::Exponential(mean) => Self::Exponential(mean.ms()),
+            ThinkTime::Uniform { min, max } => Self::Uniform { min: min.ms(), max: max.ms() },
+        }
+    }
+}
+
+impl Pause {
+    /// What is wrong with it.
+    pub(crate) fn problem(self) -> Option<&'static str> {
+        let is_time = |ms: f64| ms.is_finite() && ms >= 0.0;
+        match self {
+            Self::Fixed(ms) | Self::Exponential(ms) if !is_time(ms) => Some("think time must not be negative"),
+            Self::Uniform { min, max } if !is_time(min) || !is_time(max) || min > max => {
+                Some("think time: min is above max")
+            }
+            _ => None,
         }
     }
 }

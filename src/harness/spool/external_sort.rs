@@ -4,9 +4,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::io;
 
-use super::blocks::{BlockFile, BlockReader, BlockWriter};
-use super::context::{SpoolContext, SpoolValue};
-use super::{Spool, SpoolWriter};
+use crate::spool::blocks::{BlockFile, BlockReader, BlockWriter};
+use crate::spool::{Spool, SpoolContext, SpoolValue, SpoolWriter};
 
 /// Of a run: each run costs a block of memory when they are merged.
 const FEWEST: usize = 256;

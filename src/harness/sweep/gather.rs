@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::level::SweepLevel;
-use super::point::SweepPoint;
-use super::report::SweepReport;
+use crate::sweep::plan::SweepLevel;
+use crate::sweep::point::SweepPoint;
+use crate::sweep::report::SweepReport;
 use crate::{LoadLevel, LoadPattern, RunResult};
 
 /// One benchmark: the name of its task, the folder of its result, and the result.

@@ -4,17 +4,12 @@
 //!  SweepPlan ─next(points so far)→ SweepStep ─measured elsewhere→ SweepPoint ─…→ SweepReport: order, knee, front
 //! ```
 
-mod front;
 mod gather;
-mod knee;
-mod level;
 mod plan;
 mod point;
 mod report;
 
 pub use gather::{GatheredResult, gather as gather_sweeps};
-pub use knee::{Knee, KneeState};
-pub use level::{PointRole, SweepLevel};
-pub use plan::{SweepPlan, SweepStep};
+pub use plan::{PointRole, SweepLevel, SweepPlan, SweepStep};
 pub use point::{LatencySummary, MeasuredNumber, SweepPoint};
-pub use report::{GpuCount, SWEEP, SWEEP_POINTS, SweepError, SweepOrigin, SweepReport, sweep_schema};
+pub use report::{GpuCount, Knee, KneeState, SWEEP, SWEEP_POINTS, SweepError, SweepOrigin, SweepReport, sweep_schema};

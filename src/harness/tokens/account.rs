@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::live_counts::LiveCounts;
-use super::spans::{ResolvedChunks, UsageMark, assumed, certain, resolve};
-use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation, Violations, WireEvent};
+use crate::tokens::live_counts::LiveCounts;
+use crate::tokens::spans::{ResolvedChunks, UsageMark, assumed, certain, resolve};
+use crate::tokens::{ChunkTokens, TokenChunk, Violations, WireEvent};
+use crate::{FinishReason, TokenSource, Usage, Violation};
 
 /// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads. Later than this
 /// after the one before, ns, a chunk is of a step of its own.

@@ -9,25 +9,16 @@
 //! computed per token.
 
 mod account;
-mod answer_text;
-mod finish_reason;
 mod live_counts;
-mod source;
 mod spans;
-mod usage;
-mod violation;
-mod wire_event;
 
 pub(super) use account::{Accounting, CountedTokens};
-pub(super) use answer_text::AnswerText;
-pub use finish_reason::FinishReason;
 pub(super) use live_counts::{LiveCounts, LiveTotals};
-pub(super) use source::CHUNKS;
-pub use source::TokenSource;
-pub use usage::Usage;
-pub use violation::Violation;
-pub(super) use violation::Violations;
-pub(super) use wire_event::{ChunkTokens, WireEvent};
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// One chunk with at least one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,4 +26,240 @@ pub(super) struct TokenChunk {
     /// Time of the socket read that completed it, ns: taken after that read returned.
     pub t_read: u64,
     pub tokens: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WireEvent {
+    /// The answer has begun; no token yet.
+    Role,
+    /// One message with output.
+    Chunk(ChunkTokens),
+    /// The server's count of everything up to here. Follows the chunk that it came with.
+    Usage(Usage),
+    /// Why the answer ended, as reported by the server.
+    Finish(FinishReason),
+    /// Nothing may follow: `[DONE]`, the final response, the end of a whole answer.
+    End,
+    /// What a decoder found to contradict the protocol, and an example of it.
+    Violation(Violation, String),
+}
+
+/// The token count of a chunk, as far as the chunk itself carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkTokens {
+    /// Token ids, or a log probability for each token.
+    Exact(u32),
+    /// Text, a tool call, or other output: at least one token.
+    Text,
+    /// A text without characters: the token's text arrives later.
+    Empty,
+    /// The end of the answer without text: no token, unless a count beside it includes one (an end token), or there is no text at all. Where it
+    /// includes more, these came in no form that is understood, or were held back.
+    Closing,
+    /// A whole answer as one text: this many tokens were requested.
+    Requested(u32),
+}
+
+/// Tokens as the server counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt: Option<u64>,
+    pub completion: Option<u64>,
+    /// The part of the prompt's tokens from the server's prefix cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<u64>,
+    /// The part of the completion's tokens that is reasoning, whose text a server may not send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<u64>,
+}
+
+/// The label where chunks stand in for tokens.
+pub(crate) const CHUNKS: &str = "chunks, each counted as one token";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenSource {
+    /// Elements of `output_ids`.
+    #[default]
+    OutputIds,
+    /// `usage.completion_tokens`.
+    Usage,
+    /// `token_ids` or log probabilities of each chunk; the server sent no usage.
+    ChunkIds,
+    /// Chunks over SSE; the server sent no usage that can be used.
+    Chunks,
+    /// Responses with text, over gRPC or of Triton's generate extension.
+    Responses,
+    /// The requested length: the answer is one text without a count.
+    Requested,
+    /// The answer's text, by the local tokenizer.
+    Retokenized,
+}
+
+/// `finish_reason` of OpenAI's interfaces, with the values that vLLM, SGLang and trtllm-serve add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// An end token or a stop word.
+    Stop,
+    /// The requested number of tokens.
+    Length,
+    ToolCalls,
+    FunctionCall,
+    ContentFilter,
+    /// The server gave the request up.
+    Abort,
+    Error,
+    Cancelled,
+    Timeout,
+    /// Of DeepSeek: its service had no room for the rest.
+    InsufficientSystemResource,
+    NetworkError,
+    /// A value that is not in this list.
+    Other,
+}
+
+impl FinishReason {
+    /// From the value as written in JSON, without its quotes.
+    pub(crate) fn from_wire(raw: &[u8]) -> Self {
+        match raw {
+            b"stop" | b"eos_token" | b"stop_sequence" | b"end_turn" => Self::Stop,
+            b"length" | b"max_tokens" => Self::Length,
+            b"tool_calls" => Self::ToolCalls,
+            b"function_call" => Self::FunctionCall,
+            b"content_filter" => Self::ContentFilter,
+            b"abort" => Self::Abort,
+            b"error" => Self::Error,
+            b"cancelled" | b"canceled" => Self::Cancelled,
+            b"timeout" => Self::Timeout,
+            b"insufficient_system_resource" => Self::InsufficientSystemResource,
+            b"network_error" => Self::NetworkError,
+            _ => Self::Other,
+        }
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+            Self::FunctionCall => "function_call",
+            Self::ContentFilter => "content_filter",
+            Self::Abort => "abort",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+            Self::InsufficientSystemResource => "insufficient_system_resource",
+            Self::NetworkError => "network_error",
+            Self::Other => "other",
+        }
+    }
+
+    /// The server did not finish the answer, so it is no successful request.
+    pub(crate) const fn is_failure(self) -> bool {
+        matches!(
+            self,
+            Self::Abort
+                | Self::Error
+                | Self::Cancelled
+                | Self::Timeout
+                | Self::InsufficientSystemResource
+                | Self::NetworkError
+        )
+    }
+}
+
+/// What an answer did that its protocol does not allow. None of it enters a latency or a throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Violation {
+    /// A message after the end of the answer: after `[DONE]`, or after the final response; over HTTP also bytes behind the whole answer, or on a
+    /// connection without a request in flight.
+    AfterEnd,
+    /// A second `[DONE]` or final response.
+    SecondEnd,
+    /// The stream ended without `[DONE]`, without a final response or without a gRPC status; or its HTTP body did not end after `[DONE]`.
+    MissingEnd,
+    /// A response that names another request, or none.
+    WrongId,
+    /// A response that names another model.
+    WrongModel,
+    /// Shape × data type of the output tensor is not the number of its bytes.
+    WrongShape,
+    /// The output tensor has another data type than the server reports of the model, or no token ids: no whole numbers, or negative ones; or
+    /// `sequence_length` is negative, or more than it has.
+    WrongContent,
+    /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
+    AboveRequested,
+    /// `usage` decreases, does not grow while text arrives, is less than the number of chunks with text, or counts several tokens where no text arrives.
+    UsageMismatch,
+    /// `usage` is there and has no counts: a negative number, a fraction, a text.
+    MalformedUsage,
+    /// A stream of events whose `content-type` is not `text/event-stream`.
+    ContentType,
+}
+
+impl Violation {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AfterEnd => "after_end",
+            Self::SecondEnd => "second_end",
+            Self::MissingEnd => "missing_end",
+            Self::WrongId => "wrong_id",
+            Self::WrongModel => "wrong_model",
+            Self::WrongShape => "wrong_shape",
+            Self::WrongContent => "wrong_content",
+            Self::AboveRequested => "above_requested",
+            Self::UsageMismatch => "usage_mismatch",
+            Self::MalformedUsage => "malformed_usage",
+            Self::ContentType => "content_type",
+        }
+    }
+}
+
+/// Violations by class, and the first example of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Violations(BTreeMap<Violation, (u64, String)>);
+
+impl Violations {
+    pub fn add(&mut self, class: Violation, example: impl FnOnce() -> String) {
+        self.0.entry(class).or_insert_with(|| (0, example())).0 += 1;
+    }
+
+    /// Those of another answer, as many as they are.
+    pub fn merge(&mut self, other: Self) {
+        for (class, (count, example)) in other.0 {
+            self.0.entry(class).or_insert_with(|| (0, example)).0 += count;
+        }
+    }
+
+    /// Class, count, first example.
+    pub fn each(&self) -> impl Iterator<Item = (Violation, u64, &str)> {
+        self.0.iter().map(|(class, (count, example))| (*class, *count, example.as_str()))
+    }
+}
+
+/// The text of one answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnswerText {
+    /// One for each choice.
+    pub texts: Vec<String>,
+    /// The text of the first chunk that had any.
+    pub first: String,
+}
+
+impl AnswerText {
+    /// Adds the text of a chunk.
+    pub fn push(&mut self, choice: usize, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.first.is_empty() {
+            text.clone_into(&mut self.first);
+        }
+        if self.texts.len() <= choice {
+            self.texts.resize(choice + 1, String::new());
+        }
+        self.texts[choice].push_str(text);
+    }
 }

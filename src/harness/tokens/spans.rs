@@ -3,7 +3,7 @@
 //! A mark gives the number of tokens in the chunks up to it. Continuous usage marks every chunk; a total, wherever it stands,
 //! marks only the last. Between two marks the tokens of each chunk follow only if there is one chunk, or one token for each.
 
-use super::ChunkTokens;
+use crate::tokens::ChunkTokens;
 
 /// The server's count of tokens after this many chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Answers that came in one read, that broke off, or that were counted in several ways: what is said of them, and what is left out.
 
-use super::metric_vector_tests::{ended, spec, summarize_with, summarized};
 use crate::measure::collector::Collector;
 use crate::record::RecordWriter;
 use crate::spool::SpoolContext;
 use crate::transport::call::TokenCounting;
+use crate::verdict::metric_vector_tests::{ended, spec, summarize_with, summarized};
 use crate::*;
 use base::spec::{GoodputLimit, Limits};
 

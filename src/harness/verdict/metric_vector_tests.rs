@@ -1,9 +1,8 @@
 //! Hand-made vectors with known answers: every formula, without a network.
 
-use crate::measure::collector::Collector;
-use crate::measure::histogram::ValueHistogram;
+use crate::measure::collector::{Collector, WorkerOutput};
+use crate::measure::metric::ValueHistogram;
 use crate::measure::summary;
-use crate::measure::worker_output::WorkerOutput;
 use crate::record::RecordWriter;
 use crate::spool::SpoolContext;
 use crate::tokens::{CountedTokens, TokenChunk};

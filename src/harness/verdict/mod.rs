@@ -1,42 +1,16 @@
 //! The verdict: did this run measure the server under the planned load, or something else? Pure.
 //!
-//! | check | bound | else |
-//! |---|---|---|
-//! | failures, no success | 0, or the budget `limits.failures` | INVALID(server); within the budget a warning |
-//! | answers that broke off without an error | as failures | as failures |
-//! | conservation, in flight at end | exact, 0 | INVALID(client) |
-//! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
-//! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
-//! | CPU where LoadGen reports no latency over its limit | as above | warning |
-//! | lag where LoadGen reports no latency over its limit, or TPOT, or TTFT of which the lag p99 is no half | as above | warning |
-//! | stopped, limits | none, as given | INVALID(load) |
-//! | admitted against offered rate | 1 %; 5 % where all lags are below their second bound | INVALID(client); INVALID(load) of LoadGen with a lag p99 below it or limits missed whatever the lag, of a stopped run, and where `max_in_flight` held arrivals back |
-//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, p99 that is the maximum (N ≤ 100) | | warning |
-//! | retries, requests that crossed the close of a kept connection | 0 | warning |
-//! | one state of the server all the time (`stability`, `steady`) | no overload, cold start, freeze, drift, ramp | warning; certain overload INVALID(load) |
-//! | users of a closed loop | as many requests as users; all busy for 65 % of the window | INVALID(load); warning |
-//! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
-//! | prompts that the server counts as far shorter than they were sent (`CutInput`) | 1 % of the answers | warning |
-//! | requests that the server counted | as many as were sent | warning |
-//! | preflight (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
-//! | a server that was lost (`server_findings`); what LoadGen reports (`loadgen_findings`) | | INVALID(server); INVALID(load) |
-//! | one identity all the time, a simulator at the clock's speed (`identity_findings`) | | INVALID(server), INVALID(load) |
-//! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
-//! | self check: sums computed in different ways | equal | INVALID(client) |
-//! | times between tokens that were not measured (`coalesced`) | half of the chunks; 1 % of the gaps in answers of one read | warning |
-//! | tokens not counted, outputs that do not come or do not fit | | warning |
+//! Each check, its limit and what it makes of the run is a row of [`crate::VERDICT_REASONS`]. A rate that was not reached is
+//! INVALID(load), and not the client's fault, where `max_in_flight` held arrivals back, and for LoadGen with a lag p99 below
+//! the second limit, or with limits missed whatever the lag. LoadGen's latencies include lag and CPU of the client: they
+//! speak against a run only where LoadGen reports a latency over its limit; lag only where that is TTFT, of which it is half.
 //!
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
-//! therefore causes a warning first, and INVALID only above the second bound.
+//! therefore causes a warning first, and INVALID only above the second limit.
 
-mod answer_findings;
-mod evidence;
-mod identity_findings;
-mod loadgen_findings;
+mod answers;
 pub mod preflight;
-mod refused_field;
-mod repeats_result;
-mod server_findings;
+mod servers;
 mod unjudged_run;
 
 #[cfg(test)]
@@ -46,18 +20,15 @@ mod metric_vector_tests;
 #[cfg(test)]
 mod verdict_table_tests;
 
-pub use refused_field::refused_field;
-pub use repeats_result::result_of_repeats;
+pub use answers::refused_field;
 pub use unjudged_run::UnjudgedRun;
 
-use self::answer_findings::{answers, broken_off, violations};
-use self::evidence::Evidence;
-use super::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch};
 use crate::measure::metric::is_maximum;
-use crate::measure::preflight_result::PreflightResult;
-use crate::measure::result::RunResult;
-use crate::measure::verdict_check::VerdictCheck;
-use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::measure::reasons::VerdictReasons;
+use crate::measure::result::PreflightResult;
+use crate::verdict::answers::{answers, broken_off, violations};
+use crate::verdict::unjudged_run::Evidence;
+use crate::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch, ReasonSeverity, RunResult, VerdictCheck};
 use base::spec::{Arrivals, GoodputLimit};
 use base::units::{counted, distinct_decimals};
 
@@ -90,7 +61,7 @@ impl TimeBound {
 /// Every finding against the run, from its numbers and from all other evidence.
 fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictReasons {
     let mut found = VerdictReasons::default();
-    server_findings::lost(evidence, &mut found);
+    servers::lost(evidence, &mut found);
     bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
     load(spec, result, evidence, &mut found);
@@ -100,10 +71,10 @@ fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> Ver
     stability(result, &mut found);
     answers(spec, result, &mut found);
     prompts(spec, result, &mut found);
-    loadgen_findings::loadgen(result, &mut found);
-    server_findings::other_load(result, &mut found);
-    server_findings::lowered(evidence, &mut found);
-    identity_findings::identity(result, evidence, &mut found);
+    servers::loadgen(result, &mut found);
+    servers::other_load(result, &mut found);
+    servers::lowered(evidence, &mut found);
+    servers::identity(result, evidence, &mut found);
     found.extend(result.preflight.iter().flat_map(PreflightResult::reasons));
     found
 }
@@ -150,7 +121,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             counted(counts.retried, "attempt"),
             classes.join(", ")
         );
-        found.add(VerdictCheck::Retries, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Retries, text);
     }
     let resent = result.connections.resent;
     if resent > 0 {
@@ -158,7 +129,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             "{resent} requests were sent again, because the server closed their kept connections when they were sent; latencies count from the first \
              intended time"
         );
-        found.add(VerdictCheck::Retries, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Retries, text);
     }
     if !counts.conserved {
         let text = format!(
@@ -195,14 +166,14 @@ fn load(spec: &BenchSpec, result: &RunResult, evidence: &Evidence, found: &mut V
             counted(result.load.held_back, "arrival"),
             counted(result.load.max_in_flight.unwrap_or(0), "request")
         );
-        found.add(VerdictCheck::HeldBack, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::HeldBack, text);
     }
     if let (Some(distance), Some(critical)) = (result.client.ks_distance, result.client.ks_critical)
         && distance > critical
     {
         let law = if spec.arrivals == Arrivals::Poisson { "Poisson" } else { "of their gamma law" };
         let text = format!("the real arrivals are not {law}: distance {distance:.4}, critical {critical:.4}");
-        found.add(VerdictCheck::Ks, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Ks, text);
     }
 }
 
@@ -223,7 +194,7 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
     let is_late = result.latency.queue_client.p99.is_some_and(|lag| lag > lag_bound);
     // A server that misses its limits at a lower rate, too, misses them at this one.
     let is_missed_anyway = |loadgen: &LoadgenResult| {
-        admitted < offered && loadgen.is_over_latency_limit() && !loadgen_findings::lag_explains_limit(loadgen, result)
+        admitted < offered && loadgen.is_over_latency_limit() && !servers::lag_explains_limit(loadgen, result)
     };
     let is_loads = result.loadgen.as_ref().is_some_and(|loadgen| !is_late || is_missed_anyway(loadgen));
     let is_planned = result.load.held_back > 0 || is_loads;
@@ -246,7 +217,7 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     // speaks against a test that kept its limits (`admitted_rate` may), and lag not against one that missed them all the same.
     let unless = |stands: bool| if stands { ReasonSeverity::Warning } else { ReasonSeverity::InvalidClient };
     let loadgen = result.loadgen.as_ref();
-    let late = unless(loadgen.is_some_and(|loadgen| !loadgen_findings::lag_explains_limit(loadgen, result)));
+    let late = unless(loadgen.is_some_and(|loadgen| !servers::lag_explains_limit(loadgen, result)));
     let busy = unless(loadgen.is_some_and(|loadgen| !loadgen.is_over_latency_limit()));
     // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
@@ -259,43 +230,38 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         if lag > LAG_HARD.of(ttft) {
             found.add(VerdictCheck::Lag, late, text());
         } else if lag > LAG.of(ttft) {
-            found.add(VerdictCheck::Lag, ReasonSeverity::Warning, text());
+            found.warn(VerdictCheck::Lag, text());
         }
     }
     if result.client.cpu_share_max > CPU {
         let severity = if is_server { busy } else { ReasonSeverity::Warning };
         let text = format!(
-            "a load worker used {:.0} % of a core (bound {:.0} %): more connections or cores are needed",
+            "a load worker used {:.0} % of a core (bound {:.0} %): {}",
             result.client.cpu_share_max * 100.0,
-            CPU * 100.0
+            CPU * 100.0,
+            VerdictCheck::Cpu.cure()
         );
         found.add(VerdictCheck::Cpu, severity, text);
     }
     if let Some(wait) = result.client.core_wait_share_max.filter(|wait| *wait > CORE_WAIT) {
-        found.add(
-            VerdictCheck::CoreWait,
-            ReasonSeverity::Warning,
-            format!("a load worker waited {:.1} % of the time for a core", wait * 100.0),
-        );
+        found
+            .warn(VerdictCheck::CoreWait, format!("a load worker waited {:.1} % of the time for a core", wait * 100.0));
     }
     if let Some(backlog) = result.client.backlog_p99_ms.filter(|backlog| *backlog > BACKLOG_MS) {
         let text = format!("answers waited {backlog:.2} ms (p99) inside the client after they were read");
-        found.add(VerdictCheck::Backlog, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Backlog, text);
     }
     if is_server && result.connections.waited_for_stream > 0 {
         let text = format!(
-            "arrivals were held back {}; each connection allows {}: raise triton_num_clients_per_frontend",
+            "arrivals were held back {}; each connection allows {}: {}",
             counted(result.connections.waited_for_stream, "time"),
-            result.connections.max_streams.map_or_else(|| "few streams".to_owned(), |max| counted(max, "stream"))
+            result.connections.max_streams.map_or_else(|| "few streams".to_owned(), |max| counted(max, "stream")),
+            VerdictCheck::Streams.cure()
         );
-        found.add(VerdictCheck::Streams, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Streams, text);
     }
     if result.connections.reconnects > 0 {
-        found.add(
-            VerdictCheck::Reconnects,
-            ReasonSeverity::Warning,
-            format!("{} lost", counted(result.connections.reconnects, "connection")),
-        );
+        found.warn(VerdictCheck::Reconnects, format!("{} lost", counted(result.connections.reconnects, "connection")));
     }
 }
 
@@ -321,11 +287,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
     let Metric { n, .. } = result.latency.ttft;
     if is_judged_by_speed(result) && is_maximum(n, 0.99) {
-        found.add(
-            VerdictCheck::Samples,
-            ReasonSeverity::Warning,
-            format!("p99 of {} is their maximum", counted(n, "request")),
-        );
+        found.warn(VerdictCheck::Samples, format!("p99 of {} is their maximum", counted(n, "request")));
     }
 }
 
@@ -376,14 +338,14 @@ fn stability(result: &RunResult, found: &mut VerdictReasons) {
             drift.second_half_ms,
             drift.first_half_ms
         );
-        found.add(VerdictCheck::Drift, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Drift, text);
     }
 }
 
 /// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
 /// prefixes are meant to be cached. LoadGen sends each sample again and again by its own rules.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
-    server_findings::cut_prompts(result, found);
+    servers::cut_prompts(result, found);
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
     let cached = result.tokens.input_cached.filter(|_| !is_wanted);
@@ -394,10 +356,10 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
              {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; {advice}",
             cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
         );
-        found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::RepeatedPrompts, text);
         return;
     }
-    if !is_wanted && server_findings::prefix_cache(result, CACHED, found) {
+    if !is_wanted && servers::prefix_cache(result, CACHED, found) {
         return;
     }
     if result.loadgen.is_none()
@@ -408,6 +370,6 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
             "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
              so that TTFT and throughput are those of its cache; {advice}"
         );
-        found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::RepeatedPrompts, text);
     }
 }

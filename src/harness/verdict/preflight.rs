@@ -6,16 +6,15 @@
 use std::time::Duration;
 
 use crate::measure::metric::is_maximum;
-use crate::measure::verdict_check::VerdictCheck;
 use crate::verdict::{CPU, LAG, LAG_HARD};
 use crate::{
     BenchSpec, LoadPattern, Measured, PromptSource, Reason, ReasonSeverity, RequestEnd, RequestSchedule, RunResult,
-    SendingSpec, Slo, Transport,
+    SendingSpec, Slo, Transport, VerdictCheck,
 };
 use base::event::Endpoint;
 use base::spec::{Length, Limits, Request, StopAfter};
 
-pub use crate::measure::preflight_result::PreflightResult;
+pub use crate::measure::result::PreflightResult;
 
 /// Of arrivals, or of users at work.
 const ARRIVALS: Duration = Duration::from_millis(1_200);

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::evidence::Evidence;
-use super::set_verdict;
-use crate::gpu::{self, GpuContext, GpuTrace, GpusUsage};
-use crate::measure::request_times::FULL;
-use crate::measure::result::{Measured, RunResult, Versions};
-use crate::{BenchSpec, HostShare, LoadgenResult, RequestRecords, RunIdentity, ServerIdentity, preflight};
+use crate::gpu::{GpuContext, GpuTrace, GpusUsage};
+use crate::measure::latency::FULL;
+use crate::verdict::set_verdict;
+use crate::{
+    BenchSpec, HostShare, LoadgenResult, Measured, RequestRecords, RunIdentity, RunResult, ServerIdentity, Versions,
+    gpu, preflight,
+};
 use base::event::ReducedSetting;
 use triton::{Scrape, ServerMetrics};
 
@@ -125,4 +126,16 @@ impl UnjudgedRun {
         measured.result.judged(found);
         measured
     }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    /// The run was stopped before its end.
+    pub was_stopped: bool,
+    /// Why a server was lost.
+    pub server_lost: Option<String>,
+    /// What the servers had less of than the manifest sets.
+    pub lowered: Vec<ReducedSetting>,
+    /// The servers before the first request; after the last answer they are in the result's identity.
+    pub servers_before: Vec<ServerIdentity>,
 }

@@ -5,20 +5,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::VerdictReasons;
-use super::metric_vector_tests::{ended, spec, summarize_with};
+use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
+
 use crate::measure::collector::Collector;
-use crate::measure::stability::Stability;
-use crate::measure::steady::Steady;
 use crate::transport::call::CallKind;
-use crate::*;
+use crate::verdict::VerdictReasons;
+use crate::verdict::metric_vector_tests::{ended, spec, summarize_with};
+use crate::{Stability, Steady, *};
 use triton::{Scrape, ServerMetric, ServerMetrics};
 
 #[path = "../../base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
 mod queue;
-
-use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 
 /// A queue with its mean service time in ms.
 #[derive(Clone, Copy)]
@@ -196,7 +194,7 @@ fn bad() -> Vec<Case> {
         all
     };
     cases.push(case("a client that sends 50 ms late", 300, late(50), |_| ()));
-    let share = |name, change: fn(&mut crate::measure::worker_output::WorkerOutput)| Case {
+    let share = |name, change: fn(&mut crate::measure::collector::WorkerOutput)| Case {
         name,
         result: summarize_with(&spec(300), answered_after(300, |_| 30), change).judge().result,
     };

@@ -1,16 +1,16 @@
-//! What in the answers speaks against the numbers of a run.
+//! What in the answers speaks against the numbers of a run, and the setting that leaves out a field which a server refuses.
 
 use serde_json::Value;
 
-use crate::measure::mixed_source::token_counters;
-use crate::measure::result::{RunResult, TokenCounts, WHOLE_ANSWERS};
-use crate::measure::retokenize::RETOKENIZED;
-use crate::measure::unknown_chunks::{COALESCED, NEGLIGIBLE, in_one_read};
-use crate::measure::verdict_check::VerdictCheck;
-use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::measure::latency::{COALESCED, NEGLIGIBLE, in_one_read};
+use crate::measure::output_tokens::{RETOKENIZED, token_counters};
+use crate::measure::reasons::VerdictReasons;
 use crate::tokens::CHUNKS;
 use crate::transport::call::TokenCounting;
-use crate::{Api, BenchSpec, CallSource, LoadPattern, Transport, Violation};
+use crate::{
+    Api, BenchSpec, CallSource, LoadPattern, ReasonSeverity, RunResult, TokenCounts, Transport, VerdictCheck,
+    Violation, WHOLE_ANSWERS,
+};
 
 /// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.
 pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
@@ -21,7 +21,7 @@ pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut Verdi
              finish_reason: it cannot be told whether they broke off; they are in the latencies and rates",
             counts.unexplained, counts.ok
         );
-        found.add(VerdictCheck::Failures, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Failures, text);
     }
     if counts.broken_off == 0 {
         return;
@@ -62,7 +62,7 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     if spec.answers_to_a_prompt() > 1 {
         if let Some(why) = absent {
             let text = format!("{why}: TPOT, ITL, ICL and the longest gap are left out");
-            found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+            found.warn(VerdictCheck::Tokens, text);
         }
         return;
     }
@@ -88,7 +88,7 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
          http-no-delay`), or the client was late; {}, and TTFT is the time of the first read, which may have later tokens, too",
         so.join(", ")
     );
-    found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
+    found.warn(VerdictCheck::Coalesced, text);
 }
 
 /// Requests of OpenAI's interfaces do, unless `extra` has other options of the stream.
@@ -140,22 +140,22 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} requested{by}{why}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_requested
         );
-        found.add(VerdictCheck::Lengths, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Lengths, text);
     }
     let is_by_whole_answers =
         matches!(spec.scenario, LoadPattern::Offline | LoadPattern::External(CallSource::AllAtOnce));
     if !is_by_whole_answers && result.has_whole_answers() {
-        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, WHOLE_ANSWERS.to_owned());
+        found.warn(VerdictCheck::Unary, WHOLE_ANSWERS.to_owned());
     } else if !is_by_whole_answers && tokens.whole_answers > 0 {
         let text = format!(
             "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole answer",
             tokens.whole_answers, result.counts.ok
         );
-        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Unary, text);
     }
     if let Some(whose) = uncounted(result, &TokenCounting::Requested.source()) {
         let text = format!("{whose} were not counted: an answer is one text, so the requested number is used");
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     }
     if let Some(whose) = uncounted(result, CHUNKS) {
         let is_of_all = tokens.source == CHUNKS;
@@ -181,7 +181,7 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             )
         };
         let text = format!("{whose} were not counted: {why}");
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0
         && tokens.source == TokenCounting::Usage.source()
         && result.counts.violations.contains_key(&Violation::UsageMismatch)
@@ -191,7 +191,7 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
              between chunks are left out where that matters",
             tokens.chunk_tokens_unknown, result.counts.ok
         );
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let advice = if leaves_out_stream_options(spec) {
             ""
@@ -206,13 +206,13 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             result.counts.ok,
             hidden_reasoning(tokens)
         );
-        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Tokens, text);
     }
     coalesced(spec, result, found);
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
-        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Outputs, text);
     }
     let request = &spec.request;
     let outputs = [
@@ -223,11 +223,89 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
     for (_, name) in
         outputs.into_iter().filter(|(is_requested, name)| *is_requested && !result.outputs.contains_key(*name))
     {
-        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, format!("`{name}` was requested and not received"));
+        found.warn(VerdictCheck::Outputs, format!("`{name}` was requested and not received"));
     }
     if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
         let text =
             format!("{} of {} requests arrived without the server's time stamps", server.without, result.counts.ok);
-        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
+        found.warn(VerdictCheck::Outputs, text);
+    }
+}
+
+/// What such a refusal says, in small letters. A value that is too large is not refused like this.
+const REFUSALS: [&str; 10] = [
+    "additional propert",
+    "extra_forbidden",
+    "instead",
+    "not allowed",
+    "not permitted",
+    "not supported",
+    "unexpected",
+    "unknown",
+    "unrecognized",
+    "unsupported",
+];
+
+/// What to set so that requests are without the fields which the server refuses with this text.
+pub fn refused_field(why: &str) -> Option<String> {
+    let lower = why.to_lowercase();
+    if !REFUSALS.iter().any(|refusal| lower.contains(refusal)) {
+        return None;
+    }
+    let names = |field: &str| lower.contains(field);
+    let by_length_field = |field: &str| {
+        format!(
+            "`request: {{ length_field: {field} }}` sends the length of answers as {field} (`regatta bench`: --length-field {field})"
+        )
+    };
+    let length = match (names("max_tokens"), names("max_completion_tokens")) {
+        (true, true) => Some(by_length_field("max_completion_tokens")),
+        (true, false) => Some(
+            "`extra: { max_tokens: null }` leaves max_tokens out (`regatta bench`: --extra max_tokens:null), and the server decides how long \
+             answers are; with `request: { length_field: max_completion_tokens }` (--length-field) openai-chat has another name for it"
+                .to_owned(),
+        ),
+        (false, true) => Some(by_length_field("max_tokens")),
+        (false, false) => None,
+    };
+    let options = names("stream_options").then(|| {
+        "`extra: { stream_options: null }` leaves stream_options out (`regatta bench`: --extra stream_options:null)"
+            .to_owned()
+    });
+    let all: Vec<String> = length.into_iter().chain(options).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_setting_that_leaves_the_field_out() {
+        for (why, settings) in [
+            (
+                "HTTP status 400: Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+                &["--length-field max_completion_tokens"][..],
+            ),
+            (
+                r#"HTTP status 422: {"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}"#,
+                &["--extra stream_options:null"],
+            ),
+            (
+                "HTTP status 400: Unrecognized request arguments supplied: max_tokens, stream_options",
+                &["--extra max_tokens:null", "--extra stream_options:null"],
+            ),
+            ("HTTP status 422: max_completion_tokens: Extra inputs are not permitted", &["--length-field max_tokens"]),
+        ] {
+            let hint = refused_field(why).unwrap();
+            assert!(settings.iter().all(|setting| hint.contains(setting)), "{why}: {hint}");
+        }
+        for why in [
+            "HTTP status 400: max_tokens is too large: 9000. This model supports at most 4096 completion tokens",
+            "HTTP status 400: This model's maximum context length is 4096 tokens",
+            "HTTP status 404: unknown model",
+        ] {
+            assert_eq!(refused_field(why), None, "{why}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! `GET`, with limits: one connection for each query, an answer of a few seconds and a few megabytes at most.
+//! `GET`, with limits: one connection for each query, an answer of a few seconds and a few megabytes at most; and texts
+//! from servers made short, printable and free of credentials.
 
 use std::time::Duration;
 
@@ -12,13 +13,12 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::bounded_text::bounded;
-use crate::Transport;
 use crate::transport::http::Connector;
-use crate::transport::sent_headers::SentHeaders;
+use crate::{SentHeaders, Transport};
 use base::diag::error_chain;
 use base::event::host_port;
 use base::spec::RequestHeaders;
+use base::units::UrlParts;
 use triton::{MOST_REDIRECTS, Redirect};
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
@@ -176,6 +176,33 @@ impl IdentityClient {
     }
 }
 
+/// Characters.
+const LONGEST: usize = 200;
+
+/// One line of at most 200 characters. The user part of a URL is taken out.
+pub(super) fn bounded(text: &str) -> Option<String> {
+    let line: String = text.trim().chars().map(|c| if c.is_control() { '·' } else { c }).take(LONGEST).collect();
+    let line = address_only(line.trim());
+    (!line.is_empty()).then_some(line)
+}
+
+/// A text, a number or a boolean of a JSON answer; None for null, objects and arrays.
+pub(super) fn bounded_value(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => bounded(text),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(is) => Some(is.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// `https://user:key@host/path?token=x` → `https://host/path`.
+fn address_only(text: &str) -> String {
+    let Some(UrlParts { scheme, host, rest, .. }) = UrlParts::of(text) else { return text.to_owned() };
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,5 +226,24 @@ mod tests {
         for key in ["1", "test", "token-abc123"] {
             assert_eq!(read(body, key), body, "{key}");
         }
+    }
+}
+
+#[cfg(test)]
+mod bounded_text_tests {
+    use super::*;
+
+    #[test]
+    fn credentials_and_control_characters_are_taken_out() {
+        for (from, to) in [
+            ("meta/Llama-3.1-8B", "meta/Llama-3.1-8B"),
+            ("https://me:secret@hub.example/a/b?token=t#x", "https://hub.example/a/b"),
+            ("s3://key@bucket", "s3://bucket"),
+            ("a\u{1b}[31mb\nc", "a·[31mb·c"),
+        ] {
+            assert_eq!(bounded(from).as_deref(), Some(to));
+        }
+        assert_eq!(bounded(" \n"), None);
+        assert_eq!(bounded(&"x".repeat(10_000)).map(|text| text.len()), Some(LONGEST));
     }
 }

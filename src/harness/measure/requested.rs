@@ -1,12 +1,12 @@
-//! What was requested of a run, as its result repeats it.
+//! What was requested of a run, with its limits and retries, as its result repeats it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::further_limits::FurtherLimits;
-use super::requested_retries::RequestedRetries;
 use crate::{BenchSpec, LoadPattern, Pause, Slo, Transport};
-use base::spec::{Arrivals, Length, Request, StreamMode, TimeSpan};
+use base::spec::{
+    Arrivals, GoodputLimit, LatencyLimit, Length, Limits, Request, Retries, RetryOn, StreamMode, TimeSpan,
+};
 
 /// What was requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub struct Requested {
     #[serde(default)]
     pub protocol: Transport,
     /// Of KServe's streams; left out when each request has its own.
-    #[serde(default, skip_serializing_if = "super::is_usual")]
+    #[serde(default, skip_serializing_if = "crate::record::is_usual")]
     pub stream: StreamMode,
     /// Left out: what failed was not sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +121,66 @@ impl Requested {
             stream: spec.pace.stream,
             retries: spec.pace.retries.as_ref().map(RequestedRetries::from),
             request: spec.request.clone(),
+        }
+    }
+}
+
+/// Those beside the 99th percentiles of TTFT and TPOT.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FurtherLimits {
+    pub latency: Vec<LatencyLimit>,
+    /// Failed requests as a share of issued ones. Null: none may fail.
+    pub failures: Option<f64>,
+    pub goodput: Option<MinGoodput>,
+}
+
+/// At least this much goodput, by `slo`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MinGoodput {
+    /// Of the scheduled requests, a share.
+    Share(f64),
+    /// Requests per second.
+    PerSecond(f64),
+}
+
+impl FurtherLimits {
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self {
+            latency: limits.latencies().filter(|limit| !limit.is_usual()).collect(),
+            failures: limits.failure_budget(),
+            goodput: limits.goodput.map(|least| match least {
+                GoodputLimit::Share(percent) => MinGoodput::Share(percent.share()),
+                GoodputLimit::PerSecond(rate) => MinGoodput::PerSecond(rate),
+            }),
+        }
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.latency.is_empty() && self.failures.is_none() && self.goodput.is_none()
+    }
+}
+
+/// When a failed request was sent again, over the same connection. Its latency counts from the first intended time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestedRetries {
+    /// At most this many times for one request.
+    pub times: u32,
+    /// There was no connection, or it broke before any answer.
+    pub connect: bool,
+    /// The server would not take it.
+    pub refused: bool,
+    /// From the failure to the next attempt.
+    pub pause_ms: f64,
+}
+
+impl From<&Retries> for RequestedRetries {
+    fn from(retries: &Retries) -> Self {
+        Self {
+            times: retries.times,
+            connect: retries.on.contains(&RetryOn::Connect),
+            refused: retries.on.contains(&RetryOn::Refused),
+            pause_ms: retries.pause.ms(),
         }
     }
 }

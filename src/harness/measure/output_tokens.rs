@@ -1,0 +1,196 @@
+//! What output tokens are counted by: answers that carry text only, several sources in one run, and answers that end
+//! without a reason.
+//!
+//! Answers that carry text only are counted with the given tokenizer after the run: counting costs CPU, which the load
+//! must not share. Until then their texts are kept, about four bytes for each token. The joined text of an answer is
+//! counted, and the first chunk by itself, for TPOT. The tokens of the other chunks would need each prefix of the answer
+//! tokenized again, which grows with the square of its length: they stay uncounted, and figures that need them (inter-token
+//! latency, tokens of each second) count a chunk as one and are marked so. A server may have generated other tokens than the
+//! tokenizer finds in the same text; the two rarely differ by more than a few.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rayon::prelude::*;
+
+use crate::measure::collector::Collector;
+use crate::tokens::AnswerText;
+use crate::transport::call::TokenCounting;
+use crate::{PlannedRequest, PreviousAnswers, RequestEnd, RequestRecord, RequestRecords, RequestSchedule, TokenSource};
+use base::files::shared_pool;
+
+/// Where such counts come from.
+pub(crate) const RETOKENIZED: &str = "retokenized: each answer's joined text, by the tokenizer given";
+
+/// Sets the tokens of every successful request with a stored text, and marks it.
+pub(crate) fn count_retokenized(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector<RequestRecords>) {
+    let answer_texts: Vec<(u64, AnswerText)> = std::mem::take(&mut all.answer_texts);
+    if answer_texts.is_empty() {
+        return;
+    }
+    // Prompts that a server may repeat in front of its answers; of a long plan they are drawn in one pass.
+    let planned: BTreeMap<u64, PlannedRequest> = if how == TokenCounting::Requested {
+        let wanted: BTreeSet<u64> = answer_texts.iter().map(|(index, _)| *index).collect();
+        (0..).zip(&schedule.requests).filter(|(index, _)| wanted.contains(index)).collect()
+    } else {
+        BTreeMap::new()
+    };
+    let one = |(index, answer_text): &(u64, AnswerText)| {
+        let first = schedule.count(&answer_text.first)?;
+        let sum = answer_text
+            .texts
+            .iter()
+            .map(|text| schedule.count(own(schedule, planned.get(index), *index, text)))
+            .sum::<Option<u32>>()?;
+        Some((*index, (sum, first.min(sum))))
+    };
+    let counted: BTreeMap<u64, (u32, u32)> = on_all_cores(&answer_texts, one).into_iter().collect();
+    all.records = all.records.map(|record| match counted.get(&record.index) {
+        Some((tokens, first)) if record.ended == RequestEnd::Ok => RequestRecord {
+            tokens: *tokens,
+            first_tokens: if record.chunks == 1 { *tokens } else { *first },
+            retokenized: true,
+            token_source: TokenSource::Retokenized,
+            chunk_tokens_unknown: record.chunks > 1,
+            ..record
+        },
+        _ => record,
+    });
+}
+
+/// What `one` finds of each item. It panics where `one` does.
+fn on_all_cores<T: Sync, R: Send>(items: &[T], one: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
+    match shared_pool() {
+        Some(pool) => pool.install(|| items.par_iter().filter_map(&one).collect()),
+        None => items.iter().filter_map(&one).collect(),
+    }
+}
+
+/// Without the prompt, where a server that answers in one piece repeats it in front.
+fn own<'t>(schedule: &RequestSchedule, planned: Option<&PlannedRequest>, index: u64, text: &'t str) -> &'t str {
+    let prompt = planned.and_then(|planned| schedule.text(index, planned, &PreviousAnswers::default()).ok());
+    prompt.and_then(|prompt| text.strip_prefix(prompt.as_str())).unwrap_or(text)
+}
+
+/// Behind each source but the first: `, for 3 of 1000 answers that have no usable one`.
+const FOR: &str = ", for ";
+/// A source that an answer has, and that contradicts it, does not count.
+const NONE: &str = " answers that have no usable one";
+/// What results of earlier programs have in its place.
+const FORMER_NONE: &str = " answers that have none";
+
+/// `parts`: each source with the number of its answers, the interface's own first; `all`: how many answers there are.
+pub(super) fn mixed(parts: Vec<(u64, String)>, all: u64) -> String {
+    let each = parts.into_iter().enumerate().map(|(place, (answers, source))| {
+        if place == 0 { source } else { format!("{source}{FOR}{answers} of {all}{NONE}") }
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Each source in such a text, and the share of the answers that it counted. A text of one source has all of them.
+pub fn token_counters(text: &str) -> Vec<(&str, f64)> {
+    let part = |part| {
+        let share = |counts: &str| {
+            let counts = counts.strip_suffix(NONE).or_else(|| counts.strip_suffix(FORMER_NONE))?;
+            let (answers, all) = counts.split_once(" of ")?;
+            Some(answers.parse::<f64>().ok()? / all.parse::<f64>().ok()?.max(1.0))
+        };
+        let (source, share) = str::rsplit_once(part, FOR)
+            .and_then(|(source, counts)| Some((source, share(counts)?)))
+            .unwrap_or((part, 0.0));
+        (source, share)
+    };
+    let mut found: Vec<(&str, f64)> = text.split("; ").map(part).collect();
+    let others: f64 = found.iter().skip(1).map(|(_, share)| share).sum();
+    found[0].1 = 1.0 - others;
+    found
+}
+
+/// Whether two such texts mean the same: the same sources, each for about as many of the answers.
+pub fn are_counted_alike(one: &str, other: &str) -> bool {
+    /// Of the answers.
+    const SMALL: f64 = 0.01;
+    let (one, other) = (token_counters(one), token_counters(other));
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() <= SMALL)
+}
+
+/// Above this share of a server's answers it is no accident, but what this server always does at some end.
+const HABIT: f64 = 0.2;
+
+/// Answers of one server that are shorter than requested although nothing says why.
+///
+/// A gateway may write `[DONE]` where the server behind it broke off. But servers also leave out what says why an answer
+/// ended: an answer counts only if others of the same server have what it lacks.
+#[derive(Default)]
+pub(super) struct UnexplainedEnds {
+    answers: u64,
+    has_reasons: bool,
+    has_usage: bool,
+    /// Without a finish reason and without usage, of a length that is known.
+    counted: u64,
+    /// Likewise, and chunks stand in for tokens, several of which may be in one.
+    by_chunks: u64,
+}
+
+impl UnexplainedEnds {
+    pub fn add(&mut self, record: &RequestRecord) {
+        self.has_reasons |= record.finish_reason.is_some();
+        self.has_usage |= record.usage.is_some();
+        self.answers += u64::from(record.is_ok());
+        let is_short = record.is_ok() && record.tokens < record.requested_tokens;
+        if is_short && record.finish_reason.is_none() && record.usage.is_none() {
+            let of = if is_counted(record.token_source) { &mut self.counted } else { &mut self.by_chunks };
+            *of += 1;
+        }
+    }
+
+    /// Where no answer has usage, chunks may be fewer than tokens in all of them.
+    pub fn count(&self) -> u64 {
+        if !self.has_reasons {
+            return 0;
+        }
+        self.counted + if self.has_usage { self.by_chunks } else { 0 }
+    }
+
+    pub fn is_habit(&self) -> bool {
+        self.count() as f64 > HABIT * self.answers as f64
+    }
+}
+
+const fn is_counted(source: TokenSource) -> bool {
+    match source {
+        TokenSource::OutputIds | TokenSource::Usage | TokenSource::ChunkIds | TokenSource::Retokenized => true,
+        TokenSource::Chunks | TokenSource::Responses | TokenSource::Requested => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_all_cores;
+
+    #[test]
+    #[should_panic(expected = "no count")]
+    fn a_part_that_cannot_be_counted_is_not_left_out() {
+        on_all_cores(&[1, 2], |n| if *n == 2 { panic!("no count") } else { Some(*n) });
+    }
+}
+
+#[cfg(test)]
+mod mixed_source_tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_alike_whatever_the_number_of_answers() {
+        let text = |answers, all| {
+            mixed(vec![(all - answers, "usage".to_owned()), (answers, "chunks, one, each".to_owned())], all)
+        };
+        assert_eq!(text(3, 1000), "usage; chunks, one, each, for 3 of 1000 answers that have no usable one");
+        assert_eq!(token_counters(&text(250, 1000)), [("usage", 0.75), ("chunks, one, each", 0.25)]);
+        let former = "usage; chunks, one, each, for 250 of 1000 answers that have none";
+        assert!(are_counted_alike(former, &text(250, 1000)));
+        assert_eq!(token_counters("chunks, for instance"), [("chunks, for instance", 1.0)]);
+        assert!(are_counted_alike(&text(3, 1000), &text(5, 1001)));
+        assert!(!are_counted_alike(&text(3, 1000), &text(500, 1000)));
+        assert!(!are_counted_alike(&text(3, 1000), "usage"));
+        assert!(are_counted_alike("", ""));
+    }
+}

@@ -1,0 +1,117 @@
+//! Prompt tokens as servers count them: those that a prefix cache saved, and prompts that were cut.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{RequestRecords, RunResult};
+
+/// Of the successful requests whose `usage` reports `prompt_tokens_details.cached_tokens`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CachedInput {
+    /// How many requests these are.
+    pub requests: u64,
+    /// Their prompt tokens, as the server counts them.
+    pub prompt_tokens: u64,
+    /// How many of these came from the server's cache.
+    pub tokens: u64,
+}
+
+impl CachedInput {
+    /// `None`: no answer reports it.
+    pub(crate) fn of(records: &RequestRecords) -> Option<Self> {
+        let reported = records
+            .ok()
+            .filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
+        let sum = reported.fold(Self::default(), |sum, (prompt, cached)| Self {
+            requests: sum.requests + 1,
+            prompt_tokens: sum.prompt_tokens.saturating_add(prompt),
+            tokens: sum.tokens.saturating_add(cached),
+        });
+        (sum.requests > 0).then_some(sum)
+    }
+
+    /// Of the prompt tokens, that were not computed.
+    pub(crate) fn share(self) -> f64 {
+        self.tokens as f64 / self.prompt_tokens.max(1) as f64
+    }
+}
+
+/// Of the tokens that were sent, where a tokenizer counted them. What a server adds (a template, special tokens) makes its count higher.
+const OF_TOKENS: f64 = 0.95;
+/// Of the words that were sent. A word has at least one token, except with tokenizers that merge words.
+const OF_WORDS: f64 = 0.5;
+/// Tokens at the begin and at the end of a text that tokenizers treat differently.
+const SLACK: f64 = 4.0;
+
+/// Successful requests whose `usage.prompt_tokens` is far below what was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CutInput {
+    /// How many requests these are.
+    pub requests: u64,
+    /// Their prompt tokens, counted like `input`.
+    pub sent: u64,
+    /// Their prompt tokens, as the server counts them.
+    pub counted: u64,
+}
+
+impl CutInput {
+    /// `None`: there are none. `is_exact`: what was sent was counted in tokens, and not in words.
+    pub(crate) fn of(records: &RequestRecords, is_exact: bool) -> Option<Self> {
+        let share = if is_exact { OF_TOKENS } else { OF_WORDS };
+        // A tokenizer does not count the answers of earlier turns, which are part of a later prompt.
+        let cut = records.ok().filter(|record| record.turn == 0 || !is_exact).filter_map(|record| {
+            let usage = record.usage.as_ref()?;
+            let (sent, counted) = (u64::from(record.input_tokens), usage.prompt?);
+            // A server may count what its cache has apart.
+            let most = counted.saturating_add(usage.cached.unwrap_or(0));
+            (most as f64 + SLACK < share * sent as f64).then_some((sent, counted))
+        });
+        let sum = cut.fold(Self::default(), |sum, (sent, counted)| Self {
+            requests: sum.requests + 1,
+            sent: sum.sent + sent,
+            counted: sum.counted + counted,
+        });
+        (sum.requests > 0).then_some(sum)
+    }
+}
+
+/// Counters of vLLM, in tokens: looked for in its cache, and found there.
+const QUERIES: &str = "vllm:prefix_cache_queries_total";
+const HITS: &str = "vllm:prefix_cache_hits_total";
+
+/// Prompt tokens as the engines count them in their metrics, while the run was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CountedPrompts {
+    pub tokens: f64,
+    /// How many of these came from the server's cache.
+    pub cached: f64,
+}
+
+impl CountedPrompts {
+    /// As vLLM counts them; `None`: no server does, several servers answer at one address, or other clients sent prompts as well.
+    pub(crate) fn of(result: &RunResult) -> Option<Self> {
+        let metrics = &result.server_metrics.as_ref()?.metrics;
+        let increase = |name: &str| -> f64 {
+            metrics.iter().filter(|metric| metric.name == name).filter_map(|metric| metric.increase).sum()
+        };
+        let is_counter = |name: &str| name == QUERIES || name == HITS;
+        let is_one_server = !metrics.iter().any(|metric| is_counter(&metric.name) && metric.resets > 0);
+        let tokens = increase(QUERIES);
+        let sent = result.tokens.input_server.unwrap_or(result.tokens.input) as f64;
+        // The part of the warm-up that falls behind the first poll is counted, too.
+        let is_of_this_run = tokens <= 2.0 * sent;
+        (is_one_server && is_of_this_run && tokens > 0.0).then(|| Self { tokens, cached: increase(HITS) })
+    }
+
+    pub(crate) fn share(self) -> f64 {
+        self.cached / self.tokens
+    }
+}
+
+impl RunResult {
+    /// The share of prompt tokens that came from a prefix cache, by `usage` or by the servers' metrics; `None`: nothing reports it.
+    pub fn cached_prompt_share(&self) -> Option<f64> {
+        let by_metrics = || CountedPrompts::of(self).map(CountedPrompts::share);
+        self.tokens.input_cached.map(CachedInput::share).or_else(by_metrics)
+    }
+}

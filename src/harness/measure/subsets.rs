@@ -1,0 +1,202 @@
+//! Metrics of parts of the requests: of each host in a distributed run, of first and later turns, of requests that the
+//! server stamped, of requests that were cancelled early.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::measure::latency::{FULL, tpot, ttft};
+use crate::measure::metric::MetricLabel;
+use crate::transport::kserve::extra_outputs::OutputTally;
+use crate::{
+    BenchSpec, Cancellations, ExtraOutput, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords,
+    ServerSide, ServerStamps,
+};
+use base::event::Endpoint;
+use triton::ServerMetrics;
+
+/// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run, so that
+/// they add up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HostShare {
+    /// As the manifest names it, else its address.
+    pub host: String,
+    /// `host:port` of each of its servers.
+    pub servers: Vec<String>,
+    /// Sent to it, whatever their outcome.
+    pub issued: u64,
+    pub ok: u64,
+    pub failed: u64,
+    /// Of successful requests, as `tokens.source` of the result counts them.
+    pub output_tokens: u64,
+    /// Successful requests / `rates.window_s`.
+    pub requests_per_s: Option<f64>,
+    /// Output tokens of successful requests / `rates.window_s`.
+    pub output_tokens_per_s: Option<f64>,
+    pub ttft: Metric,
+    pub tpot: Metric,
+    /// What the `/metrics` of its servers reported, without the series; absent where none has a metrics port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_metrics: Option<ServerMetrics>,
+}
+
+/// What a person calls the host of a server.
+pub fn host_of(endpoint: &Endpoint) -> &str {
+    endpoint.name.as_deref().unwrap_or(&endpoint.host)
+}
+
+/// A part for each host, in the order of the servers; none where all are on one.
+pub(crate) fn by_host(
+    spec: &BenchSpec,
+    latency: &LatencyMetrics,
+    rates: &Rates,
+    records: &RequestRecords,
+) -> Vec<HostShare> {
+    let mut hosts: Vec<&str> = Vec::new();
+    for endpoint in &spec.endpoints {
+        if !hosts.contains(&host_of(endpoint)) {
+            hosts.push(host_of(endpoint));
+        }
+    }
+    if hosts.len() < 2 {
+        return Vec::new();
+    }
+    hosts.into_iter().map(|host| share(spec, latency, rates, records, host)).collect()
+}
+
+fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &RequestRecords, host: &str) -> HostShare {
+    let is_its =
+        |record: &RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
+    let own = records.filtered(is_its);
+    let good = own.ok().count() as u64;
+    let tokens: u64 = own.ok().map(|record| u64::from(record.tokens)).sum();
+    let window = rates.window_s;
+    let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
+    let metric = |label: &MetricLabel<'_>, value: fn(&RequestRecord) -> Option<f64>| {
+        let mut ns: Vec<f64> = own.ok().filter_map(|record| value(&record)).collect();
+        let excluded = good - ns.len() as u64;
+        Metric::exact(label, &mut ns, excluded)
+    };
+    let (first, later) = (
+        MetricLabel {
+            population: "successful requests of this host",
+            zero_point: spec.scenario.zero_point(),
+            window: FULL,
+            token_source: &latency.ttft.token_source,
+        },
+        MetricLabel {
+            population: "successful requests of this host with more tokens than their first chunk has",
+            zero_point: "first_chunk",
+            window: FULL,
+            token_source: &latency.tpot.token_source,
+        },
+    );
+    HostShare {
+        host: host.to_owned(),
+        servers: spec.endpoints.iter().filter(|one| host_of(one) == host).map(ToString::to_string).collect(),
+        issued: own.len() as u64,
+        ok: good,
+        failed: own.iter().filter(|record| matches!(record.ended, RequestEnd::Failed { .. })).count() as u64,
+        output_tokens: tokens,
+        requests_per_s: per_s(good),
+        output_tokens_per_s: per_s(tokens),
+        ttft: metric(&first, ttft),
+        tpot: metric(&later, tpot),
+        server_metrics: None,
+    }
+}
+
+/// Later turns wait for answers, so a slow server slows their arrivals down: they are counted separately.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SessionsSummary {
+    /// With at least one request issued.
+    pub count: u64,
+    pub turns_mean: f64,
+    pub turns_max: u32,
+    /// Of first turns.
+    pub ttft_first: Metric,
+    /// Of later turns, from the time at which each was due.
+    pub ttft_later: Metric,
+}
+
+impl SessionsSummary {
+    /// `first`: from when first turns count.
+    pub(super) fn of(records: &RequestRecords, first: &'static str, token_source: &str) -> Self {
+        let of = |is_later: bool, population, zero_point| {
+            let chosen = || records.ok().filter(|record| (record.turn > 0) == is_later);
+            let mut ns: Vec<f64> = chosen().filter_map(|record| ttft(&record)).collect();
+            let excluded = chosen().count() as u64 - ns.len() as u64;
+            Metric::exact(&MetricLabel { population, zero_point, window: FULL, token_source }, &mut ns, excluded)
+        };
+        let mut turns: Vec<u64> = records.iter().map(|record| record.session).collect();
+        turns.sort_unstable();
+        turns.dedup();
+        let count = turns.len() as u64;
+        Self {
+            count,
+            turns_mean: records.len() as f64 / count.max(1) as f64,
+            turns_max: records.iter().map(|record| record.turn + 1).max().unwrap_or(0),
+            ttft_first: of(false, "successful first turns", first),
+            ttft_later: of(true, "successful later turns", "end_of_turn_and_pause"),
+        }
+    }
+}
+
+const ARRIVAL: &str = "arrival_time_ns, as the server stamps";
+
+/// None unless stamps were requested.
+pub(crate) fn server_side(spec: &BenchSpec, records: &RequestRecords) -> Option<ServerSide> {
+    if !spec.request.return_perf_metrics {
+        return None;
+    }
+    let requests = records.ok().count() as u64;
+    let stamped = || records.ok().filter_map(|record| Some((*record.server.as_deref()?, record)));
+    let metric = |zero_point: &'static str, value: &dyn Fn(&RequestRecord, &ServerStamps) -> Option<f64>| {
+        let population = "successful requests that the server stamped";
+        let label = MetricLabel { population, zero_point, window: FULL, token_source: "" };
+        let mut ns: Vec<f64> = stamped().filter_map(|(stamps, record)| value(&record, &stamps)).collect();
+        let excluded = requests - ns.len() as u64;
+        Metric::exact(&label, &mut ns, excluded)
+    };
+    // A stamp of 0 is unset.
+    let since = |from: i64, to: i64| (from > 0 && to >= from).then(|| (to - from) as f64);
+    let sum = |of: fn(&ServerStamps) -> i32| stamped().map(|(stamps, _)| i64::from(of(&stamps))).sum();
+    Some(ServerSide {
+        queue: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_scheduled_time_ns)),
+        ttft: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_token_time_ns)),
+        e2e: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.last_token_time_ns)),
+        ttft_outside: metric("issue, less what the server stamps", &|record, stamps| {
+            let ours = record.t_first?.saturating_sub(record.t_issue) as f64;
+            Some(ours - since(stamps.arrival_time_ns, stamps.first_token_time_ns)?)
+        }),
+        kv_cache_alloc_new_blocks: sum(|stamps| stamps.kv_cache_alloc_new_blocks),
+        kv_cache_reused_blocks: sum(|stamps| stamps.kv_cache_reused_blocks),
+        kv_cache_alloc_total_blocks: sum(|stamps| stamps.kv_cache_alloc_total_blocks),
+        without: requests - stamped().count() as u64,
+    })
+}
+
+/// None unless `cancel` was requested.
+pub(crate) fn cancellations(spec: &BenchSpec, records: &RequestRecords) -> Option<Cancellations> {
+    let cancel = spec.request.cancel?;
+    let cancelled = || records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly);
+    let population = "requests that were cancelled early";
+    let label = MetricLabel { population, zero_point: "cancel", window: FULL, token_source: "" };
+    let ends = cancelled().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));
+    Some(Cancellations {
+        by: cancel.by,
+        after_tokens: cancel.after_tokens,
+        share: cancel.share,
+        requests: cancelled().count() as u64,
+        tokens: cancelled().map(|record| u64::from(record.tokens)).sum(),
+        end_after_cancel: Metric::exact(&label, &mut ends.collect::<Vec<_>>(), 0),
+    })
+}
+
+impl From<&OutputTally> for ExtraOutput {
+    fn from(tally: &OutputTally) -> Self {
+        let OutputTally { responses, bytes, misshapen, example } = tally.clone();
+        Self { responses, bytes, misshapen, example }
+    }
+}
