@@ -45,7 +45,6 @@ mod plan_estimates;
 mod planning;
 mod predicted_tasks;
 mod project;
-mod provenance;
 mod repository;
 mod run;
 mod run_store;
@@ -158,7 +157,6 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Clean { yes } => clean::clean(&global, yes),
         CliRequest::Gc(request) => clean::gc(&global, request),
         CliRequest::Store(request) => store::store(&global, &request),
-        CliRequest::Provenance(request) => provenance::provenance(&global, &request),
         CliRequest::Repository(request) => repository::perform(&global, &request),
         CliRequest::WhatIf(request) => what_if::what_if(&global, &request),
         CliRequest::Calibrate(request) => calibrate::calibrate(&global, &request),

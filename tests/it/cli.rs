@@ -39,7 +39,6 @@ const COMMANDS: [&str; 55] = [
     "store pull",
     "store gc",
     "clean",
-    "provenance",
     "sim serve",
     "sim calibrate",
     "triton status",

@@ -137,9 +137,6 @@ pub(super) enum CliCommand {
     /// Outputs that machines share: show, push, pull and remove them.
     #[command(after_long_help = help::STORE, alias = "cache")]
     Store(StoreCommandArgs),
-    /// Print what an output is and what it was made from, as an in-toto statement with SLSA provenance.
-    #[command(after_long_help = help::PROVENANCE)]
-    Provenance(ProvenanceArgs),
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(after_long_help = help::SIM)]
     Sim(SimArgs),
@@ -321,29 +318,6 @@ pub(super) struct RunsArgs {
     /// s3://bucket/prefix, gs://… or az://….
     #[arg(long, value_name = "URL", conflicts_with = "failed")]
     pub store: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ProvenanceArgs {
-    /// A task, a stage with one task, or a path in an output (`latest/engine`).
-    #[arg(value_name = "OUTPUT", value_hint = ValueHint::AnyPath)]
-    pub output: String,
-    /// A manifest's name or a path to its file [default: that of the last run, with its parameters].
-    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
-    pub manifest: Option<String>,
-    /// Parameters of the manifest.
-    #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<KeyValueArg>,
-    /// Sign it with this Ed25519 key, a PEM file: the statement is printed in a DSSE envelope
-    /// [env: REGATTA_SIGN_KEY, a file or its text].
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub sign_key: Option<PathBuf>,
-    /// The URI that names this machine, or the party that vouches for it, as `builder.id`.
-    #[arg(long, value_name = "URI", default_value = "regatta:local")]
-    pub builder: String,
-    /// Write it into this file.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

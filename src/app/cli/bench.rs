@@ -75,7 +75,6 @@ pub struct BenchRequest {
     pub timelines: bool,
     pub junit: Option<PathBuf>,
     pub metrics_listen: Option<String>,
-    pub otlp: Option<String>,
     pub json: bool,
     pub dry_run: bool,
     /// What was given and means nothing here, in sentences.
@@ -206,7 +205,6 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         timelines: args.timelines,
         junit: args.junit,
         metrics_listen: args.metrics_listen,
-        otlp: args.otlp,
         json: args.json,
         dry_run: args.dry_run,
     })

@@ -213,10 +213,6 @@ pub(crate) struct BenchArgs {
     /// Answer `GET /metrics` here while it measures, in OpenMetrics' format. With port 0, a free one.
     #[arg(help_heading = OUT, long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub metrics_listen: Option<String>,
-    /// Send the run as a trace and its result as metrics at the end, to this OTLP collector over HTTP
-    /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
-    #[arg(help_heading = OUT, long, value_name = "URL", value_hint = ValueHint::Url)]
-    pub otlp: Option<String>,
     /// Print the result as JSON on stdout, and nothing else there.
     #[arg(help_heading = OUT, long)]
     pub json: bool,

@@ -47,7 +47,7 @@ pub use request::{
     BalancerPolicy, BulkRequest, CalibrateRequest, CalibratedScheduler, CheckFormat, CheckRequest, CliRequest, Color,
     CompareRequest, DoctorRequest, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, GcRequest, Global,
     ImportRequest, InitRequest, Invocation, ListRequest, LogsRequest, OutputVerbosity, PlanFormat, PlanRequest,
-    ProvenanceRequest, ReportRequest, RepositoryFill, RepositoryRequest, RunRequest, RunTarget, RunsRequest,
+    ReportRequest, RepositoryFill, RepositoryRequest, RunRequest, RunTarget, RunsRequest,
     SchemaRequest, Select, SelftestRequest, ServeRequest, Shell, ShowRequest, SimulateRequest, StatusRequest,
     WhatIfRequest,
 };

@@ -77,7 +77,6 @@ pub enum CliRequest {
     Welcome,
     Status(StatusRequest),
     Runs(RunsRequest),
-    Provenance(ProvenanceRequest),
     History(HistoryRequest),
     Tag(TagRequest),
     Logs(LogsRequest),
@@ -147,8 +146,6 @@ pub struct RunRequest {
     pub junit: Option<PathBuf>,
     /// Where to answer with the run's metrics while it is under way.
     pub metrics_listen: Option<String>,
-    /// The base URL of an OTLP collector.
-    pub otlp: Option<String>,
 }
 
 /// Servers to keep up.
@@ -296,21 +293,6 @@ pub struct StatusRequest {
     /// Until the run ends.
     pub follow: bool,
     pub json: bool,
-}
-
-/// The output to make a statement about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProvenanceRequest {
-    /// A task, a stage with one task, or a path in an output.
-    pub output: String,
-    /// `None`: the manifest of the last run, with its parameters.
-    pub of: Option<(String, Vec<KeyValueArg>)>,
-    /// `None`: the value of `REGATTA_SIGN_KEY`.
-    pub sign_key: Option<PathBuf>,
-    /// A URI.
-    pub builder: String,
-    /// `None`: standard output.
-    pub out: Option<PathBuf>,
 }
 
 /// Which runs to list.

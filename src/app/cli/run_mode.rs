@@ -32,10 +32,6 @@ pub(super) struct RunModeArgs {
     /// Answer `GET /metrics` here while the run is under way, in OpenMetrics' format. With port 0, a free one.
     #[arg(help_heading = HOW, long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub metrics_listen: Option<String>,
-    /// Send the run as a trace and its results as metrics at the end, to this OTLP collector over HTTP
-    /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
-    #[arg(help_heading = HOW, long, value_name = "URL", value_hint = ValueHint::Url)]
-    pub otlp: Option<String>,
     /// GPUs this run may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
@@ -81,7 +77,6 @@ impl RunModeArgs {
             env: BTreeMap::new(),
             junit: self.junit,
             metrics_listen: self.metrics_listen,
-            otlp: self.otlp,
         })
     }
 }

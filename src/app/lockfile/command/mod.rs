@@ -17,7 +17,6 @@ use crate::lockfile::render;
 use crate::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
 use crate::project::{Project, options};
 use base::units::counted;
-pub use current::private;
 use locked_file::{locked_at, open, section_of};
 use report::Styler;
 use runner::store::OutputCache;
