@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
 
-use super::common_args::host_and_port;
-use super::quantity_arg::{any, whole};
+use super::values::{GpuSelection, any, host_and_port, whole};
 use base::spec::{LengthField, Quantity, SweepLevels};
 
 const WHERE: &str = "Target";
@@ -79,7 +78,7 @@ pub(crate) struct BenchArgs {
     pub program: Option<String>,
     /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all of the machine].
     #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
-    pub gpus: Option<String>,
+    pub gpus: Option<GpuSelection>,
     /// Further arguments of the server.
     #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
     pub server_args: Vec<String>,
