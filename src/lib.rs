@@ -51,7 +51,7 @@
 //! | `cli` | `app` | arguments → an `Invocation`; exit codes; what a shell completes |
 //! | `app` | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others |
 //!
-//! Four parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `otlp` (`app`), `parquet` (`interop`, `mlperf`)
+//! Three parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `parquet` (`interop`, `mlperf`)
 //! and `tokenizers` (`tokenizer`). A file `…left_out.rs` stands in for a part that a program was built without, and reports that.
 //!
 //! # Glossary

@@ -31,7 +31,7 @@ pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, Command
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
     let running = if request.yes { None } else { holding_run(&home)? };
-    let found = garbage(&home, &output_cache, request.keep, running.is_some())?;
+    let found = garbage(&home, &output_cache, request.keep.get(), running.is_some())?;
     if !request.yes {
         if let Some(run) = running {
             print_error(&format!("note: {run} is running; what it has not finished is not listed\n"));

@@ -135,33 +135,28 @@ fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), Com
 
 pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
-    match request {
-        TagRequest::Set { tag, .. } if tag.as_str() == "latest" => {
-            let hint = "choose another name: `latest` is the last run";
-            return Err(CommandError::usage(ErrorText::new("`latest` cannot be a tag").hint(hint)));
-        }
-        TagRequest::Set { tag, run } => {
-            let run = match run {
-                Some(name) => readable_runs(&home)?
-                    .0
-                    .into_iter()
-                    .find(|run| run.as_str() == name)
-                    .ok_or_else(|| unknown(&home, name))?,
-                None => last_run(&home)?
-                    .ok_or_else(|| CommandError::Usage("nothing has run in this folder yet".to_owned()))?,
-            };
-            set_tag(&home, &run, tag)?;
-            print(&format!("{tag}: run {run}\n"));
-        }
-        TagRequest::Remove(tag) => match remove_tag(&home, tag)? {
-            Some(run) => print(&format!("{tag}: taken from run {run}\n")),
-            None => {
-                return Err(CommandError::usage(
-                    ErrorText::new(format!("no run has the tag `{tag}`")).hint("`regatta runs` shows tags"),
-                ));
-            }
-        },
+    let TagRequest { tag, run, remove } = request;
+    if *remove {
+        let run = remove_tag(&home, tag)?;
+        let run = run.ok_or_else(|| {
+            CommandError::Usage(format!("no run has the tag `{tag}`\n  hint: `regatta runs` shows tags"))
+        })?;
+        print(&format!("{tag}: taken from run {run}\n"));
+        return Ok(CliExit::Done);
     }
+    if tag.as_str() == "latest" {
+        let hint = "choose another name: `latest` is the last run";
+        return Err(CommandError::Usage(format!("`latest` cannot be a tag\n  hint: {hint}")));
+    }
+    let run = match run {
+        Some(name) => {
+            let runs = readable_runs(&home)?.0;
+            runs.into_iter().find(|run| run.as_str() == name).ok_or_else(|| unknown(&home, name))?
+        }
+        None => last_run(&home)?.ok_or_else(|| CommandError::Usage("nothing has run in this folder yet".to_owned()))?,
+    };
+    set_tag(&home, &run, tag)?;
+    print(&format!("{tag}: run {run}\n"));
     Ok(CliExit::Done)
 }
 

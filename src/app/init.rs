@@ -16,10 +16,7 @@ use runner::store::{is_there, write_named};
 const IGNORED: &[u8] = b".regatta\nlatest\n";
 
 pub(super) fn init(request: &InitRequest) -> Result<CliExit, CommandError> {
-    match &request.example {
-        Some(name) => example(&request.folder, name),
-        None => everything(&request.folder),
-    }
+    if request.all { everything(&request.folder) } else { example(&request.folder, &request.example) }
 }
 
 fn example(folder: &Path, name: &str) -> Result<CliExit, CommandError> {

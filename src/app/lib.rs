@@ -45,7 +45,6 @@ mod plan_estimates;
 mod planning;
 mod predicted_tasks;
 mod project;
-mod provenance;
 mod repository;
 mod run;
 mod run_store;
@@ -72,7 +71,7 @@ pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 use self::completion::ProjectOffers;
 use self::console::{print, print_error};
 use self::error::CommandError;
-use crate::cli::{CliExit, CliRequest, Invocation};
+use crate::cli::{BenchTask, CliExit, CliRequest, Invocation, SelftestRequest, SimRequest, StatusRequest};
 use ::mlperf::loadgen;
 
 /// Reads the command line and runs it.
@@ -115,12 +114,12 @@ const fn outlives_its_reader(request: &CliRequest) -> bool {
             | CliRequest::Serve(_)
             | CliRequest::Bulk(_)
             | CliRequest::Bench(_)
-            | CliRequest::Simulate(_)
-            | CliRequest::NullServer { .. }
-            | CliRequest::Watchdog { .. }
-            | CliRequest::OnNode { .. }
-            | CliRequest::OnHost { .. }
-            | CliRequest::LoadgenTest { .. }
+            | CliRequest::Sim(_)
+            | CliRequest::NullServer(_)
+            | CliRequest::Watchdog(_)
+            | CliRequest::OnNode(_)
+            | CliRequest::OnHost(_)
+            | CliRequest::LoadgenTest(_)
     )
 }
 
@@ -130,20 +129,22 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Run(request) => run::run(&global, &request),
         CliRequest::Serve(request) => run::serve(&global, &request),
         CliRequest::Bulk(request) => bulk::bulk(&global, &request),
-        CliRequest::Bench(request) => bench::bench(&global, &request),
+        CliRequest::Bench(BenchTask::Target(request)) => bench::bench(&global, &request),
+        CliRequest::Bench(BenchTask::Selftest) => selftest::selftest(&global, &SelftestRequest::default()),
         CliRequest::Plan(request) => planning::plan(&global, &request),
         CliRequest::Doctor(request) => doctor::command::doctor(&global, &request),
         CliRequest::Lock(request) => lockfile::command::lock(&global, &request),
         CliRequest::Check(request) => manifest_commands::check(&global, &request),
         CliRequest::Show(request) => manifest_commands::show(&global, &request),
         CliRequest::List(request) => manifest_commands::list(&global, request),
-        CliRequest::Schema(which) => Ok(manifest_commands::schema(which)),
+        CliRequest::Schema(args) => Ok(manifest_commands::schema(args.schema)),
         CliRequest::Init(request) => init::init(&request),
         CliRequest::Welcome => {
             print(&welcome::text());
             Ok(CliExit::Done)
         }
         CliRequest::Status(request) => past_runs::status(&global, request),
+        CliRequest::Top => past_runs::status(&global, StatusRequest { follow: true, json: false }),
         CliRequest::Runs(request) => past_runs::list(&global, &request),
         CliRequest::History(request) => history::history(&global, &request),
         CliRequest::Tag(request) => history::tag(&global, &request),
@@ -154,30 +155,29 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Export(request) => export_import::export(&global, &request),
         CliRequest::Import(request) => export_import::import(&global, &request),
         CliRequest::Explain(request) => explain::explain(&global, &request),
-        CliRequest::Manual { chapter } => manual::manual(&global, chapter.as_deref()),
-        CliRequest::Clean { yes } => clean::clean(&global, yes),
+        CliRequest::Manual(args) => manual::manual(&global, args.chapter.as_deref()),
+        CliRequest::Clean(args) => clean::clean(&global, args.yes),
         CliRequest::Gc(request) => clean::gc(&global, request),
         CliRequest::Store(request) => store::store(&global, &request),
-        CliRequest::Provenance(request) => provenance::provenance(&global, &request),
         CliRequest::Repository(request) => repository::perform(&global, &request),
         CliRequest::WhatIf(request) => what_if::what_if(&global, &request),
-        CliRequest::Calibrate(request) => calibrate::calibrate(&global, &request),
-        CliRequest::Simulate(request) => simulate::serve(&request),
+        CliRequest::Sim(SimRequest::Calibrate(request)) => calibrate::calibrate(&global, &request),
+        CliRequest::Sim(SimRequest::Serve(request)) => simulate::serve(&request),
         CliRequest::Mlperf(request) => mlperf::perform(&global, request),
         CliRequest::Triton(request) => triton::run_command(&global, request),
         CliRequest::Selftest(request) => selftest::selftest(&global, &request),
-        CliRequest::Completions(shell) => {
-            print(&cli::completion_script(shell));
+        CliRequest::Completions(args) => {
+            print(&cli::completion_script(args.shell));
             Ok(CliExit::Done)
         }
-        CliRequest::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
-        CliRequest::Watchdog { run } => {
-            exec::process::run_watchdog(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
+        CliRequest::NullServer(args) => simulate::null_server(args.first_ms, args.gap_ms),
+        CliRequest::Watchdog(args) => {
+            exec::process::run_watchdog(&args.run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(CliExit::Done)
         }
-        CliRequest::OnNode { folder } => node_job::run(folder),
-        CliRequest::OnHost { awake } => host_agent::on_host(awake),
-        CliRequest::LoadgenTest { orders } => Ok(loadgen_test(&orders)),
+        CliRequest::OnNode(args) => node_job::run(args.folder),
+        CliRequest::OnHost(args) => host_agent::on_host(args.awake),
+        CliRequest::LoadgenTest(args) => Ok(loadgen_test(&args.orders)),
     }
 }
 

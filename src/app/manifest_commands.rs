@@ -50,7 +50,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
 }
 
 pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, CommandError> {
-    let manifest = Project::open_current(global)?.manifest(&request.manifest, &request.settings)?;
+    let manifest = Project::open_current(global)?.manifest(&request.subject.manifest, &request.subject.settings)?;
     let values: Vec<report::ValueRow> = manifest
         .values()
         .into_iter()

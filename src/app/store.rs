@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::project::{Project, options};
 use super::run_store;
-use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreAction, StoreGc, StoreRequest};
+use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreGc, StoreRequest, Subject};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use base::diag::ErrorText;
@@ -22,24 +22,26 @@ use runner::{EventEmitter, PublicKey, RunOptions, TaskStatus, task_statuses};
 use stages::StageExecutor;
 
 pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, CommandError> {
-    let Some(address) = run_store::address(request.store.address.as_deref())? else {
-        let error = ErrorText::new("no shared store was named");
-        return Err(CommandError::usage(error.hint(
-            "`--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…",
-        )));
+    let Some(address) = run_store::address(request.selection().address.as_deref())? else {
+        let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
+        return Err(CommandError::Usage(text.to_owned()));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
-    let signatures = run_store::signatures(&request.store)?;
+    let signatures = run_store::signatures(request.selection())?;
     let job = StoreOperation { global, address, signatures, runtime: &runtime };
-    match &request.act {
-        StoreAction::Status { of: None, json, .. } => job.inventory(*json),
-        StoreAction::Status { of: Some((manifest, settings)), verify, json } => {
+    match request {
+        StoreRequest::Status { manifest: None, json, .. } => job.inventory(*json),
+        StoreRequest::Status { manifest: Some(manifest), settings, verify, json, .. } => {
             job.status(manifest, settings, *verify, *json)
         }
-        StoreAction::Push { manifest, settings, only, verify } => job.push(manifest, settings, only, *verify),
-        StoreAction::Pull { manifest, settings, until } => job.pull(manifest, settings, until),
-        StoreAction::Gc(keep) => job.gc(*keep),
+        StoreRequest::Push { subject: Subject { manifest, settings }, only, verify, .. } => {
+            job.push(manifest, settings, only, *verify)
+        }
+        StoreRequest::Pull { subject: Subject { manifest, settings }, until, .. } => {
+            job.pull(manifest, settings, until)
+        }
+        StoreRequest::Gc(keep) => job.gc(keep),
     }
 }
 
@@ -269,8 +271,12 @@ impl StoreOperation<'_> {
         Ok(CliExit::Done)
     }
 
-    fn gc(&self, keep: StoreGc) -> Result<CliExit, CommandError> {
-        let StoreGc { older_than, keep, grace, yes } = keep;
+    fn gc(&self, gc: &StoreGc) -> Result<CliExit, CommandError> {
+        let StoreGc { older_than, keep, grace, yes, .. } = *gc;
+        if yes && older_than.is_none() && keep.is_none() {
+            let text = "no outputs are selected\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
+            return Err(CommandError::Usage(text.to_owned()));
+        }
         let keep = shared_store::RetentionPolicy { younger_than: older_than, max_bytes: keep, grace };
         let gone =
             self.runtime.block_on(shared_store::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;

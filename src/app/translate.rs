@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{bench, imported_run};
-use crate::cli::{self, CliExit, CliRequest, Global};
+use crate::cli::{self, BenchTask, CliExit, CliRequest, Global};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use interop::{
@@ -232,7 +232,7 @@ fn measured(
         let text = format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words));
         CommandError::Usage(translation.as_written(&text))
     })?;
-    let CliRequest::Bench(request) = invocation.request else {
+    let CliRequest::Bench(BenchTask::Target(request)) = invocation.request else {
         return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
     };
     translation.notes.extend(request.notices.iter().cloned());

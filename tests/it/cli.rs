@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 55] = [
+const COMMANDS: [&str; 54] = [
     "",
     "run",
     "serve",
@@ -39,7 +39,6 @@ const COMMANDS: [&str; 55] = [
     "store pull",
     "store gc",
     "clean",
-    "provenance",
     "sim serve",
     "sim calibrate",
     "triton status",

@@ -145,7 +145,6 @@ fn run_request(request: &BenchRequest, manifest: &Path) -> cli::RunRequest {
         env: std::collections::BTreeMap::new(),
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen.clone(),
-        otlp: request.otlp.clone(),
     }
 }
 

@@ -186,7 +186,6 @@ fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
         env: item.env.clone(),
         junit: None,
         metrics_listen: None,
-        otlp: None,
     }
 }
 

@@ -5,13 +5,31 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
-use super::argument_error::{ArgumentError, invalid_value};
 use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, LengthFieldWord, ServedWord, StreamWord};
 use super::bench_notices::notices;
 use super::bench_target::{check_tls_target, protocol, target, tls};
-use super::gpu_selection::{GpuSelection, gpus};
+use super::values::{ArgumentError, GpuSelection, invalid_value, read_as};
 use base::diag::ErrorText;
 use base::spec::{BenchSweep, LengthField, Quantity, RequestHeaders, SweepLevels};
+
+/// What `regatta bench` is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BenchTask {
+    /// `--selftest`
+    Selftest,
+    Target(Box<BenchRequest>),
+}
+
+impl BenchTask {
+    fn from_args(args: BenchArgs) -> Result<Self, ArgumentError> {
+        if args.selftest {
+            return Ok(Self::Selftest);
+        }
+        into_request(args).map(|request| Self::Target(Box::new(request)))
+    }
+}
+
+read_as!(BenchTask: BenchArgs);
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +94,6 @@ pub struct BenchRequest {
     pub timelines: bool,
     pub junit: Option<PathBuf>,
     pub metrics_listen: Option<String>,
-    pub otlp: Option<String>,
     pub json: bool,
     pub dry_run: bool,
     /// What was given and means nothing here, in sentences.
@@ -209,7 +226,6 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         timelines: args.timelines,
         junit: args.junit,
         metrics_listen: args.metrics_listen,
-        otlp: args.otlp,
         json: args.json,
         dry_run: args.dry_run,
     })
@@ -237,10 +253,9 @@ fn take_target(args: &mut BenchArgs) -> Option<String> {
 
 /// What `--serve` starts.
 fn server(args: &BenchArgs) -> Result<Option<BenchServer>, ArgumentError> {
-    let gpus = args.gpus.as_deref().map(gpus).transpose()?;
     let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     Ok(args.serve.map(|engine| BenchServer {
-        gpus,
+        gpus: args.gpus.clone(),
         engine: match engine {
             ServedWord::Vllm => "vllm",
         },

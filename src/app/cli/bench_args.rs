@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
 
-use super::common_args::host_and_port;
-use super::quantity_arg::{any, whole};
+use super::values::{GpuSelection, any, host_and_port, whole};
 use base::spec::{LengthField, Quantity, SweepLevels};
 
 const WHERE: &str = "Target";
@@ -79,7 +78,7 @@ pub(crate) struct BenchArgs {
     pub program: Option<String>,
     /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all of the machine].
     #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
-    pub gpus: Option<String>,
+    pub gpus: Option<GpuSelection>,
     /// Further arguments of the server.
     #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
     pub server_args: Vec<String>,
@@ -213,10 +212,6 @@ pub(crate) struct BenchArgs {
     /// Answer `GET /metrics` here while it measures, in OpenMetrics' format. With port 0, a free one.
     #[arg(help_heading = OUT, long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub metrics_listen: Option<String>,
-    /// Send the run as a trace and its result as metrics at the end, to this OTLP collector over HTTP
-    /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
-    #[arg(help_heading = OUT, long, value_name = "URL", value_hint = ValueHint::Url)]
-    pub otlp: Option<String>,
     /// Print the result as JSON on stdout, and nothing else there.
     #[arg(help_heading = OUT, long)]
     pub json: bool,

@@ -3,8 +3,8 @@
 use base::diag::ErrorText;
 use serde_json::{Map, Value};
 
-use super::argument_error::{ArgumentError, invalid_value};
 use super::bench_args::{BenchArgs, EndpointWord, ProtocolWord, ServiceWord};
+use super::values::{ArgumentError, invalid_value};
 
 /// With the scheme that follows from the protocol. `is_model`: it is the model of a server that is started.
 pub(super) fn target(given: String, is_model: bool, protocol: Option<&str>) -> Result<String, ArgumentError> {

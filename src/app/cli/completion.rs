@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::Shells;
 
-use super::args::CliArgs;
+use super::commands::CliArgs;
 
 /// A shell sets it to its name, and puts the words of the line behind `--`.
 const ASKS: &str = "REGATTA_COMPLETE";

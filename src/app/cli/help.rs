@@ -67,7 +67,6 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --repeat 5                  five runs of each benchmark: means and intervals over them",
     "regatta run quickstart --events jsonl | jq -r .event",
     "regatta run quickstart --store s3://team/regatta   outputs of other machines are reused",
-    "regatta run quickstart --otlp http://localhost:4318   a trace of the run and its numbers, for a collector",
     "regatta run quickstart --locked                    only if it matches regatta.lock",
     "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);
@@ -218,13 +217,6 @@ pub(super) const CLEAN: &str =
 pub(super) const GC: &str = with_codes!(examples![
     "regatta gc                what would be removed",
     "regatta gc --keep 3 --yes keep the newest three outputs of each task, remove the rest",
-]);
-
-pub(super) const PROVENANCE: &str = with_codes!(examples![
-    "regatta provenance engine                            of the last run's `engine`",
-    "regatta provenance latest/engine -o engine.json      the same, into a file",
-    "regatta provenance engine llama2-70b system=h200-x8  of another manifest's",
-    "regatta provenance engine --sign-key key.pem         signed, in a DSSE envelope",
 ]);
 
 pub(super) const STORE: &str = concat!(

@@ -1,4 +1,4 @@
-//! `regatta mlperf …`: what was typed, and what it means.
+//! The arguments of `regatta mlperf …`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,84 +7,76 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
-use super::key_value_arg::{KeyValueArg, rehearsal};
+use super::values::{HOW, KeyValueArg};
 
-const HOW: &str = "Settings";
-
-#[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub(super) struct MlperfArgs {
-    #[command(subcommand)]
-    pub command: MlperfCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum MlperfCommand {
+/// What to do about a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum MlperfRequest {
     /// Show the state of a submission: every result with its runs, and the command for the next step.
     #[command(after_long_help = help::MLPERF)]
-    Status(MlperfStatusArgs),
+    Status {
+        /// A manifest's name or a path to its file; else that of the last run.
+        #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+        manifest: Option<String>,
+        /// Parameters of the manifest.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<KeyValueArg>,
+        /// Print JSON.
+        #[arg(help_heading = HOW, long)]
+        json: bool,
+    },
     /// Compare two submissions or two runs: values, and settings that differ.
     #[command(after_long_help = help::MLPERF)]
-    Diff(DiffArgs),
+    Diff {
+        /// A submission folder (with closed/ or open/ in it), or the output of a run with LoadGen.
+        #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
+        a: PathBuf,
+        /// The submission or run to compare with.
+        #[arg(value_name = "B", value_hint = ValueHint::DirPath)]
+        b: PathBuf,
+        /// Print JSON.
+        #[arg(help_heading = HOW, long)]
+        json: bool,
+    },
     /// Check a submission folder: whether MLCommons would accept it, and what a reviewer may object to. Exit code 1 when it
     /// would not be accepted.
     #[command(after_long_help = help::MLPERF)]
-    Check(MlperfCheckArgs),
+    Check {
+        /// The folder with closed/ or open/ in it.
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+        /// The round it is for [default: as its files show].
+        #[arg(long, value_name = "ROUND")]
+        round: Option<String>,
+        #[command(flatten)]
+        shown: ExaminationArgs,
+    },
     /// Assemble one submission of several packages, and of LoadGen logs that other harnesses made, and check it. Systems,
     /// benchmarks and scenarios may come from different runs and machines. Exit code 1 when it would not be accepted.
     #[command(after_long_help = help::MLPERF_ASSEMBLE)]
-    Assemble(MlperfAssembleArgs),
+    Assemble(AssembleOptions),
     /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The same as
     /// `run` until these stages, with `search=true` where the manifest has that parameter.
     #[command(after_long_help = help::MLPERF)]
-    Search(SearchArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct SearchArgs {
-    /// A manifest's name (`regatta list`) or a path to its file.
-    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
-    pub manifest: String,
-    /// Parameters of the manifest.
-    #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<KeyValueArg>,
-    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
-    #[arg(help_heading = HOW, long)]
-    pub rehearse: bool,
-    /// Print the cost, and run nothing.
-    #[arg(help_heading = HOW, long)]
-    pub cost: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct MlperfStatusArgs {
-    /// A manifest's name or a path to its file; else that of the last run.
-    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
-    pub manifest: Option<String>,
-    /// Parameters of the manifest.
-    #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<KeyValueArg>,
-    /// Print JSON.
-    #[arg(help_heading = HOW, long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct DiffArgs {
-    /// A submission folder (with closed/ or open/ in it), or the output of a run with LoadGen.
-    #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
-    pub a: PathBuf,
-    /// The submission or run to compare with.
-    #[arg(value_name = "B", value_hint = ValueHint::DirPath)]
-    pub b: PathBuf,
-    /// Print JSON.
-    #[arg(help_heading = HOW, long)]
-    pub json: bool,
+    Search {
+        /// A manifest's name (`regatta list`) or a path to its file.
+        #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+        manifest: String,
+        /// Parameters of the manifest.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<KeyValueArg>,
+        /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+        #[arg(help_heading = HOW, long)]
+        rehearse: bool,
+        /// Print the cost, and run nothing.
+        #[arg(help_heading = HOW, long)]
+        cost: bool,
+    },
 }
 
 /// What is shown of an examined submission.
-#[derive(Debug, Args)]
-pub(super) struct ExaminationArgs {
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ExaminationArgs {
     /// Write the results as a table, too.
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
@@ -96,20 +88,9 @@ pub(super) struct ExaminationArgs {
     pub json: bool,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct MlperfCheckArgs {
-    /// The folder with closed/ or open/ in it.
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub folder: PathBuf,
-    /// The round it is for [default: as its files show].
-    #[arg(long, value_name = "ROUND")]
-    pub round: Option<String>,
-    #[command(flatten)]
-    pub shown: ExaminationArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct MlperfAssembleArgs {
+/// How a submission is assembled, and what is printed of it.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct AssembleOptions {
     /// Submission folders (with closed/ or open/ in them), or projects whose `latest/package` is one.
     #[arg(value_name = "PACKAGE", value_hint = ValueHint::DirPath, required_unless_present = "logs")]
     pub packages: Vec<PathBuf>,
@@ -212,64 +193,6 @@ impl FromStr for PasswordSource {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
             Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
             _ => Err(PasswordSourceError),
-        }
-    }
-}
-
-/// How a submission is assembled, and what is printed of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AssembleOptions {
-    pub packages: Vec<PathBuf>,
-    pub out: PathBuf,
-    pub logs: Vec<ForeignLogs>,
-    pub documentation: Option<PathBuf>,
-    pub also_99: bool,
-    pub round: Option<String>,
-    pub archive: Option<PathBuf>,
-    /// A [`PasswordSource`], not yet read: an error of clap would print a password that was given in its place.
-    pub encrypt: Option<String>,
-    pub rehearse: bool,
-    pub csv: Option<PathBuf>,
-    pub review: bool,
-    pub json: bool,
-}
-
-/// What to do about a submission.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MlperfRequest {
-    Status { manifest: Option<String>, settings: Vec<KeyValueArg>, json: bool },
-    Diff { a: PathBuf, b: PathBuf, json: bool },
-    Check { folder: PathBuf, round: Option<String>, review: bool, csv: Option<PathBuf>, json: bool },
-    Assemble(AssembleOptions),
-    Search { manifest: String, settings: Vec<KeyValueArg>, cost: bool },
-}
-
-pub(super) fn into_request(args: MlperfArgs) -> MlperfRequest {
-    match args.command {
-        MlperfCommand::Status(MlperfStatusArgs { manifest, settings, json }) => {
-            MlperfRequest::Status { manifest, settings, json }
-        }
-        MlperfCommand::Diff(DiffArgs { a, b, json }) => MlperfRequest::Diff { a, b, json },
-        MlperfCommand::Assemble(args) => MlperfRequest::Assemble(AssembleOptions {
-            packages: args.packages,
-            out: args.out,
-            logs: args.logs,
-            documentation: args.documentation,
-            also_99: args.also_99,
-            round: args.round,
-            archive: args.archive,
-            encrypt: args.encrypt,
-            rehearse: args.rehearse,
-            csv: args.shown.csv,
-            review: args.shown.review,
-            json: args.shown.json,
-        }),
-        MlperfCommand::Check(MlperfCheckArgs { folder, round, shown: ExaminationArgs { csv, review, json } }) => {
-            MlperfRequest::Check { folder, round, review, csv, json }
-        }
-        MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {
-            settings.extend(rehearsal(rehearse));
-            MlperfRequest::Search { manifest, settings, cost }
         }
     }
 }

@@ -5,51 +5,45 @@
 //! a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME`, `GPU_TYPE`, `REGATTA_COMPLETE` and,
 //! through the terminal library, `NO_COLOR`.
 
-mod args;
-mod argument_error;
 mod bench;
 mod bench_args;
 mod bench_notices;
 mod bench_target;
-mod bulk;
-mod common_args;
+mod commands;
 mod completion;
 mod exit;
-mod force;
-mod gpu_selection;
 mod help;
-mod history;
-mod key_value_arg;
 mod lock;
 mod mlperf;
-mod on_args;
-mod parse;
-mod quantity_arg;
-mod request;
-mod result_args;
-mod run_mode;
-mod serve;
+mod project;
+mod repository;
+mod results;
+mod run;
 mod simulation;
 mod store;
 mod triton;
-mod value_error;
+mod values;
 
-pub use bench::{BenchLoad, BenchRequest, BenchServer, TokenLength};
+pub use bench::{BenchLoad, BenchRequest, BenchServer, BenchTask, TokenLength};
+pub use commands::{CliParseError, CliRequest, Color, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
-pub use gpu_selection::GpuSelection;
-pub use history::{HistoryRequest, TagRequest};
-pub use key_value_arg::KeyValueArg;
 pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness};
-pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfRequest, PasswordSource, PasswordSourceError};
-pub use parse::{CliParseError, command, parse};
-pub use request::{
-    BalancerPolicy, BulkRequest, CalibrateRequest, CalibratedScheduler, CheckFormat, CheckRequest, CliRequest, Color,
-    CompareRequest, DoctorRequest, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, GcRequest, Global,
-    ImportRequest, InitRequest, Invocation, ListRequest, LogsRequest, OutputVerbosity, PlanFormat, PlanRequest,
-    ProvenanceRequest, ReportRequest, RepositoryFill, RepositoryRequest, RunRequest, RunTarget, RunsRequest,
-    SchemaRequest, Select, SelftestRequest, ServeRequest, Shell, ShowRequest, SimulateRequest, StatusRequest,
-    WhatIfRequest,
+pub use mlperf::{
+    AssembleOptions, ExaminationArgs, ForeignLogs, ForeignLogsError, MlperfRequest, PasswordSource, PasswordSourceError,
 };
-pub use store::{StoreAction, StoreGc, StoreRequest, StoreSelection};
+pub use project::{
+    CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, NullServerArgs,
+    RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
+};
+pub use repository::{RepositoryFill, RepositoryRequest};
+pub use results::{
+    CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
+};
+pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunRequest, RunTarget, Select, ServeRequest};
+pub use simulation::{
+    BalancerPolicy, CalibrateRequest, CalibratedScheduler, FleetRequest, SimRequest, SimulateRequest, WhatIfRequest,
+};
+pub use store::{StoreGc, StoreRequest, StoreSelection};
 pub use triton::{Infer, TritonAction, TritonProtocol, TritonRequest, TritonUrl};
+pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};

@@ -1,14 +1,63 @@
-//! `regatta sim calibrate` and `regatta what-if`: their arguments.
+//! The arguments of `regatta sim …` and `regatta what-if`.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::key_value_arg::KeyValueArg;
-use super::request::{BalancerPolicy, CalibrateRequest, CalibratedScheduler, FleetRequest, WhatIfRequest};
+use super::help;
+use super::values::{ArgumentError, KeyValueArg, above_zero, read_as, zero_or_more};
 
-#[derive(Debug, Args)]
-pub(super) struct CalibrateArgs {
+/// What to do with the simulator.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+pub enum SimRequest {
+    /// Serve a Triton model repository until interrupted.
+    #[command(after_long_help = help::SIM)]
+    Serve(SimulateRequest),
+    /// Fit the simulator's step time to the step log of a real server, and print it as a preset.
+    #[command(after_long_help = help::CALIBRATE)]
+    Calibrate(CalibrateRequest),
+}
+
+/// A simulated server.
+#[derive(Clone, Debug, PartialEq, Args)]
+pub struct SimulateRequest {
+    /// The Triton model repository.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub repository: PathBuf,
+    /// The gRPC port; 0 takes a free one and prints it.
+    #[arg(long, value_name = "N", default_value_t = 8001)]
+    pub grpc_port: u16,
+    /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one.
+    #[arg(long, value_name = "N")]
+    pub http_port: Option<u16>,
+    /// The port of Prometheus metrics; 0 takes a free one.
+    #[arg(long, value_name = "N")]
+    pub metrics_port: Option<u16>,
+    /// The address to listen on; 0.0.0.0 is every one of this machine.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub grpc_address: std::net::IpAddr,
+    /// How many times faster than real time.
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
+    pub speed: f64,
+    /// How long loading the model takes, before `--speed`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = zero_or_more)]
+    pub load_seconds: f64,
+    /// Misbehave on purpose, for tests: `NAME` or `NAME=VALUE`. Repeatable.
+    #[arg(long = "fault", value_name = "NAME[=VALUE]", hide = true, value_parser = fault)]
+    pub faults: Vec<(String, String)>,
+}
+
+/// A fault's name and its value, empty where none is given.
+#[expect(clippy::unnecessary_wraps, reason = "as clap calls it")]
+fn fault(text: &str) -> Result<(String, String), Infallible> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// `regatta sim calibrate`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct CalibrateRequest {
     /// Step logs of one server: JSON lines with the requests and tokens of each step, and its time (`period_ms`).
     #[arg(value_name = "LOG", required = true, value_hint = ValueHint::FilePath)]
     pub logs: Vec<PathBuf>,
@@ -25,11 +74,11 @@ pub(super) struct CalibrateArgs {
     #[arg(long, value_name = "PRECISION", value_parser = ["fp16", "bf16", "fp8"])]
     pub kv_cache_dtype: Option<String>,
     /// GPUs that share every layer.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub tp: u32,
+    #[arg(long = "tp", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tensor_parallelism: u32,
     /// Whose scheduler and KV cache rules a simulated engine with this calibration follows.
-    #[arg(long, value_name = "SOFTWARE", value_enum, default_value_t = SchedulerWord::Vllm)]
-    pub scheduler: SchedulerWord,
+    #[arg(long, value_name = "SOFTWARE", value_enum, default_value_t = CalibratedScheduler::Vllm)]
+    pub scheduler: CalibratedScheduler,
     /// The largest step with a CUDA graph that vLLM had, tokens; 0: it had none (`--enforce-eager`). Its default is 512, and twice `--max-num-seqs` below 256.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub max_cudagraph_capture_size: u32,
@@ -44,29 +93,69 @@ pub(super) struct CalibrateArgs {
     pub json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum SchedulerWord {
+/// Whose scheduler a simulated engine with a calibration follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CalibratedScheduler {
     Vllm,
     TensorrtLlm,
 }
 
-pub(super) fn calibrate(args: CalibrateArgs) -> CalibrateRequest {
-    CalibrateRequest {
-        logs: args.logs,
-        model: args.model,
-        system: args.system,
-        precision: args.precision,
-        kv_cache_dtype: args.kv_cache_dtype,
-        tensor_parallelism: args.tp,
-        scheduler: match args.scheduler {
-            SchedulerWord::Vllm => CalibratedScheduler::Vllm,
-            SchedulerWord::TensorrtLlm => CalibratedScheduler::TensorrtLlm,
-        },
-        max_cudagraph_capture_size: args.max_cudagraph_capture_size,
-        source: args.source,
-        output: args.output,
-        json: args.json,
-    }
+/// `regatta what-if`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIfRequest {
+    pub manifest: String,
+    /// Values may have several, with commas.
+    pub settings: Vec<KeyValueArg>,
+    /// As typed.
+    pub goal: Option<String>,
+    pub requests: u32,
+    /// As typed: `MEAN` or `MEAN,STDDEV`.
+    pub input_tokens: Option<String>,
+    pub output_tokens: Option<String>,
+    /// Rates to simulate instead of the highest one within limits. Empty: none.
+    pub rates: Vec<f64>,
+    /// LoRA adapters that requests name in turn.
+    pub adapters: Option<u32>,
+    /// `CONTEXT:GENERATION`, each is tried.
+    pub disaggregated: Vec<String>,
+    /// GB/s of each GPU. `None`: 50.
+    pub kv_link: Option<f64>,
+    /// `None`: the fewest requests.
+    pub router: Option<BalancerPolicy>,
+    /// A day of a fleet instead of one system.
+    pub fleet: Option<FleetRequest>,
+    /// Where to write a page.
+    pub html: Option<PathBuf>,
+    pub json: bool,
+}
+
+/// The fleet of `regatta what-if --day`. Texts are as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetRequest {
+    /// `LOW..HIGH` or a file.
+    pub day: String,
+    /// Behind each balancer. `None`: as many as the system has.
+    pub replicas: Option<u32>,
+    pub balancers: u32,
+    /// How many of them are simulated; `None`: all.
+    pub sample: Option<u32>,
+    /// Each is tried.
+    pub policies: Vec<BalancerPolicy>,
+    /// `MEAN_TIME_BETWEEN,REPAIR`
+    pub failures: Option<String>,
+    /// `COUNT,TOKENS[,ZIPF]`
+    pub prefixes: Option<String>,
+}
+
+/// To which replica a balancer gives a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BalancerPolicy {
+    /// Each replica in turn.
+    RoundRobin,
+    /// The one with the fewest requests.
+    LeastLoad,
+    /// One that has the KV cache of the prefix, unless it has many more requests than others.
+    PrefixAware,
 }
 
 #[derive(Debug, Args)]
@@ -152,7 +241,7 @@ pub(super) struct FleetArgs {
         value_delimiter = ',',
         default_value = "least-load"
     )]
-    pub balancer: Vec<BalancerWord>,
+    pub balancer: Vec<BalancerPolicy>,
     /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests begin again on other ones.
     #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
     pub failures: Option<String>,
@@ -161,52 +250,42 @@ pub(super) struct FleetArgs {
     pub prefixes: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum BalancerWord {
-    /// Each replica in turn.
-    RoundRobin,
-    /// The one with the fewest requests.
-    LeastLoad,
-    /// One that has the KV cache of the prefix, unless it has many more requests than others.
-    PrefixAware,
-}
-
 fn fleet(args: FleetArgs) -> Option<FleetRequest> {
-    let policy = |word: &BalancerWord| match word {
-        BalancerWord::RoundRobin => BalancerPolicy::RoundRobin,
-        BalancerWord::LeastLoad => BalancerPolicy::LeastLoad,
-        BalancerWord::PrefixAware => BalancerPolicy::PrefixAware,
-    };
     Some(FleetRequest {
         day: args.day?,
         replicas: args.replicas,
         balancers: args.balancers,
         sample: args.sample,
-        policies: args.balancer.iter().map(policy).collect(),
+        policies: args.balancer,
         failures: args.failures,
         prefixes: args.prefixes,
     })
 }
 
-pub(super) fn what_if(args: WhatIfArgs) -> WhatIfRequest {
-    WhatIfRequest {
-        manifest: args.manifest,
-        settings: args.settings,
-        goal: args.goal,
-        requests: args.requests,
-        input_tokens: args.input_tokens,
-        output_tokens: args.output_tokens,
-        rates: args.rate,
-        adapters: args.adapters,
-        disaggregated: args.disaggregated,
-        kv_link: args.kv_link,
-        router: args.router.map(|word| match word {
-            RouterWord::RoundRobin => BalancerPolicy::RoundRobin,
-            RouterWord::LoadBalancing => BalancerPolicy::LeastLoad,
-            RouterWord::KvCacheAware => BalancerPolicy::PrefixAware,
-        }),
-        fleet: fleet(args.fleet),
-        html: args.html,
-        json: args.json,
+impl WhatIfRequest {
+    #[expect(clippy::unnecessary_wraps, reason = "as all requests are read")]
+    fn from_args(args: WhatIfArgs) -> Result<Self, ArgumentError> {
+        Ok(Self {
+            manifest: args.manifest,
+            settings: args.settings,
+            goal: args.goal,
+            requests: args.requests,
+            input_tokens: args.input_tokens,
+            output_tokens: args.output_tokens,
+            rates: args.rate,
+            adapters: args.adapters,
+            disaggregated: args.disaggregated,
+            kv_link: args.kv_link,
+            router: args.router.map(|word| match word {
+                RouterWord::RoundRobin => BalancerPolicy::RoundRobin,
+                RouterWord::LoadBalancing => BalancerPolicy::LeastLoad,
+                RouterWord::KvCacheAware => BalancerPolicy::PrefixAware,
+            }),
+            fleet: fleet(args.fleet),
+            html: args.html,
+            json: args.json,
+        })
     }
 }
+
+read_as!(WhatIfRequest: WhatIfArgs);

@@ -1,60 +1,20 @@
-//! `regatta store …` and `--store`: what was typed, and what it means.
+//! The arguments of `regatta store …`, and `--store` of other commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base::diag::ErrorText;
-use clap::error::ErrorKind;
 use clap::{Args, Subcommand, ValueHint};
 
-use super::argument_error::{ArgumentError, reject_duplicates};
-use super::common_args::{HOW, Subject};
 use super::help;
-use super::key_value_arg::KeyValueArg;
-use super::value_error::ArgumentValueError;
+use super::values::{ArgumentValueError, HOW, KeyValueArg, Subject};
 
-/// The shared store and its keys, as typed. What is `None` may be set in the environment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The shared store and its keys, as given. What is `None` may be set in the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct StoreSelection {
-    /// `None`: the value of `REGATTA_STORE`.
-    pub address: Option<String>,
-    /// `None`: the value of `REGATTA_SIGN_KEY`.
-    pub sign_key: Option<PathBuf>,
-    /// `None`: the value of `REGATTA_TRUSTED_KEYS`.
-    pub trusted_keys: Option<PathBuf>,
-}
-
-/// One request to the shared store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreRequest {
-    pub store: StoreSelection,
-    pub act: StoreAction,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreAction {
-    Status { of: Option<(String, Vec<KeyValueArg>)>, verify: bool, json: bool },
-    Push { manifest: String, settings: Vec<KeyValueArg>, only: Vec<String>, verify: bool },
-    Pull { manifest: String, settings: Vec<KeyValueArg>, until: Vec<String> },
-    Gc(StoreGc),
-}
-
-/// What stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreGc {
-    pub older_than: Option<Duration>,
-    /// Bytes.
-    pub keep: Option<u64>,
-    pub grace: Duration,
-    pub yes: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct StoreArgs {
     /// Share outputs with other machines: a folder, file:///mnt/share, s3://bucket/prefix, gs://… or az://…; `off` is none
     /// [env: REGATTA_STORE].
-    #[arg(help_heading = HOW, long, value_name = "URL")]
-    pub store: Option<String>,
+    #[arg(help_heading = HOW, long = "store", value_name = "URL")]
+    pub address: Option<String>,
     /// Sign what is sent to the store with this Ed25519 key, a PEM file, and take nothing from there that is not signed
     /// [env: REGATTA_SIGN_KEY, a file or its text].
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -64,80 +24,70 @@ pub(super) struct StoreArgs {
     pub trusted_keys: Option<PathBuf>,
 }
 
-impl From<StoreArgs> for StoreSelection {
-    fn from(args: StoreArgs) -> Self {
-        Self { address: args.store, sign_key: args.sign_key, trusted_keys: args.trusted_keys }
+/// What to do with the shared store.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum StoreRequest {
+    /// Show what is in the store; with a manifest, where each of its outputs is.
+    #[command(after_long_help = help::STORE)]
+    Status {
+        /// A manifest's name or a path to its file [default: none, the store alone].
+        #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+        manifest: Option<String>,
+        /// Parameters of the manifest.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<KeyValueArg>,
+        /// Read every file of the manifest's outputs there, and check it against its digest; exit code 1 if one is damaged.
+        #[arg(long, requires = "manifest")]
+        verify: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        store: StoreSelection,
+    },
+    /// Upload finished outputs of a manifest.
+    #[command(after_long_help = help::STORE)]
+    Push {
+        #[command(flatten)]
+        subject: Subject,
+        /// This stage alone. Repeatable.
+        #[arg(long, value_name = "STAGE")]
+        only: Vec<String>,
+        /// Also read existing outputs, and repair damaged ones.
+        #[arg(long)]
+        verify: bool,
+        #[command(flatten)]
+        store: StoreSelection,
+    },
+    /// Fetch all outputs that a manifest needs and that are in the store; run nothing.
+    #[command(after_long_help = help::STORE)]
+    Pull {
+        #[command(flatten)]
+        subject: Subject,
+        /// Stop after this stage. Repeatable.
+        #[arg(long, value_name = "STAGE")]
+        until: Vec<String>,
+        #[command(flatten)]
+        store: StoreSelection,
+    },
+    /// Remove old outputs from the store (prints what would be removed; --yes removes it).
+    #[command(after_long_help = help::STORE)]
+    Gc(StoreGc),
+}
+
+impl StoreRequest {
+    /// The store that was named, with its keys.
+    pub const fn selection(&self) -> &StoreSelection {
+        match self {
+            Self::Status { store, .. } | Self::Push { store, .. } | Self::Pull { store, .. } => store,
+            Self::Gc(gc) => &gc.store,
+        }
     }
 }
 
-#[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub(super) struct StoreCommandArgs {
-    #[command(subcommand)]
-    pub command: StoreCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum StoreCommand {
-    /// Show what is in the store; with a manifest, where each of its outputs is.
-    #[command(after_long_help = help::STORE)]
-    Status(StoreStatusArgs),
-    /// Upload finished outputs of a manifest.
-    #[command(after_long_help = help::STORE)]
-    Push(PushArgs),
-    /// Fetch all outputs that a manifest needs and that are in the store; run nothing.
-    #[command(after_long_help = help::STORE)]
-    Pull(PullArgs),
-    /// Remove old outputs from the store (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::STORE)]
-    Gc(StoreGcArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct StoreStatusArgs {
-    /// A manifest's name or a path to its file [default: none, the store alone].
-    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
-    pub manifest: Option<String>,
-    /// Parameters of the manifest.
-    #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<KeyValueArg>,
-    /// Read every file of the manifest's outputs there, and check it against its digest; exit code 1 if one is damaged.
-    #[arg(long, requires = "manifest")]
-    pub verify: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct PushArgs {
-    #[command(flatten)]
-    pub subject: Subject,
-    /// This stage alone. Repeatable.
-    #[arg(long, value_name = "STAGE")]
-    pub only: Vec<String>,
-    /// Also read existing outputs, and repair damaged ones.
-    #[arg(long)]
-    pub verify: bool,
-    #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct PullArgs {
-    #[command(flatten)]
-    pub subject: Subject,
-    /// Stop after this stage. Repeatable.
-    #[arg(long, value_name = "STAGE")]
-    pub until: Vec<String>,
-    #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct StoreGcArgs {
+/// What stays in the shared store.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct StoreGc {
     /// Remove outputs that were stored longer ago: `30d`, `12h`.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub older_than: Option<Duration>,
@@ -151,33 +101,7 @@ pub(super) struct StoreGcArgs {
     #[arg(long)]
     pub yes: bool,
     #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-pub(super) fn into_request(args: StoreCommandArgs) -> Result<StoreRequest, ArgumentError> {
-    Ok(match args.command {
-        StoreCommand::Status(StoreStatusArgs { manifest, settings, verify, json, store }) => {
-            reject_duplicates(&settings)?;
-            let of = manifest.map(|manifest| (manifest, settings));
-            StoreRequest { store: store.into(), act: StoreAction::Status { of, verify, json } }
-        }
-        StoreCommand::Push(PushArgs { subject: Subject { manifest, settings }, only, verify, store }) => {
-            reject_duplicates(&settings)?;
-            StoreRequest { store: store.into(), act: StoreAction::Push { manifest, settings, only, verify } }
-        }
-        StoreCommand::Pull(PullArgs { subject: Subject { manifest, settings }, until, store }) => {
-            reject_duplicates(&settings)?;
-            StoreRequest { store: store.into(), act: StoreAction::Pull { manifest, settings, until } }
-        }
-        StoreCommand::Gc(StoreGcArgs { older_than, keep, grace, yes, store }) => {
-            if yes && older_than.is_none() && keep.is_none() {
-                let error =
-                    ErrorText::new("no outputs are selected").hint("`--older-than 30d`, `--keep 500GiB`, or both");
-                return Err((ErrorKind::MissingRequiredArgument, error.into()));
-            }
-            StoreRequest { store: store.into(), act: StoreAction::Gc(StoreGc { older_than, keep, grace, yes }) }
-        }
-    })
+    pub store: StoreSelection,
 }
 
 /// `30d`, `12h`, `90m`, `45s`.

@@ -6,11 +6,8 @@ use base::diag::ErrorText;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 
-use super::argument_error::ArgumentError;
 use super::help;
-use super::key_value_arg::KeyValueArg;
-
-const HOW: &str = "Settings";
+use super::values::{ArgumentError, HOW, KeyValueArg, read_as};
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -244,57 +241,59 @@ pub struct Infer {
     pub json: bool,
 }
 
-pub(super) fn into_request(args: TritonArgs) -> Result<TritonRequest, ArgumentError> {
-    let (server, act) = match args.command {
-        TritonCommand::Status(args) => (args.server, TritonAction::Status { models: args.models, json: args.json }),
-        TritonCommand::Models(args) => (args.server, TritonAction::Models { models: args.models, json: args.json }),
-        TritonCommand::Infer(args) => {
-            let inputs = args.input.iter().map(|word| input(word)).collect::<Result<_, _>>()?;
-            let infer = Infer {
-                model: args.model,
-                text: args.text,
-                max_tokens: args.max_tokens,
-                input_ids: args.input_ids,
-                inputs,
-                stream: args.stream,
-                json: args.json,
-            };
-            (args.server, TritonAction::Infer(infer))
+impl TritonRequest {
+    fn from_args(args: TritonArgs) -> Result<Self, ArgumentError> {
+        let (server, act) = match args.command {
+            TritonCommand::Status(args) => (args.server, TritonAction::Status { models: args.models, json: args.json }),
+            TritonCommand::Models(args) => (args.server, TritonAction::Models { models: args.models, json: args.json }),
+            TritonCommand::Infer(args) => {
+                let inputs = args.input.iter().map(|word| input(word)).collect::<Result<_, _>>()?;
+                let infer = Infer {
+                    model: args.model,
+                    text: args.text,
+                    max_tokens: args.max_tokens,
+                    input_ids: args.input_ids,
+                    inputs,
+                    stream: args.stream,
+                    json: args.json,
+                };
+                (args.server, TritonAction::Infer(infer))
+            }
+            TritonCommand::Metrics(args) => {
+                let watch = args.watch.map(seconds).transpose()?;
+                let mut url = url(&args.url, 8002)?;
+                url.protocol = TritonProtocol::Http;
+                let act = TritonAction::Metrics { grep: args.grep, watch, json: args.json };
+                return Ok(TritonRequest { url, deadline: seconds(args.deadline)?, act });
+            }
+            TritonCommand::Config(args) => (args.server, TritonAction::Config { model: args.model }),
+            TritonCommand::Statistics(args) => {
+                (args.server, TritonAction::Statistics { model: args.model, json: args.json })
+            }
+            TritonCommand::Load(args) => (args.server, TritonAction::Load { model: args.model, config: args.config }),
+            TritonCommand::Unload(args) => {
+                (args.server, TritonAction::Unload { model: args.model, dependents: args.dependents })
+            }
+            TritonCommand::Log(args) => (args.server, TritonAction::Log { set: args.set }),
+            TritonCommand::Trace(args) => (args.server, TritonAction::Trace { model: args.model, set: args.set }),
+        };
+        let url = url(&server.url, 8001)?;
+        let knows_http = matches!(
+            act,
+            TritonAction::Status { .. }
+                | TritonAction::Models { .. }
+                | TritonAction::Infer(_)
+                | TritonAction::Metrics { .. }
+        );
+        if url.protocol == TritonProtocol::Http && !knows_http {
+            let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
+            return Err((ErrorKind::InvalidValue, text));
         }
-        TritonCommand::Metrics(args) => {
-            let watch = args.watch.map(seconds).transpose()?;
-            let mut url = url(&args.url, 8002)?;
-            url.protocol = TritonProtocol::Http;
-            let act = TritonAction::Metrics { grep: args.grep, watch, json: args.json };
-            return Ok(TritonRequest { url, deadline: seconds(args.deadline)?, act });
-        }
-        TritonCommand::Config(args) => (args.server, TritonAction::Config { model: args.model }),
-        TritonCommand::Statistics(args) => {
-            (args.server, TritonAction::Statistics { model: args.model, json: args.json })
-        }
-        TritonCommand::Load(args) => (args.server, TritonAction::Load { model: args.model, config: args.config }),
-        TritonCommand::Unload(args) => {
-            (args.server, TritonAction::Unload { model: args.model, dependents: args.dependents })
-        }
-        TritonCommand::Log(args) => (args.server, TritonAction::Log { set: args.set }),
-        TritonCommand::Trace(args) => (args.server, TritonAction::Trace { model: args.model, set: args.set }),
-    };
-    let url = url(&server.url, 8001)?;
-    let knows_http = matches!(
-        act,
-        TritonAction::Status { .. }
-            | TritonAction::Models { .. }
-            | TritonAction::Infer(_)
-            | TritonAction::Metrics { .. }
-    );
-    if url.protocol == TritonProtocol::Http && !knows_http {
-        let text = ErrorText::new("this works over gRPC only")
-            .hint(format!("give the gRPC port: `{}:8001`", url.host))
-            .to_string();
-        return Err((ErrorKind::InvalidValue, text));
+        Ok(TritonRequest { url, deadline: seconds(server.deadline)?, act })
     }
-    Ok(TritonRequest { url, deadline: seconds(server.deadline)?, act })
 }
+
+read_as!(TritonRequest: TritonArgs);
 
 fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
     let invalid = |what: &str| {

@@ -16,14 +16,10 @@ pub(super) mod command;
 mod compare;
 mod entry;
 mod render;
-mod run_text;
-mod splice;
 mod text;
 
 pub use apply_pins::pin;
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
 pub use entry::{LockFile, LockSection, LockedTask, measured};
 pub use exec::process::PrivateValues;
-pub use run_text::RunText;
-pub use splice::{outline, splice, without_run};
-pub use text::{LockFileError, read, write, write_with_run};
+pub use text::{LockFileError, read, write};

@@ -2,12 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rayon::ThreadPool;
-use rayon::prelude::*;
-
 use super::LockFile;
-use super::run_text::{FileText, RunText};
-use base::files::shared_pool;
 
 /// The version that is written, and the newest that is understood.
 const VERSION: u32 = 1;
@@ -39,55 +34,13 @@ impl Default for LockFile {
 /// # Errors
 /// It holds a value that YAML cannot express. No run writes one.
 pub fn write(file: &LockFile) -> Result<String, LockFileError> {
-    let runs = file.runs.iter().map(|(name, section)| (name.as_str(), RunText::of(section))).collect();
-    text(&FileText { lock: file.lock, runs })
-}
-
-/// The bytes of `file` with the run `name` as `run`, whose stages are made while they are written: those of a large plan by all cores.
-///
-/// # Errors
-/// A stage cannot be made, or it holds a value that YAML cannot express.
-pub fn write_with_run(file: &LockFile, name: &str, run: RunText<'_>) -> Result<String, LockFileError> {
-    /// Few enough that what is made of them is small, and so many that starting is not what takes the time.
-    const STAGES_OF_A_PART: usize = 256;
-    let lock = file.lock;
-    let (run, parts) = run.in_parts(STAGES_OF_A_PART);
-    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-    for (other, section) in file.runs.iter().filter(|(other, _)| *other != name) {
-        let half = if other.as_str() < name { &mut before } else { &mut after };
-        half.insert(other.as_str(), RunText::of(section));
-    }
-    before.insert(name, run);
-    let mut out = text(&FileText { lock, runs: before })?;
-    let behind = |prefix: &str, runs: BTreeMap<&str, RunText<'_>>| {
-        let whole = text(&FileText { lock, runs })?;
-        let rest = whole.strip_prefix(HEAD).and_then(|rest| rest.strip_prefix(prefix));
-        rest.map(str::to_owned).ok_or_else(|| LockFileError::Text("its parts do not fit together".to_owned()))
-    };
-    let of_part = format!("lock: {lock}\nruns:\n  m:\n    regatta: ''\n    stages:\n");
-    let pool = shared_pool();
-    let mut parts = parts.into_iter().peekable();
-    while parts.peek().is_some() {
-        let some: Vec<RunText<'_>> = parts.by_ref().take(pool.map_or(1, ThreadPool::current_num_threads)).collect();
-        let write = |part| behind(&of_part, BTreeMap::from([("m", part)]));
-        let texts: Vec<_> = match pool {
-            Some(pool) => pool.install(|| some.into_par_iter().map(write).collect()),
-            None => some.into_iter().map(write).collect(),
-        };
-        for text in texts {
-            out.push_str(&text?);
-        }
-    }
-    if !after.is_empty() {
-        out.push_str(&behind(&format!("lock: {lock}\nruns:\n"), after)?);
-    }
-    Ok(out)
-}
-
-fn text(file: &FileText<'_>) -> Result<String, LockFileError> {
-    let mut bytes = HEAD.as_bytes().to_vec();
-    serde_yaml::to_writer(&mut bytes, file).map_err(|error| LockFileError::Text(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| LockFileError::Text(error.to_string()))
+    let mut file = file.clone();
+    let stages = file.runs.values_mut().flat_map(|section| section.stages.values_mut());
+    stages
+        .flat_map(|stage| stage.requested.values_mut().chain(stage.resolved.values_mut()))
+        .for_each(serde_json::Value::sort_all_objects);
+    let text = serde_yaml::to_string(&file).map_err(|error| LockFileError::Text(error.to_string()))?;
+    Ok(format!("{HEAD}{text}"))
 }
 
 /// Reads a lock file.
@@ -166,58 +119,6 @@ mod tests {
             let read = read(&text).unwrap();
             prop_assert_eq!(&read, &file);
             prop_assert_eq!(write(&read).unwrap(), text);
-        }
-    }
-
-    #[test]
-    fn stages_that_are_made_while_they_are_written_give_the_same_bytes() {
-        let stage = |text: &str| LockedTask {
-            kind: ActionKind::Shell,
-            requested: BTreeMap::from([("action".to_owned(), json!({"z": text, "a": {"d": 1, "c": 2}}))]),
-            resolved: BTreeMap::new(),
-        };
-        let kept = LockSection {
-            regatta: "1".to_owned(),
-            stages: BTreeMap::from([("b".to_owned(), stage("old")), ("kept".to_owned(), stage("k"))]),
-            ..LockSection::default()
-        };
-        let mut all = kept.clone();
-        all.stages.extend(["a", "b", "x"].map(|name| (name.to_owned(), stage(name))));
-        let other = LockSection { regatta: "2".to_owned(), ..LockSection::default() };
-        let file = |section: LockSection| LockFile {
-            runs: BTreeMap::from([("m".to_owned(), section), ("n".to_owned(), other.clone())]),
-            ..LockFile::default()
-        };
-        let make = |place: usize| Ok(stage(["x", "a", "b"][place]));
-        let run = RunText::of(&kept).with_made(["x", "a", "b"].into_iter().zip(0..), &make);
-        assert_eq!(write_with_run(&file(kept.clone()), "m", run), Ok(write(&file(all)).unwrap()));
-        let fails = |_: usize| Err(plan::action_json(&base::event::TaskId::new("x"), "no JSON").unwrap_err());
-        let run = RunText::of(&kept).with_made([("x", 0)].into_iter(), &fails);
-        assert!(matches!(write_with_run(&file(kept.clone()), "m", run), Err(LockFileError::Text(_))));
-    }
-
-    #[test]
-    fn a_large_run_that_is_written_in_parts_has_the_same_bytes() {
-        let stage = |text: &str| LockedTask {
-            kind: ActionKind::Shell,
-            requested: BTreeMap::from([(
-                "action".to_owned(),
-                json!({"shell": text, "lines": "a\n\n    stages:\nb\n"}),
-            )]),
-            resolved: BTreeMap::new(),
-        };
-        let names: Vec<String> = (0..1200).map(|i| format!("s{i}")).collect();
-        let head = LockSection { regatta: "1".to_owned(), ..LockSection::default() };
-        let whole =
-            LockSection { stages: names.iter().map(|name| (name.clone(), stage(name))).collect(), ..head.clone() };
-        let make = |place: usize| Ok(stage(&names[place]));
-        for other in ["a", "z"] {
-            let others = BTreeMap::from([(other.to_owned(), head.clone())]);
-            let file = LockFile { runs: others, ..LockFile::default() };
-            let mut all = file.clone();
-            all.runs.insert("m".to_owned(), whole.clone());
-            let run = RunText::of(&head).with_made(names.iter().map(String::as_str).zip(0..), &make);
-            assert_eq!(write_with_run(&file, "m", run), write(&all));
         }
     }
 

@@ -50,7 +50,7 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         CommandError::usage(ErrorText::new(error).maybe_hint(hint))
     })?;
     let examined = mlperf::examine(&options.out, &round);
-    let exit = verdict(&examined, options.csv.as_deref(), options.review, options.json, styler)?;
+    let exit = verdict(&examined, &options.shown, styler)?;
     if let Some(path) = &options.archive {
         if examined.refusal_count() > 0 {
             print_error(&format!("{} is not written: the submission is refused\n", path.display()));

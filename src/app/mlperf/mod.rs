@@ -8,7 +8,7 @@ mod upload;
 
 use std::path::Path;
 
-use crate::cli::{CliExit, Global, MlperfRequest};
+use crate::cli::{CliExit, ExaminationArgs, Global, MlperfRequest, rehearsal};
 use crate::console::print;
 use crate::error::CommandError;
 use base::diag::ErrorText;
@@ -22,10 +22,13 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
     let styler = Styler::chosen(global.color.choice());
     match request {
         MlperfRequest::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
-        MlperfRequest::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
-        MlperfRequest::Check { folder, round, review, csv, json } => {
+        MlperfRequest::Search { manifest, mut settings, rehearse, cost } => {
+            settings.extend(rehearsal(rehearse));
+            search::search(global, manifest, settings, cost)
+        }
+        MlperfRequest::Check { folder, round, shown } => {
             let examined = examined(&folder, round.as_deref())?;
-            verdict(&examined, csv.as_deref(), review, json, styler)
+            verdict(&examined, &shown, styler)
         }
         MlperfRequest::Assemble(options) => assemble::assemble(options, styler),
         MlperfRequest::Diff { a, b, json } => {
@@ -48,20 +51,14 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
 }
 
 /// Prints what the submission check found, and writes the table of results where one is wanted.
-fn verdict(
-    examined: &SubmissionReport,
-    csv: Option<&Path>,
-    review: bool,
-    json: bool,
-    styler: Styler,
-) -> Result<CliExit, CommandError> {
-    if let Some(path) = csv {
+fn verdict(examined: &SubmissionReport, shown: &ExaminationArgs, styler: Styler) -> Result<CliExit, CommandError> {
+    if let Some(path) = &shown.csv {
         write_named(path, report::mlperf::results_csv(examined)).map_err(CommandError::usage)?;
     }
-    print(&if json {
+    print(&if shown.json {
         report::mlperf::examined_json(examined)
     } else {
-        report::mlperf::examined(examined, review, styler)
+        report::mlperf::examined(examined, shown.review, styler)
     });
     Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
 }

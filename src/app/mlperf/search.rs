@@ -60,7 +60,6 @@ pub(super) fn search(
             env: std::collections::BTreeMap::new(),
             junit: None,
             metrics_listen: None,
-            otlp: None,
         },
     )
 }

@@ -7,7 +7,6 @@ use tokio::runtime::Runtime;
 
 use super::after_crash::{clean_up_after_crash, leftover_resources};
 use super::metrics_listener;
-use super::otlp::OtlpRecorder;
 use super::parallel_join::parallel_join;
 use super::prepared_run::PreparedRun;
 use super::progress_printer::ProgressPrinter;
@@ -25,11 +24,9 @@ pub(super) struct BegunRun {
     pub cache: Arc<OutputCache>,
     pub digests: Arc<Digests>,
     pub stop: Stop,
-    /// To the sink, and to the recorder.
+    /// To the sink.
     pub emit: EventEmitter,
     pub sink: Arc<EventSink>,
-    /// For `--otlp`.
-    pub recorder: Option<Arc<Mutex<OtlpRecorder>>>,
     /// The lock file is as the last run wrote it.
     pub is_lock_file_as_written: bool,
 }
@@ -64,17 +61,11 @@ impl BegunRun {
         let digests = Arc::new(Digests::load(&home));
         let scraped = prepared.metrics_listen.as_ref().map(|_| Arc::new(Mutex::new(RunState::new())));
         let sink = Arc::new(EventSink::new(&home, &id, &lock, printer.send.clone(), stop.clone(), scraped.clone())?);
-        let recorder = (!prepared.otlp.is_empty()).then(|| Arc::new(Mutex::new(OtlpRecorder::new())));
         let emit: EventEmitter = {
-            let (sink, recorder) = (Arc::clone(&sink), recorder.clone());
-            Arc::new(move |event| {
-                if let Some(recorder) = &recorder {
-                    recorder.lock().take(&event);
-                }
-                sink.take(&event);
-            })
+            let sink = Arc::clone(&sink);
+            Arc::new(move |event| sink.take(&event))
         };
-        let begun = Self { id, lock, cache, digests, stop, emit, sink, recorder, is_lock_file_as_written };
+        let begun = Self { id, lock, cache, digests, stop, emit, sink, is_lock_file_as_written };
         begun.announce(prepared);
         if let (Some(address), Some(state)) = (&prepared.metrics_listen, scraped) {
             let bound = runtime.block_on(metrics_listener::listen(address, state));

@@ -6,7 +6,6 @@ use super::begun_run::BegunRun;
 use super::ci_files::{self, CiFiles};
 use super::kept_servers;
 use super::no_op_run::record_no_op_conditions;
-use super::otlp;
 use super::parallel_join::parallel_join;
 use super::prepared_run::PreparedRun;
 use super::progress_printer::ProgressPrinter;
@@ -70,9 +69,6 @@ pub(super) fn finish(
         print_error(&format!("warning: this run has no report: {}\n", with_causes(&error)));
     }
     ci_files.print_errors();
-    if let Some(recorder) = &begun.recorder {
-        otlp::send(&recorder.lock(), &prepared.otlp);
-    }
     if let Some(error) = broken {
         let what = "the run was stopped, because its journal could not be written";
         return Err(anyhow::Error::from(error).context(what).into());
@@ -112,8 +108,7 @@ fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: Cl
 /// It could not be written.
 fn write_lock_file(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary) -> anyhow::Result<Option<String>> {
     let PreparedRun { project, locking, settings, plan, options, .. } = prepared;
-    let (id, roles, is_lock_as_written) = (&begun.id, &options.roles, begun.is_lock_file_as_written);
-    let run = lockfile::command::FinishedRun { id, plan, settings, roles, summary, is_lock_as_written };
+    let run = lockfile::command::FinishedRun { id: &begun.id, plan, settings, roles: &options.roles, summary };
     lockfile::command::write(project, locking, &run)
 }
 

@@ -12,7 +12,6 @@ mod leasable_gpus;
 mod lock_wait;
 mod metrics_listener;
 mod no_op_run;
-mod otlp;
 mod parallel_join;
 mod preparation;
 mod prepared_run;

@@ -10,7 +10,6 @@ use super::ci_files;
 use super::kept_servers::KeptServers;
 use super::leasable_gpus::leasable_gpus;
 use super::no_op_run::report_no_op_run;
-use super::otlp::OtlpEndpoints;
 use super::prepared_run::PreparedRun;
 use super::run_end::RunEnd;
 use super::signals::StopSignals;
@@ -22,7 +21,7 @@ use crate::known_failures::refuse_known_failures;
 use crate::planning::refuse_impossible_launches;
 use crate::project::{Project, options};
 use crate::{lockfile, run_store};
-use base::diag::{ErrorText, FeatureLeftOut};
+use base::diag::ErrorText;
 use plan::{Lifetime, Plan};
 use report::{LiveOptions, Styler};
 use runner::store::CompilerId;
@@ -85,11 +84,6 @@ pub(super) fn prepare(
         project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     // The manifest may have changed since.
     let earlier = earlier.filter(|earlier| Some(earlier.conditions.plan) == compiled);
-    if request.otlp.is_some() && !cfg!(feature = "otlp") {
-        return Err(CommandError::usage(FeatureLeftOut("otlp")));
-    }
-    let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
-    otlp.check().map_err(CommandError::usage)?;
     request.junit.as_deref().map(ci_files::check_junit).transpose()?;
     let kept_servers = serve.map(|serve| KeptServers::choose(&plan, serve)).transpose()?;
     request.select.until.extend(kept_servers.iter().map(|servers| servers.name.clone()));
@@ -143,7 +137,6 @@ pub(super) fn prepare(
         },
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen.clone(),
-        otlp,
     };
     Ok(Preparation::Ready(Box::new(prepared)))
 }
@@ -162,13 +155,12 @@ fn earlier_run(
     earlier_runs(project, &request.manifest, &request.settings, &request.select, lock, fresh).next()
 }
 
-/// Whether nothing has to run, and only the terminal is told so: a JUnit file, metrics or a trace are of a whole run.
+/// Whether nothing has to run, and only the terminal is told so: a JUnit file and metrics are of a whole run.
 fn is_no_op(earlier: &EarlierRun, request: &cli::RunRequest) -> bool {
     earlier.has_same_selection
         && (earlier.has_same_lock || request.locking == LockMode::Ignore)
         && request.junit.is_none()
         && request.metrics_listen.is_none()
-        && request.otlp.is_none()
         && earlier.conditions.is_unchanged()
 }
 

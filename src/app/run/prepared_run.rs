@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::kept_servers::KeptServers;
-use super::otlp::OtlpEndpoints;
 use super::signals::StopSignals;
 use crate::cli::{KeyValueArg, LockMode};
 use crate::earlier_runs::EarlierRun;
@@ -45,6 +44,4 @@ pub(super) struct PreparedRun {
     /// Where to write JUnit XML.
     pub junit: Option<PathBuf>,
     pub metrics_listen: Option<String>,
-    /// Where the run goes as a trace and as metrics.
-    pub otlp: OtlpEndpoints,
 }

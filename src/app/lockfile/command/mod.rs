@@ -18,7 +18,6 @@ use crate::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, Lo
 use crate::project::{Project, options};
 use base::diag::ErrorText;
 use base::units::counted;
-pub use current::private;
 use locked_file::{locked_at, open, section_of};
 use report::Styler;
 use runner::store::OutputCache;

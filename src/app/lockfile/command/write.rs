@@ -9,15 +9,12 @@ use anyhow::anyhow;
 use super::current;
 use super::namesakes::namesakes;
 use crate::cli::{self, KeyValueArg, LockMode};
-use crate::lockfile::{
-    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, outline, read, splice, without_run,
-    write_with_run,
-};
+use crate::lockfile::{self, LockFile, LockSection, LockedTask, PrivateValues, measured, read};
 use crate::project::Project;
 use base::event::RunId;
 use base::files::{Digest, read_text};
 use plan::{ActionError, ActionKind, Lifetime, Plan, Task};
-use runner::store::{PathError, replace};
+use runner::store::replace;
 use runner::{KeyedTask, RunSummary, TaskRole};
 use stages::resolved;
 
@@ -28,8 +25,6 @@ pub struct FinishedRun<'a> {
     pub settings: &'a [KeyValueArg],
     pub roles: &'a [TaskRole],
     pub summary: &'a RunSummary,
-    /// The lock file is as the last run of this plan wrote it.
-    pub is_lock_as_written: bool,
 }
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
@@ -50,49 +45,36 @@ fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> anyhow::
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error.into()),
     };
+    let mut file = if before.is_empty() { LockFile::default() } else { read(&before)? };
     let name = current::name(project, plan, settings);
-    if run.is_lock_as_written
-        && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks)
-    {
-        replaced(&path, &before, &text)?;
-        return Ok(None);
-    }
-    let is_part = current::is_part(plan, roles);
-    let others = if is_part { None } else { without_run(&before, &name) };
-    let mut all = match others.as_deref().unwrap_or(&before) {
-        "" => LockFile::default(),
-        text => read(text)?,
-    };
     let private = current::private(project, plan);
-    let mut head = current::head(project, plan, roles, &private)?;
-    let old = match &others {
-        None => all.runs.remove(&name),
-        // The stages of a large plan take long to read.
-        Some(_) if outline(&before, &name).is_some_and(|(old, _)| old.has_same_makers(&head)) => None,
-        Some(_) => read(&before).ok().and_then(|mut all| all.runs.remove(&name)),
-    };
-    let notice = outline(&before, &name).and_then(|(_, stages)| notice_of_namesakes(project, plan, &name, &stages));
+    let mut section = current::head(project, plan, roles, &private)?;
+    let old = file.runs.remove(&name);
+    let notice = old.as_ref().and_then(|old| notice_of_namesakes(project, plan, &name, old));
     let tasks = summary.all_keyed_tasks();
     if let Some(old) = &old {
-        keep_makers(project, run, &tasks, old, &mut head)?;
-    }
-    if let Some(old) = old.filter(|_| is_part) {
-        head = merged(old, head, plan);
+        keep_makers(project, run, &tasks, old, &mut section)?;
     }
     let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
-    let make = |place: usize| maker.stage(tasks[place]);
-    let places = tasks.iter().enumerate().map(|(place, one)| (plan.tasks[one.task].id.as_str(), place));
-    let text = RunText::of(&head).with_made(places, &make);
-    let text = write_with_run(&all, &name, text)?;
-    replaced(&path, &before, &text)?;
+    for keyed in tasks {
+        section.stages.insert(plan.tasks[keyed.task].id.to_string(), maker.stage(keyed)?);
+    }
+    if let Some(old) = old.filter(|_| current::is_part(plan, roles)) {
+        section = merged(old, section, plan);
+    }
+    file.runs.insert(name, section);
+    let text = lockfile::write(&file)?;
+    if text != before {
+        replace(&path, text.as_bytes())?;
+    }
     Ok(notice)
 }
 
-/// Where the entry had the stages of another manifest with the same name. `stages`: those that it had.
-fn notice_of_namesakes(project: &Project, plan: &Plan, entry: &str, stages: &[&str]) -> Option<String> {
+/// Where the entry had the stages of another manifest with the same name.
+fn notice_of_namesakes(project: &Project, plan: &Plan, entry: &str, old: &LockSection) -> Option<String> {
     let planned: HashSet<&str> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
-    let foreign: Vec<&str> = stages.iter().copied().filter(|stage| !planned.contains(stage)).collect();
-    let (first, others) = (foreign.first()?, namesakes(project, plan));
+    let first = old.stages.keys().find(|stage| !planned.contains(stage.as_str()))?;
+    let others = namesakes(project, plan);
     if others.is_empty() {
         return None;
     }
@@ -158,31 +140,6 @@ fn made_now(run: &FinishedRun<'_>, tasks: &[&KeyedTask], old: &LockSection) -> V
         all[ix] = plan.tasks.iter().zip(&all).any(|(task, is_made)| *is_made && needs_it(task));
     }
     all
-}
-
-fn replaced(path: &Path, before: &str, text: &str) -> Result<(), PathError> {
-    if text == before { Ok(()) } else { replace(path, text.as_bytes()) }
-}
-
-/// The text with the stages that were looked at as they are now, where the plan is so large that reading the others would take long.
-fn spliced(project: &Project, plan: &Plan, name: &str, before: &str, looked_at: &[KeyedTask]) -> Option<String> {
-    /// Tasks.
-    const LARGE: usize = 500;
-    let is_shell = |one: &KeyedTask| plan.tasks[one.task].kind == ActionKind::Shell;
-    if plan.tasks.len() < LARGE || looked_at.len() > plan.tasks.len() / 4 || !looked_at.iter().all(is_shell) {
-        return None;
-    }
-    let mut parts = vec![TaskRole::NotNeeded; plan.tasks.len()];
-    for one in looked_at {
-        parts[one.task] = TaskRole::Run;
-    }
-    let private = current::private(project, plan);
-    let mut now = current::head(project, plan, &parts, &private).ok()?;
-    let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
-    for one in looked_at {
-        now.stages.insert(plan.tasks[one.task].id.to_string(), maker.stage(one).ok()?);
-    }
-    splice(before, name, &now)
 }
 
 /// Makes the stages of a run's part.

@@ -1,14 +1,16 @@
-//! What was typed after `report`, `compare`, `export`, `import` and `explain`: results of Regatta and of other tools.
+//! The arguments of commands that read results: of Regatta and of other tools, of one run and over time.
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
-use super::value_error::ArgumentValueError;
+use super::values::ArgumentValueError;
+use base::event::RunTag;
 
-#[derive(Debug, Args)]
-pub(super) struct ReportArgs {
+/// The page of a run, or its numbers beside those of other tools.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ReportRequest {
     /// A run's name, as `regatta status` prints it [default: the last run].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
@@ -93,8 +95,9 @@ impl TypedValueParser for TopicParser {
     }
 }
 
-#[derive(Debug, Args)]
-pub(super) struct CompareArgs {
+/// Results to compare, at least two.
+#[derive(Clone, Debug, PartialEq, Args)]
+pub struct CompareRequest {
     /// Results: a task of the last run, a run's name or tag, RUN/TASK, a folder or a file, of Regatta or of another tool. The
     /// others are compared with the first, runs and stages with several tasks task by task. Each may be several runs of one
     /// measurement: a result with repeats, a folder of results, or a list with commas (`a1,a2,a3`).
@@ -129,21 +132,23 @@ fn percent(text: &str) -> Result<f64, ArgumentValueError> {
     if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err(ArgumentValueError::Percent) }
 }
 
-#[derive(Debug, Args)]
-pub(super) struct ExportArgs {
+/// A result to write in formats of other tools.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ExportRequest {
     /// A task of the last run, a run's name or tag, RUN/TASK, or a folder with a result.
     #[arg(value_name = "RESULT", value_hint = ValueHint::AnyPath)]
     pub result: String,
     /// The file format. Repeatable.
     #[arg(long = "as", value_name = "SHAPE", required = true, value_parser = PossibleValuesParser::new(SHAPES))]
-    pub shapes: Vec<String>,
+    pub formats: Vec<String>,
     /// Where to write them; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct ImportArgs {
+/// Results or a command line of another tool.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ImportRequest {
     /// Files of one run of a tool, or the folder they are in; files or folders of several runs, which become a sweep; configs of NVIDIA's MLPerf code (`….py`, base classes first); or a
     /// script of command lines (`….sh`).
     #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
@@ -159,12 +164,53 @@ pub(super) struct ImportArgs {
     pub pick: Vec<String>,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct ExplainArgs {
+/// A metric or a key to explain.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ExplainRequest {
     /// A metric, or a key of a manifest such as `stages.bench.target` [default: a line on each metric].
     #[arg(value_name = "TOPIC", value_parser = TopicParser)]
     pub topic: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which measurements to show over time.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct HistoryRequest {
+    /// Metrics with their statistic: `ttft_p99`, `tpot_mean`, `output_tokens`. Searches show the rate that they found.
+    #[arg(value_name = "KEY", default_values = ["output_tokens", "ttft_p99"])]
+    pub metrics: Vec<String>,
+    /// Only benchmarks of manifests with this text in their name.
+    #[arg(short, long, value_name = "TEXT")]
+    pub manifest: Option<String>,
+    /// Only tasks with this text in their name.
+    #[arg(short, long, value_name = "TEXT")]
+    pub task: Option<String>,
+    /// At most this many measurements of each benchmark, the newest ones.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub most: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write an HTML page with a chart of each metric.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Also the measurements that other machines left in this shared store: a folder, s3://bucket/prefix, gs://… or az://….
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+}
+
+/// A tag to give to a run, or to take away.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct TagRequest {
+    /// The name: letters, digits, `.`, `_` and `-`.
+    #[arg(value_name = "NAME")]
+    pub tag: RunTag,
+    /// The run [default: the last one].
+    #[arg(value_name = "RUN", conflicts_with = "remove")]
+    pub run: Option<String>,
+    /// Take the tag away.
+    #[arg(long)]
+    pub remove: bool,
 }

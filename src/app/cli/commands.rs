@@ -1,0 +1,547 @@
+//! The table of commands, and from the arguments of a command line to an [`Invocation`].
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+
+use super::bench::BenchTask;
+use super::exit::CliExit;
+use super::help;
+use super::lock::LockRequest;
+use super::mlperf::MlperfRequest;
+use super::project::{
+    CheckRequest, CleanArgs, CompletionsArgs, DoctorRequest, GcRequest, InitRequest, ListRequest, LoadgenTestArgs,
+    LogsRequest, ManualArgs, NullServerArgs, OnHostArgs, OnNodeArgs, RunsRequest, SchemaArgs, SelftestRequest,
+    ShowRequest, StatusRequest, WatchdogArgs,
+};
+use super::repository::RepositoryRequest;
+use super::results::{
+    CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
+};
+use super::run::{BulkRequest, PlanRequest, RunRequest, SERVE_USAGE, ServeRequest};
+use super::simulation::{SimRequest, WhatIfRequest};
+use super::store::StoreRequest;
+use super::triton::TritonRequest;
+use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
+
+/// One invocation of `regatta`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invocation {
+    pub global: Global,
+    pub request: CliRequest,
+}
+
+/// What every command honors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Global {
+    /// The state folder, as given: a relative one is relative to the current folder.
+    pub home: PathBuf,
+    pub color: Color,
+    pub loudness: OutputVerbosity,
+}
+
+/// When to use color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// The same for the terminal library, whose `Auto` honors `NO_COLOR`, `CLICOLOR` and dumb terminals.
+    pub const fn choice(self) -> anstream::ColorChoice {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+    }
+}
+
+/// How much is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutputVerbosity {
+    Quiet,
+    Normal,
+    /// How many `-v`.
+    Verbose(u8),
+}
+
+// Headings stand at each option: a heading for a whole group would also take in what follows the group.
+const EVERYWHERE: &str = "Global options";
+
+/// The state folder where neither `--home` nor `REGATTA_HOME` names one.
+pub(super) const DEFAULT_HOME: &str = ".regatta";
+
+/// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
+#[derive(Debug, Parser)]
+#[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true, after_long_help = help::TOP)]
+pub(super) struct CliArgs {
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    #[command(subcommand)]
+    pub request: CliRequest,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct GlobalArgs {
+    /// Where Regatta keeps its state: outputs, journal, logs, reports.
+    #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "DIR", env = "REGATTA_HOME", hide_env_values = true)]
+    #[arg(default_value = DEFAULT_HOME, value_hint = ValueHint::DirPath)]
+    // clap's own parser refuses an empty variable without naming it.
+    #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
+    pub home: PathBuf,
+    /// When to use color; `auto` honors NO_COLOR.
+    #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+    /// Print failures, notices and warnings only.
+    #[arg(help_heading = EVERYWHERE, short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Print more: every cached task, commands, log lines.
+    #[arg(help_heading = EVERYWHERE, short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// A command with its arguments: what they are together has been checked.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum CliRequest {
+    /// Run a manifest; finished stages are cached.
+    #[command(after_long_help = help::RUN)]
+    Run(RunRequest),
+    /// Start the servers of a manifest and keep them up: until Ctrl-C, or for one command.
+    #[command(after_long_help = help::SERVE, override_usage = SERVE_USAGE)]
+    Serve(ServeRequest),
+    /// Run a list of runs one after the other, continuing after failures; print a table at the end.
+    #[command(after_long_help = help::BULK)]
+    Bulk(BulkRequest),
+    /// Benchmark one server from the command line, without a manifest.
+    #[command(after_long_help = help::BENCH)]
+    Bench(BenchTask),
+    /// Show what would run, and why; start nothing.
+    #[command(after_long_help = help::PLAN)]
+    Plan(PlanRequest),
+    /// Ask the simulator, in virtual time, what systems and settings would do: the highest rate within limits.
+    #[command(after_long_help = help::WHAT_IF)]
+    WhatIf(WhatIfRequest),
+    /// Show and compare lock files: what was run, down to commits, images, weights and versions.
+    #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
+    #[command(after_long_help = help::LOCK)]
+    Lock(LockRequest),
+    /// Show what this machine has, what a manifest needs, and the command that fixes the difference.
+    #[command(after_long_help = help::DOCTOR)]
+    Doctor(DoctorRequest),
+    /// Check manifests and report the errors of all their parts at once.
+    #[command(after_long_help = help::CHECK)]
+    Check(CheckRequest),
+    /// Print a manifest with includes and parameters resolved, and the origin of each value.
+    #[command(after_long_help = help::SHOW)]
+    Show(ShowRequest),
+    /// List the manifests that can be run by name.
+    #[command(after_long_help = help::LIST)]
+    List(ListRequest),
+    /// Print a JSON Schema, for editors and validators.
+    #[command(after_long_help = help::SCHEMA)]
+    Schema(SchemaArgs),
+    /// Start a project folder with an example manifest.
+    #[command(after_long_help = help::INIT)]
+    Init(InitRequest),
+    /// Show the state of the last run.
+    #[command(after_long_help = help::STATUS)]
+    Status(StatusRequest),
+    /// Follow the run in progress from another terminal: `status --follow`.
+    #[command(after_long_help = help::FOLLOW, hide = true)]
+    Top,
+    /// List the runs of this project with their results, newest first.
+    #[command(after_long_help = help::RUNS)]
+    Runs(RunsRequest),
+    /// Show metrics of this project's benchmarks over time, and where their level changes.
+    #[command(after_long_help = help::HISTORY)]
+    History(HistoryRequest),
+    /// Name a run, so that other commands find it and `gc` keeps what it measured.
+    #[command(after_long_help = help::TAG)]
+    Tag(TagRequest),
+    /// Print the log of a task.
+    #[command(after_long_help = help::LOGS)]
+    Logs(LogsRequest),
+    /// Remove all state of this project (prints what would be removed; --yes removes it).
+    #[command(after_long_help = help::CLEAN)]
+    Clean(CleanArgs),
+    /// Remove old outputs and runs (prints what would be removed; --yes removes it).
+    #[command(after_long_help = help::GC)]
+    Gc(GcRequest),
+    /// Outputs that machines share: show, push, pull and remove them.
+    #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
+    #[command(after_long_help = help::STORE, alias = "cache")]
+    Store(StoreRequest),
+    /// The built-in server: Triton's protocol, simulated time, no GPU.
+    #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
+    #[command(after_long_help = help::SIM)]
+    Sim(SimRequest),
+    /// Query a Triton server: readiness, models, metrics, single requests.
+    #[command(after_long_help = help::TRITON)]
+    Triton(TritonRequest),
+    /// MLPerf submissions: show the state of one, compare two, check one before submitting.
+    #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
+    #[command(after_long_help = help::MLPERF)]
+    Mlperf(MlperfRequest),
+    /// Triton model repositories: check them, fill their templates, list the templates' parameters.
+    #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
+    #[command(after_long_help = help::REPOSITORY)]
+    Repository(RepositoryRequest),
+    /// Test the load generator against servers with known behavior: its error bounds and its maximum load on this machine.
+    #[command(after_long_help = help::SELFTEST)]
+    Selftest(SelftestRequest),
+    /// Print the path of a run's HTML report, or its numbers next to another tool's.
+    #[command(after_long_help = help::REPORT)]
+    Report(ReportRequest),
+    /// Compare results: values, differences with intervals, a judgement.
+    #[command(after_long_help = help::COMPARE)]
+    Compare(CompareRequest),
+    /// Write a result in another tool's file format, with that tool's definitions.
+    #[command(after_long_help = help::EXPORT)]
+    Export(ExportRequest),
+    /// Import another tool's results, command line or config.
+    #[command(after_long_help = help::IMPORT)]
+    Import(ImportRequest),
+    /// Explain a metric or a key of a manifest: definitions here and in other tools; type, default and values.
+    #[command(after_long_help = help::EXPLAIN)]
+    Explain(ExplainRequest),
+    /// Print a chapter of the manual, or the list of chapters. Needs no network.
+    #[command(after_long_help = help::MANUAL)]
+    Manual(ManualArgs),
+    /// Print a completion script for a shell.
+    #[command(after_long_help = help::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// What `regatta` alone prints.
+    #[command(name = "__welcome", hide = true)]
+    Welcome,
+    /// Ends a run's processes if the run is killed.
+    #[command(name = "__watchdog", hide = true)]
+    Watchdog(WatchdogArgs),
+    /// Answers requests without doing any work, for a preflight.
+    #[command(name = "__null-server", hide = true)]
+    NullServer(NullServerArgs),
+    /// The work of a job on a node of a cluster.
+    #[command(name = "__job", hide = true)]
+    OnNode(OnNodeArgs),
+    /// The servers of a run on one of its hosts.
+    #[command(name = "__host", hide = true)]
+    OnHost(OnHostArgs),
+    /// One LoadGen test, in a process of its own.
+    #[command(name = "__loadgen-test", hide = true)]
+    LoadgenTest(LoadgenTestArgs),
+}
+
+/// The groups of commands in `regatta --help`: a title, and names of commands.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Measure", &["run", "serve", "bulk", "bench", "what-if", "mlperf", "sim"]),
+    ("Look", &["plan", "status", "logs", "runs", "history", "report", "compare", "explain", "doctor", "triton"]),
+    ("Write manifests", &["init", "list", "show", "check", "schema", "repository"]),
+    ("Exchange", &["import", "export", "lock", "store"]),
+    ("Keep house", &["tag", "gc", "clean", "selftest", "manual", "completions"]),
+];
+
+/// Columns of a help text.
+const HELP_WIDTH: usize = 100;
+
+/// The help of the program with its commands in groups, in place of one list.
+fn grouped(command: clap::Command) -> clap::Command {
+    let mut text = String::from("{before-help}{about-with-newline}\n{usage-heading} {usage}\n");
+    for (title, names) in GROUPS {
+        let _ = write!(text, "\n{title}:\n");
+        for subcommand in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+            let _ = write!(text, "  {:<13}", subcommand.get_name());
+            let mut column = 15;
+            for word in about.split(' ') {
+                if column + word.chars().count() > HELP_WIDTH {
+                    let _ = write!(text, "\n{:15}", "");
+                    column = 15;
+                }
+                let _ = write!(text, "{}{word}", if column == 15 { "" } else { " " });
+                column += word.chars().count() + 1;
+            }
+            text.push('\n');
+        }
+    }
+    command.help_template(text + "\nOptions:\n{options}{after-help}")
+}
+
+/// There is nothing to do: help was requested, or the arguments are wrong.
+#[derive(Debug)]
+pub struct CliParseError(Box<clap::Error>);
+
+impl CliParseError {
+    /// 0 for `--help` and `--version`, 2 for an error.
+    pub fn exit(&self) -> CliExit {
+        if self.0.use_stderr() { CliExit::Usage } else { CliExit::Done }
+    }
+
+    /// Help goes to stdout, errors to stderr, with color if requested.
+    pub fn print(&self) -> io::Result<()> {
+        self.0.print()
+    }
+}
+
+impl std::fmt::Display for CliParseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CliParseError {}
+
+/// What the program's name alone means.
+const WELCOME: &str = "__welcome";
+
+/// The table of commands, for what is generated from it: man pages.
+pub fn command() -> clap::Command {
+    grouped(CliArgs::command())
+}
+
+/// Reads a command line; the first argument is the program's name.
+pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, CliParseError> {
+    let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    if words.len() == 1 {
+        words.push(WELCOME.into());
+    }
+    let command = grouped(CliArgs::command()).color(color_of(&words));
+    read(command, &words).map_err(|error| CliParseError(Box::new(error)))
+}
+
+/// Help and errors are printed before there is a request, so `--color` is read from the arguments directly.
+fn color_of(words: &[OsString]) -> clap::ColorChoice {
+    let mut choice = clap::ColorChoice::Auto;
+    let mut named = false;
+    for word in words.iter().filter_map(|word| word.to_str()) {
+        let value = if named { Some(word) } else { word.strip_prefix("--color=") };
+        named = word == "--color";
+        choice = match value {
+            Some("always") => clap::ColorChoice::Always,
+            Some("never") => clap::ColorChoice::Never,
+            _ => choice,
+        };
+    }
+    choice
+}
+
+fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::Error> {
+    let mut format = command.clone();
+    let matches = command.try_get_matches_from(words).map_err(|error| explain_force(error, words, &mut format))?;
+    reject_duplicate_settings(&matches).map_err(|(kind, text)| format.error(kind, text))?;
+    let mut args = CliArgs::from_arg_matches(&matches).map_err(|error| error.format(&mut format))?;
+    // Set and empty is how shells express "not set".
+    let is_of_environment = matches.value_source("home") == Some(ValueSource::EnvVariable);
+    if is_of_environment && args.global.home.as_os_str().is_empty() {
+        args.global.home = DEFAULT_HOME.into();
+    }
+    args.into_invocation().map_err(|(kind, text)| format.error(kind, text))
+}
+
+/// `run --force quickstart` reads `quickstart` as a stage; say so, where the missing MANIFEST alone would puzzle.
+fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Command) -> clap::Error {
+    let after_force = words.iter().position(|word| word == "--force").and_then(|at| words.get(at + 1));
+    match after_force {
+        Some(word) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            let word = word.to_string_lossy();
+            format.error(
+                ErrorKind::MissingRequiredArgument,
+                format!(
+                    "no MANIFEST was given: `--force {word}` reads `{word}` as the stage to force\n  \
+                     hint: put the manifest first, for example `{word} --force`"
+                ),
+            )
+        }
+        _ => error,
+    }
+}
+
+/// One parameter has one value, whichever command takes it.
+fn reject_duplicate_settings(matches: &ArgMatches) -> Result<(), ArgumentError> {
+    if let Ok(Some(settings)) = matches.try_get_many::<KeyValueArg>("settings") {
+        reject_duplicates(&settings.cloned().collect::<Vec<_>>())?;
+    }
+    matches.subcommand().map_or(Ok(()), |(_, matches)| reject_duplicate_settings(matches))
+}
+
+impl CliArgs {
+    fn into_invocation(self) -> Result<Invocation, ArgumentError> {
+        let Self { global: GlobalArgs { home, color, quiet, verbose }, request } = self;
+        if home.as_os_str().is_empty() {
+            return invalid_value("`--home` has an empty name\n  hint: leave it out, or name a folder");
+        }
+        let loudness = match (quiet, verbose) {
+            (true, _) => OutputVerbosity::Quiet,
+            (false, 0) => OutputVerbosity::Normal,
+            (false, times) => OutputVerbosity::Verbose(times),
+        };
+        let request = match request {
+            CliRequest::Bench(BenchTask::Selftest) => CliRequest::Selftest(SelftestRequest::default()),
+            CliRequest::Top => CliRequest::Status(StatusRequest { follow: true, json: false }),
+            request => request,
+        };
+        Ok(Invocation { global: Global { home, color, loudness }, request })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::cli::{Force, GpuSelection, PlanFormat};
+    use base::event::GpuId;
+
+    fn parse_line(line: &str) -> Result<Invocation, CliParseError> {
+        parse(std::iter::once("regatta").chain(line.split_whitespace()))
+    }
+
+    fn run(line: &str) -> RunRequest {
+        match parse_line(line).expect("understood").request {
+            CliRequest::Run(run) => run,
+            other => panic!("not a run: {other:?}"),
+        }
+    }
+
+    fn usage_error_text(line: &str) -> String {
+        let refused = parse_line(line).expect_err("refused");
+        assert_eq!(refused.exit(), CliExit::Usage, "{refused}");
+        refused.to_string()
+    }
+
+    #[test]
+    fn a_parameter_can_be_given_to_check() {
+        let CliRequest::Check(request) = parse_line("check a b.yaml system=h200").expect("understood").request else {
+            panic!("not a check")
+        };
+        assert_eq!((request.manifests, request.settings.len()), (vec!["a".to_owned(), "b.yaml".to_owned()], 1));
+        assert!(usage_error_text("check system=h200").contains("no manifest is named"));
+    }
+
+    #[test]
+    fn the_table_of_commands_has_no_contradiction() {
+        CliArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn a_benchmark_of_the_load_generator_is_its_selftest_and_takes_nothing_else() {
+        assert_eq!(
+            parse_line("bench --selftest").expect("understood").request,
+            parse_line("selftest").expect("understood").request
+        );
+        let text = usage_error_text("bench sim: --selftest");
+        assert!(text.contains("--selftest"), "{text}");
+    }
+
+    #[test]
+    fn a_run_is_read_with_everything_on_it() {
+        let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
+             --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
+        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [KeyValueArg { key: "system", value: "h200-x8" }, KeyValueArg { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([KeyValueArg { key: "nodes", value: "2" }]), store: StoreSelection { address: None, sign_key: None, trusted_keys: None }, locking: Write { file: "regatta.lock", is_named: false }, env: {}, junit: None, metrics_listen: None }"#);
+    }
+
+    #[test]
+    fn global_options_are_accepted_anywhere() {
+        let global = parse_line("-q run m --home /x --color never").expect("understood").global;
+        assert_eq!(global.home, Path::new("/x"));
+        assert_eq!((global.color, global.loudness), (Color::Never, OutputVerbosity::Quiet));
+        assert_eq!(parse_line("list -vv").expect("understood").global.loudness, OutputVerbosity::Verbose(2));
+        assert!(usage_error_text("list -q -v").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn bare_force_means_all_wherever_it_stands() {
+        assert_eq!(run("run m").select.force, Force::Nothing);
+        assert_eq!(run("run m --force").select.force, Force::All);
+        assert_eq!(run("run m --force -j 2").select.force, Force::All);
+        assert_eq!(run("run m --force a --force b").select.force, Force::Stages(vec!["a".into(), "b".into()]));
+        let after = run("run m a=1 --force system=h200");
+        assert_eq!(after.select.force, Force::All);
+        assert_eq!(after.settings.len(), 2);
+        assert!(usage_error_text("run --force quickstart").contains("put the manifest first"));
+        assert!(usage_error_text("run m --force a..b=1").contains("not allowed"));
+    }
+
+    #[test]
+    fn two_values_for_one_parameter_are_a_mistake() {
+        assert!(usage_error_text("run m a=1 a=2").contains("given twice"));
+        assert!(usage_error_text("plan m a=1 --force a=2").contains("given twice"));
+        assert_eq!(run("run m a=1 a=1").settings.len(), 2);
+    }
+
+    #[test]
+    fn a_word_without_an_equals_sign_gets_a_hint() {
+        assert!(usage_error_text("run m system").contains("write `system=VALUE`"));
+    }
+
+    #[test]
+    fn gpus_are_a_count_or_a_list() {
+        assert_eq!(run("run m --gpus 4").gpus, Some(GpuSelection::Count(4)));
+        assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(2), GpuId::Index(0)])));
+        for uuid in ["MIG-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f", "GPU-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f"] {
+            let gpu: GpuId = uuid.parse().unwrap();
+            assert_eq!(run(&format!("run m --gpus {uuid}")).gpus, Some(GpuSelection::Ids(vec![gpu])));
+        }
+        assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(3)])));
+        for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x", "GPU-8f9b"] {
+            assert!(usage_error_text(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_shown_in_one_way() {
+        let show = |line: &str| match parse_line(line).expect("understood").request {
+            CliRequest::Plan(plan) => plan.show,
+            other => panic!("not a plan: {other:?}"),
+        };
+        assert_eq!(show("plan m"), PlanFormat::Text);
+        assert_eq!(show("plan m --json"), PlanFormat::Json);
+        assert_eq!(show("plan m --graph mermaid"), PlanFormat::Mermaid);
+        assert_eq!(show("plan m --launch"), PlanFormat::Launch { json: false });
+        assert_eq!(show("plan m --json --launch"), PlanFormat::Launch { json: true });
+        assert!(usage_error_text("plan m --json --graph dot").contains("cannot be used with"));
+        assert!(usage_error_text("plan m --launch --graph dot").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn the_simulator_takes_faults_that_help_does_not_show() {
+        let CliRequest::Sim(SimRequest::Serve(sim)) =
+            parse_line("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").request
+        else {
+            panic!("not a simulation");
+        };
+        assert_eq!((sim.grpc_port, sim.speed), (8001, 2.5));
+        assert_eq!(sim.faults, [("die".into(), "3".into()), ("mute".into(), String::new())]);
+        for bad in ["--speed 0", "--speed nan", "--load-seconds -1", "--grpc-port 70000"] {
+            usage_error_text(&format!("sim serve --repository r {}", bad.replace(' ', "=")));
+        }
+    }
+
+    #[test]
+    fn help_is_no_mistake_and_ends_with_the_exit_codes() {
+        for command in CliArgs::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let refused = parse_line(&format!("{} --help", command.get_name())).expect_err("help");
+            assert_eq!(refused.exit(), CliExit::Done);
+            let help = refused.to_string();
+            assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{}: {help}", command.get_name());
+        }
+        assert!(!parse_line("--help").expect_err("help").to_string().contains("__"));
+    }
+
+    #[test]
+    fn color_is_known_before_there_is_a_request() {
+        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(color_of(&words("regatta run --color=never")), clap::ColorChoice::Never);
+        assert_eq!(color_of(&words("regatta --color always run")), clap::ColorChoice::Always);
+        assert_eq!(color_of(&words("regatta run color=never")), clap::ColorChoice::Auto);
+    }
+}

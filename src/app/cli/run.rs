@@ -1,0 +1,437 @@
+//! The arguments of commands that run stages: `run`, `serve`, `bulk` and `plan`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::lock::{LockMode, LockingArgs, locking};
+use super::store::StoreSelection;
+use super::values::{
+    ArgumentError, CHOICE, GpuSelection, HOW, KeyValueArg, Subject, count_above_zero, host_and_port, invalid_value,
+    read_as, rehearsal, reject_duplicates,
+};
+
+/// A manifest to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRequest {
+    pub manifest: String,
+    pub settings: Vec<KeyValueArg>,
+    pub select: Select,
+    /// `None`: as many as there are cores.
+    pub jobs: Option<NonZeroUsize>,
+    pub keep_going: bool,
+    pub events: EventFormat,
+    /// `None`: all the machine has.
+    pub gpus: Option<GpuSelection>,
+    pub on: RunTarget,
+    pub store: StoreSelection,
+    pub locking: LockMode,
+    /// Environment variables that parameters see before those of this process.
+    pub env: BTreeMap<String, String>,
+    /// Where to write JUnit XML.
+    pub junit: Option<PathBuf>,
+    /// Where to answer with the run's metrics while it is under way.
+    pub metrics_listen: Option<String>,
+}
+
+/// Where a whole run happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunTarget {
+    Local,
+    /// In one allocation, with these of Slurm's settings.
+    Slurm(Vec<KeyValueArg>),
+    /// In the current allocation: stages that request their own run in it.
+    InPlace,
+}
+
+/// How a run is reported while it is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventFormat {
+    /// For a person.
+    Terminal,
+    /// One JSON object per line on stdout.
+    JsonLines,
+}
+
+/// Which stages; names are not checked here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Select {
+    pub until: Vec<String>,
+    pub only: Vec<String>,
+    pub force: Force,
+    /// How often each benchmark is measured, in place of its `bench.repeat`.
+    pub repeat: Option<u32>,
+    /// The number that its benchmarks are measured under; 0 is the first, too.
+    pub repeat_number: u32,
+}
+
+/// Which stages run although they are cached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Force {
+    #[default]
+    Nothing,
+    Stages(Vec<String>),
+    /// These are not taken from the cache; a measurement that was interrupted goes on.
+    Uncached(Vec<String>),
+    All,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Continue after failures, with the stages that do not need a failed one.
+    #[arg(help_heading = HOW, short, long)]
+    pub keep_going: bool,
+    #[command(flatten)]
+    pub mode: RunModeArgs,
+}
+
+impl RunRequest {
+    fn from_args(args: RunArgs) -> Result<Self, ArgumentError> {
+        let Subject { manifest, mut settings } = args.subject;
+        settings.extend(rehearsal(args.mode.rehearse));
+        let select = args.select.select(&mut settings)?;
+        let keep_going = args.keep_going;
+        Ok(Self { keep_going, ..args.mode.into_request(manifest, settings, select)? })
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SelectArgs {
+    /// Stop after this stage: run it and its dependencies. Repeatable.
+    #[arg(help_heading = CHOICE, long, value_name = "STAGE")]
+    pub until: Vec<String>,
+    /// Run this stage alone; its dependencies must be in the cache. Repeatable.
+    #[arg(help_heading = CHOICE, long, value_name = "STAGE")]
+    pub only: Vec<String>,
+    #[command(flatten)]
+    pub force: ForceArgs,
+    /// Measure each benchmark N times, with seeds that count up: `bench.repeat` of all. Variants of one stage (`foreach`)
+    /// take turns; each point of a sweep is measured N times.
+    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
+    /// Repeat the measurement under this number: a benchmark keeps one result for each number [default: 1].
+    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat_number: Option<u32>,
+}
+
+impl SelectArgs {
+    /// `settings` gets what was read as a value of `--force`.
+    fn select(self, settings: &mut Vec<KeyValueArg>) -> Result<Select, ArgumentError> {
+        let force = self.force.force(settings)?;
+        let repeat_number = self.repeat_number.unwrap_or(1);
+        Ok(Select { until: self.until, only: self.only, force, repeat: self.repeat, repeat_number })
+    }
+}
+
+/// What a bare `--force` stands for. No stage can be called so.
+const ALL: &str = "*";
+
+#[derive(Debug, Args)]
+pub(super) struct ForceArgs {
+    /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
+    #[arg(help_heading = CHOICE, long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
+    pub force: Vec<String>,
+}
+
+impl ForceArgs {
+    /// In `run m --force system=h200` the last argument is a setting, not a stage: no stage has a `=` in its name.
+    fn force(self, settings: &mut Vec<KeyValueArg>) -> Result<Force, ArgumentError> {
+        let mut stages = Vec::new();
+        let mut is_all = false;
+        for argument in self.force {
+            if argument == ALL {
+                is_all = true;
+            } else if argument.contains('=') {
+                is_all = true;
+                settings.push(argument.parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?);
+            } else {
+                stages.push(argument);
+            }
+        }
+        Ok(match (is_all, stages.is_empty()) {
+            (true, _) => Force::All,
+            (false, true) => Force::Nothing,
+            (false, false) => Force::Stages(stages),
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunModeArgs {
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
+    /// Maximum number of tasks that run at the same time [default: the number of cores].
+    #[arg(help_heading = HOW, short, long, value_name = "N", value_parser = count_above_zero)]
+    pub jobs: Option<NonZeroUsize>,
+    /// Print every event as one line of JSON on stdout, and nothing else there.
+    #[arg(help_heading = HOW, long, value_name = "FORMAT")]
+    pub events: Option<EventsWord>,
+    /// Write the tasks as JUnit XML at the end: a case for each, a failure for each that failed.
+    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub junit: Option<PathBuf>,
+    /// Answer `GET /metrics` here while the run is under way, in OpenMetrics' format. With port 0, a free one.
+    #[arg(help_heading = HOW, long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub metrics_listen: Option<String>,
+    /// GPUs this run may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
+    #[arg(help_heading = HOW, long, value_name = "N|LIST")]
+    pub gpus: Option<GpuSelection>,
+    #[command(flatten)]
+    pub locking: LockingArgs,
+    #[command(flatten)]
+    pub on: OnArgs,
+    #[command(flatten)]
+    pub store: StoreSelection,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum EventsWord {
+    Jsonl,
+}
+
+impl RunModeArgs {
+    /// The run of these stages that is meant.
+    pub(super) fn into_request(
+        self,
+        manifest: String,
+        settings: Vec<KeyValueArg>,
+        select: Select,
+    ) -> Result<RunRequest, ArgumentError> {
+        reject_duplicates(&settings)?;
+        Ok(RunRequest {
+            manifest,
+            settings,
+            select,
+            jobs: self.jobs,
+            keep_going: false,
+            events: match self.events {
+                None => EventFormat::Terminal,
+                Some(EventsWord::Jsonl) => EventFormat::JsonLines,
+            },
+            gpus: self.gpus,
+            locking: locking(self.locking),
+            on: match self.on.on {
+                None => RunTarget::Local,
+                Some(OnWord::Slurm) => RunTarget::Slurm(self.on.slurm),
+            },
+            store: self.store,
+            env: BTreeMap::new(),
+            junit: self.junit,
+            metrics_listen: self.metrics_listen,
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OnArgs {
+    /// Run all of it in one allocation of this batch system, and follow it; repeat the command to continue it.
+    #[arg(help_heading = HOW, long, value_name = "SYSTEM")]
+    pub on: Option<OnWord>,
+    /// Slurm settings, with the keys of `host.slurm`: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` variables apply too. Repeatable.
+    #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
+    pub slurm: Vec<KeyValueArg>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum OnWord {
+    Slurm,
+}
+
+/// A plan to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanRequest {
+    pub manifest: String,
+    pub settings: Vec<KeyValueArg>,
+    pub select: Select,
+    pub show: PlanFormat,
+}
+
+/// How a plan is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanFormat {
+    Text,
+    Json,
+    Dot,
+    Mermaid,
+    /// What `serve` stages will start.
+    Launch {
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "graph", help_heading = HOW)]
+    pub json: bool,
+    /// Print the graph of tasks.
+    #[arg(long, value_name = "FORMAT", help_heading = HOW)]
+    pub graph: Option<GraphWord>,
+    /// Print what each `serve` stage will start: every process, rank, port and GPU, and the command.
+    #[arg(long, conflicts_with = "graph", help_heading = HOW)]
+    pub launch: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum GraphWord {
+    Dot,
+    Mermaid,
+}
+
+impl PlanRequest {
+    fn from_args(args: PlanArgs) -> Result<Self, ArgumentError> {
+        let Subject { manifest, mut settings } = args.subject;
+        settings.extend(rehearsal(args.rehearse));
+        let select = args.select.select(&mut settings)?;
+        reject_duplicates(&settings)?;
+        let show = match (args.json, args.graph) {
+            (json, _) if args.launch => PlanFormat::Launch { json },
+            (true, _) => PlanFormat::Json,
+            (false, None) => PlanFormat::Text,
+            (false, Some(GraphWord::Dot)) => PlanFormat::Dot,
+            (false, Some(GraphWord::Mermaid)) => PlanFormat::Mermaid,
+        };
+        Ok(Self { manifest, settings, select, show })
+    }
+}
+
+/// Servers to keep up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeRequest {
+    /// What starts them. Which stages are needed is known with the plan.
+    pub run: RunRequest,
+    /// A `serve` stage or one of its tasks; `None`: the only one.
+    pub stage: Option<String>,
+    /// Runs while they are up; empty: they stay up until a stop request.
+    pub command: Vec<OsString>,
+    /// Print the endpoints as JSON.
+    pub json: bool,
+}
+
+pub(super) const SERVE_USAGE: &str = "regatta serve [OPTIONS] <MANIFEST> [STAGE] [KEY=VALUE]... [-- COMMAND...]";
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// A manifest's name (`regatta list`) or a path to its file.
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: String,
+    /// The `serve` stage, or one task of it [default: the only one]; then parameters of the manifest.
+    #[arg(value_name = "STAGE|KEY=VALUE")]
+    pub arguments: Vec<String>,
+    /// Run this command with the endpoints in its environment (`REGATTA_ENDPOINTS`, `REGATTA_GRPC`, `REGATTA_HTTP`,
+    /// `REGATTA_METRICS`, `REGATTA_MODEL`), stop the servers when it ends, and exit with its exit code.
+    #[arg(value_name = "COMMAND", last = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub force: ForceArgs,
+    /// Print the endpoints as one line of JSON in place of the table.
+    #[arg(help_heading = HOW, long, conflicts_with = "events")]
+    pub json: bool,
+    #[command(flatten)]
+    pub mode: RunModeArgs,
+}
+
+impl ServeRequest {
+    fn from_args(args: ServeArgs) -> Result<Self, ArgumentError> {
+        let (assignments, stages): (Vec<_>, Vec<_>) =
+            args.arguments.into_iter().partition(|argument| argument.contains('='));
+        let stage = match stages.as_slice() {
+            [] => None,
+            [stage] => Some(stage.clone()),
+            [first, second, ..] => {
+                return invalid_value(format!(
+                    "`{first}` and `{second}`: one STAGE is served; parameters are KEY=VALUE"
+                ));
+            }
+        };
+        let mut settings: Vec<KeyValueArg> = assignments
+            .iter()
+            .map(|argument| argument.parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}"))))
+            .collect::<Result<_, ArgumentError>>()?;
+        settings.extend(rehearsal(args.mode.rehearse));
+        if args.mode.events.is_some() && !args.command.is_empty() {
+            return Err((
+                ErrorKind::ArgumentConflict,
+                "--events jsonl cannot be used with a COMMAND: both write to stdout".to_owned(),
+            ));
+        }
+        let select = Select { force: args.force.force(&mut settings)?, repeat_number: 1, ..Select::default() };
+        let run = args.mode.into_request(args.manifest, settings, select)?;
+        Ok(Self { run, stage, command: args.command, json: args.json })
+    }
+}
+
+/// A list of runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkRequest {
+    pub file: PathBuf,
+    /// For all of them.
+    pub settings: Vec<KeyValueArg>,
+    pub dry_run: bool,
+    /// What a scale is a number of, in files of llmb-run.
+    pub gpu_type: Option<String>,
+    pub jobs: Option<NonZeroUsize>,
+    pub gpus: Option<GpuSelection>,
+    /// As of a [`RunRequest`].
+    pub store: StoreSelection,
+    /// Of each of them; a run has a part of its own in the file.
+    pub locking: LockMode,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BulkArgs {
+    /// `runs:`, each with the arguments of `regatta run`, or as a map; or a file of llmb-run: YAML, or its older text form.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Parameters of all its runs; they override the file's.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<KeyValueArg>,
+    /// Print the commands, and run none.
+    #[arg(long, help_heading = HOW)]
+    pub dry_run: bool,
+    /// For files of llmb-run: `gb200` and a scale of 1 are `system=gb200-x1` [default: `gpu_type` of a cluster_config.yaml here].
+    #[arg(long, value_name = "NAME", env = "GPU_TYPE", hide_env_values = true, help_heading = HOW)]
+    pub gpu_type: Option<String>,
+    /// How many tasks of a run may run at once [default: the number of cores].
+    #[arg(help_heading = HOW, short, long, value_name = "N", value_parser = count_above_zero)]
+    pub jobs: Option<NonZeroUsize>,
+    /// GPUs that the runs may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
+    #[arg(help_heading = HOW, long, value_name = "N|LIST")]
+    pub gpus: Option<GpuSelection>,
+    #[command(flatten)]
+    pub store: StoreSelection,
+    #[command(flatten)]
+    pub locking: LockingArgs,
+}
+
+impl BulkRequest {
+    fn from_args(args: BulkArgs) -> Result<Self, ArgumentError> {
+        Ok(Self {
+            file: args.file,
+            settings: args.settings,
+            dry_run: args.dry_run,
+            gpu_type: args.gpu_type,
+            jobs: args.jobs,
+            gpus: args.gpus,
+            store: args.store,
+            locking: locking(args.locking),
+        })
+    }
+}
+
+read_as!(RunRequest: RunArgs, ServeRequest: ServeArgs, BulkRequest: BulkArgs, PlanRequest: PlanArgs);
