@@ -43,15 +43,9 @@ again",
     for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
         let exported = interop::export(&found.run, &records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
-            if shape == ExportFormat::Mlflow {
-                write(&request.out, &file.name, &file.bytes)?;
-            } else {
-                put(&request.out, &file.name, &file.bytes)?;
-            }
-        }
-        if shape == ExportFormat::Mlflow {
-            // One path in place of a hundred small files.
-            print(&format!("{}\n", request.out.join("mlruns").display()));
+            let path = request.out.join(&file.name);
+            write_named(&path, &file.bytes)?;
+            print(&format!("{}\n", path.display()));
         }
         for what in &exported.left_out {
             print_error(&format!("{}: left out: {what}\n", shape.name()));
@@ -176,20 +170,6 @@ fn short_yaml(path: &Path) -> Option<String> {
     let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
     let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
     (is_yaml && is_small).then(|| read_text(path).ok()).flatten()
-}
-
-fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
-    write(folder, name, bytes)?;
-    print(&format!("{}\n", folder.join(name).display()));
-    Ok(())
-}
-
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
-    let path = folder.join(name);
-    if let Some(folder) = path.parent() {
-        create_folder(folder)?;
-    }
-    Ok(write_named(&path, bytes)?)
 }
 
 fn create_folder(path: &Path) -> Result<(), CommandError> {

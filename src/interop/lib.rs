@@ -9,12 +9,11 @@
 //!
 //! ```text
 //!  command_line  metrics  published_ports  tool_configs ← results  typed_server ← command_server ← trtllm_serve  perf_analyzer ←
-//!  aiperf  benchmark_report  curl  docker  genai_perf  git_clone  guidellm  llmb_run  loadgen  mlflow  nvidia_harness  nvidia_smi
+//!  aiperf  curl  docker  genai_perf  git_clone  guidellm  llmb_run  loadgen  nvidia_harness  nvidia_smi
 //!  prepare_dataset  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
 mod aiperf;
-mod benchmark_report;
 mod command_line;
 mod command_server;
 mod curl;
@@ -26,7 +25,6 @@ mod guidellm;
 mod llmb_run;
 mod loadgen;
 mod metrics;
-mod mlflow;
 mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;

@@ -300,8 +300,7 @@ fn result_of(world: &World) -> Value {
     serde_json::from_str(&world.read(format!("{}/result.json", folder_of(world)))).unwrap()
 }
 
-const SHAPES: [&str; 8] =
-    ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "mlflow", "parquet", "timeslices"];
+const SHAPES: [&str; 5] = ["genai-perf", "aiperf", "vllm", "perf-analyzer", "parquet"];
 
 /// Every file of every shape, by name.
 fn exported(world: &World) -> Vec<(String, String)> {
@@ -316,9 +315,6 @@ fn exported(world: &World) -> Vec<(String, String)> {
     };
     let mut all: Vec<_> = files.map(text).collect();
     all.sort();
-    // MLflow has a file for each number and each tag of a run.
-    let of_mlflow: String = all.extract_if(.., |(name, _)| name.starts_with("mlflow/")).map(|(_, text)| text).collect();
-    all.push(("mlflow".to_owned(), of_mlflow));
     all
 }
 

@@ -164,26 +164,6 @@ fn guidellm(run: &Run) -> Option<String> {
     Some(file.to_string())
 }
 
-fn benchmark_report(run: &Run) -> Option<String> {
-    let (rate, users) = match run.load {
-        Load::Rate(rate) => (json!(rate), Value::Null),
-        Load::Users(users) => (Value::Null, json!(users)),
-        Load::AllAtOnce => return None,
-    };
-    if run.server != BASE.server {
-        return None;
-    }
-    let length = |tokens: u32| json!({ "distribution": "fixed", "value": tokens });
-    let file = json!({ "version": "0.2",
-        "scenario": { "stack": [{ "standardized": { "model": { "name": run.model } } }],
-            "load": { "standardized": { "tool": "inference-perf", "rate_qps": rate, "concurrency": users,
-                "input_seq_len": length(run.input), "output_seq_len": length(run.output) } } },
-        "results": { "request_performance": { "aggregate": { "requests": { "total": REQUESTS, "failures": 0 },
-            "throughput": { "request_rate": { "mean": run.achieved } },
-            "latency": { "request_latency": { "units": "ms", "mean": 500.0 } } } } } });
-    Some(file.to_string())
-}
-
 /// Neither the report of trtllm-bench nor its overview states the load, only the mean number of requests in flight.
 fn in_flight(run: &Run) -> Option<f64> {
     match run.load {
@@ -255,7 +235,7 @@ fn perf_analyzer(run: &Run) -> Option<String> {
     Some(json!({ "experiments": [experiment], "version": "2.60" }).to_string())
 }
 
-const FORMATS: [Format; 12] = [
+const FORMATS: [Format; 11] = [
     Format { name: "vLLM", file: "json", write: vllm, joined: Some(lines) },
     Format { name: "SGLang", file: "jsonl", write: sglang, joined: Some(lines) },
     Format { name: "vLLM, printed", file: "log", write: |run| Some(printed(run, false)), joined: Some(lines) },
@@ -263,7 +243,6 @@ const FORMATS: [Format; 12] = [
     Format { name: "GenAI-Perf", file: "json", write: genai_perf, joined: None },
     Format { name: "AIPerf", file: "json", write: aiperf, joined: None },
     Format { name: "GuideLLM", file: "json", write: guidellm, joined: Some(|texts| list_of(texts, "benchmarks")) },
-    Format { name: "Benchmark Report", file: "json", write: benchmark_report, joined: None },
     Format { name: "trtllm-bench report", file: "json", write: trtllm_report, joined: None },
     Format { name: "trtllm-bench overview", file: "log", write: trtllm_overview, joined: Some(lines) },
     Format { name: "LoadGen", file: "txt", write: loadgen, joined: None },

@@ -1,4 +1,4 @@
-//! Results in a notebook and in MLflow, read by the packages that people use.
+//! Results in a notebook, read by the packages that people use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn world() -> World {
 }
 
 fn printed(world: &World, code: &str) -> String {
-    let done = python().args(["-c", code]).env("MLFLOW_ALLOW_FILE_STORE", "true").current_dir(world.path("")).output();
+    let done = python().args(["-c", code]).current_dir(world.path("")).output();
     let done = done.expect("python3");
     let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{out}\n{err}");
@@ -73,49 +73,4 @@ fn the_cell_for_weights_and_biases_writes_an_offline_run() {
     for text in ["ttft_p99_ms", p99.as_str(), "sweep/tokens_per_s_per_user", "valid_with_warnings"] {
         assert!(has(text), "{text} is not in {}", written.display());
     }
-}
-
-#[test]
-fn a_run_is_in_the_form_of_mlflows_file_store() {
-    let world = world();
-    for _ in 0..2 {
-        world.good(&["export", "measured", "--as", "mlflow", "--out", "tracking"]).shows("tracking/mlruns");
-    }
-    let experiments: Vec<_> = fs::read_dir(world.path("tracking/mlruns")).unwrap().flatten().collect();
-    assert_eq!(experiments.len(), 1);
-    let experiment = experiments[0].path();
-    let runs: Vec<PathBuf> =
-        fs::read_dir(&experiment).unwrap().flatten().map(|it| it.path()).filter(|path| path.is_dir()).collect();
-    let [run] = runs.as_slice() else { panic!("the same result is the same run: {runs:?}") };
-    let id = run.file_name().unwrap().to_string_lossy().into_owned();
-    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
-    let meta: Value = serde_yaml::from_str(&fs::read_to_string(run.join("meta.yaml")).unwrap()).unwrap();
-    assert_eq!((meta["run_id"].as_str(), meta["status"].as_u64()), (Some(id.as_str()), Some(3)));
-    let result: Value = serde_json::from_str(&world.read("measured/result.json")).unwrap();
-    let metric = fs::read_to_string(run.join("metrics/ttft_p99_ms")).unwrap();
-    let parts: Vec<&str> = metric.split_whitespace().collect();
-    assert_eq!(parts[1].parse::<f64>().ok(), result["latency"]["ttft"]["p99"].as_f64());
-    assert_eq!((parts[0].parse::<u64>().ok(), parts[2]), (meta["start_time"].as_u64(), "0"));
-    let kept: Value = serde_json::from_str(&fs::read_to_string(run.join("artifacts/result.json")).unwrap()).unwrap();
-    assert_eq!(kept["schedule_digest"], result["schedule_digest"]);
-}
-
-#[test]
-#[ignore = "needs Python, pip and the network"]
-fn mlflow_finds_the_run_with_its_numbers() {
-    let world = world();
-    world.good(&["export", "measured", "--as", "mlflow", "--out", "tracking"]);
-    let code = "import json, mlflow\n\
-        mlflow.set_tracking_uri('file:tracking/mlruns')\n\
-        runs = mlflow.search_runs(experiment_names=['regatta'], filter_string='metrics.ttft_p99_ms > 0')\n\
-        run = runs.iloc[0]\n\
-        found = {'count': len(runs), 'status': run['status'], 'ttft': run['metrics.ttft_p99_ms'], 'verdict': run['tags.regatta.verdict'], 'seed': run['params.seed']}\n\
-        print(json.dumps(found))";
-    let shown = printed(&world, code);
-    let found: Value = serde_json::from_str(shown.lines().last().unwrap()).unwrap();
-    let result: Value = serde_json::from_str(&world.read("measured/result.json")).unwrap();
-    assert_eq!((&found["count"], &found["status"]), (&1.into(), &"FINISHED".into()));
-    assert_eq!(found["ttft"].as_f64(), result["latency"]["ttft"]["p99"].as_f64());
-    assert_eq!(found["seed"], "0");
-    assert!(found["verdict"].as_str().unwrap().contains("SIMULATED"), "{found}");
 }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-const PACKAGES: [&str; 5] =
-    ["pandas==2.3.3", "pyarrow==22.0.0", "mlflow-skinny==3.6.0", "opentelemetry-proto==1.45.2", "wandb==0.31.0"];
+const PACKAGES: [&str; 4] = ["pandas==2.3.3", "pyarrow==22.0.0", "opentelemetry-proto==1.45.2", "wandb==0.31.0"];
 
 /// Installed once, into the build folder.
 pub fn program() -> &'static Path {

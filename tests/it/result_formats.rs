@@ -39,22 +39,7 @@ fn close(found: f64, expected: f64) {
 #[test]
 fn a_run_is_written_in_the_files_of_other_tools() {
     let world = World::new();
-    world.good(&[
-        "export",
-        &race_word(),
-        "--out",
-        "out",
-        "--as",
-        "genai-perf",
-        "--as",
-        "aiperf",
-        "--as",
-        "vllm",
-        "--as",
-        "benchmark-report",
-        "--as",
-        "timeslices",
-    ]);
+    world.good(&["export", &race_word(), "--out", "out", "--as", "genai-perf", "--as", "aiperf", "--as", "vllm"]);
     let golden = race().parent().expect("a folder").join("exported");
     let mut names = Vec::new();
     for file in fs::read_dir(world.path("out")).expect("written").flatten() {
@@ -72,14 +57,12 @@ fn a_run_is_written_in_the_files_of_other_tools() {
     assert_eq!(
         names,
         [
-            "benchmark_report_v0.2.json",
             "profile_export.json",
             "profile_export.jsonl",
             "profile_export_aiperf.csv",
             "profile_export_aiperf.json",
             "profile_export_genai_perf.csv",
             "profile_export_genai_perf.json",
-            "timeslices.csv",
             "vllm_bench.json",
         ]
     );
@@ -169,7 +152,6 @@ fn what_goes_out_comes_in_again() {
         ("genai-perf", &["profile_export_genai_perf.json", "profile_export.json"][..]),
         ("aiperf", &["profile_export_aiperf.json", "profile_export.jsonl"][..]),
         ("vllm", &["vllm_bench.json"][..]),
-        ("benchmark-report", &["benchmark_report_v0.2.json"][..]),
     ] {
         world.good(&["export", &race_word(), "--out", shape, "--as", shape]);
         let paths: Vec<String> = files.iter().map(|file| format!("{shape}/{file}")).collect();
@@ -181,17 +163,15 @@ fn what_goes_out_comes_in_again() {
         assert_eq!(back["counts"]["ok"], json!(24.0), "{shape}");
         assert!(back["latency"]["ttft"]["zero_point"] == "issue", "{back:#}");
         // The raw file beside it knows as much as the run itself.
-        if shape != "benchmark-report" {
-            let same = world.regatta(&["compare", &race_word(), "back", "--as", "vllm", "--json"]);
-            let compared: Value = serde_json::from_str(&same.stdout).expect("JSON");
-            let ttft = compared["comparisons"][0]["deltas"]
-                .as_array()
-                .expect("deltas")
-                .iter()
-                .find(|delta| delta["metric"] == "ttft" && delta["stat"] == "mean")
-                .expect("a TTFT");
-            close(number(ttft, "/b"), number(ttft, "/a"));
-        }
+        let same = world.regatta(&["compare", &race_word(), "back", "--as", "vllm", "--json"]);
+        let compared: Value = serde_json::from_str(&same.stdout).expect("JSON");
+        let ttft = compared["comparisons"][0]["deltas"]
+            .as_array()
+            .expect("deltas")
+            .iter()
+            .find(|delta| delta["metric"] == "ttft" && delta["stat"] == "mean")
+            .expect("a TTFT");
+        close(number(ttft, "/b"), number(ttft, "/a"));
     }
 }
 
@@ -237,22 +217,6 @@ fn requests_become_columns_that_any_reader_of_parquet_understands() {
 
     let chunks: u64 = records.iter().map(|record| record["chunks"].as_u64().unwrap()).sum();
     assert_eq!(open("chunks.parquet").metadata().file_metadata().num_rows() as u64, chunks);
-}
-
-#[test]
-fn seconds_add_up_to_the_run() {
-    let world = World::new();
-    world.good(&["export", &race_word(), "--as", "timeslices"]);
-    let text = world.read("timeslices.csv");
-    let mut lines = text.lines();
-    let heads: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let sum = |name: &str| {
-        let place = heads.iter().position(|head| *head == name).expect("a column");
-        text.lines().skip(1).filter_map(|line| line.split(',').nth(place)?.parse::<u64>().ok()).sum::<u64>()
-    };
-    let result: Value = serde_json::from_str(&fs::read_to_string(race().join("result.json")).unwrap()).unwrap();
-    assert_eq!((sum("scheduled"), sum("issued"), sum("ok"), sum("failed"), sum("first_tokens")), (24, 24, 24, 0, 24));
-    assert_eq!(Some(sum("tokens")), result["tokens"]["output"].as_u64());
 }
 
 /// Two requests: three tokens after 100 ms each 10 ms, and one token after 50 ms.

@@ -341,9 +341,8 @@ pub(super) const COMPARE: &str = concat!(
 
 pub(super) const EXPORT: &str = with_codes!(examples![
     "regatta export run_harness/server --as genai-perf --out artifacts",
-    "regatta export 20261120-224301-4711 --as vllm --as benchmark-report",
-    "regatta export run_harness/server --as parquet --as timeslices",
-    "regatta export bench --as mlflow                             the folder mlruns of MLflow's file store",
+    "regatta export 20261120-224301-4711 --as vllm --as perf-analyzer",
+    "regatta export run_harness/server --as parquet",
 ]);
 
 pub(super) const IMPORT: &str = with_codes!(examples![

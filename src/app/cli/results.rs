@@ -42,8 +42,7 @@ pub(super) const TOOLS: [&str; 14] = [
 ];
 
 /// The file formats of results.
-pub(super) const SHAPES: [&str; 8] =
-    ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "mlflow", "parquet", "timeslices"];
+pub(super) const SHAPES: [&str; 5] = ["genai-perf", "aiperf", "vllm", "perf-analyzer", "parquet"];
 
 /// What can be explained.
 pub(super) const METRICS: [&str; 25] = [

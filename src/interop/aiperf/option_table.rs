@@ -54,7 +54,7 @@ pub(super) static TABLE: &[Opt] = &[
 #[rustfmt::skip]
 const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--artifact-directory", "--profile-export-file", "--export-level", "--export-outputs-json", "--export-http-trace", "--show-trace-timing"], "results are kept with the run: requests.jsonl has every request"),
-    (&["--slice-duration"], "`regatta export TASK --as timeslices` writes them"),
+    (&["--slice-duration"], "`slices` of result.json has one for each second"),
     (&["--auto-plot", "--no-auto-plot", "--plot-required"], "the report of a run has its plots"),
     (&["--otel-", "--stream", "--gen-ai-provider", "--mlflow-", "--wandb-"], "nothing is sent elsewhere: result.json has every number"),
     (&["--workers-max", "--record-processors", "--zmq-", "--api-port", "--api-host", "--stats-interval"], "one process sends and measures; it reports when it cannot keep up"),

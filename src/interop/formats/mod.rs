@@ -11,7 +11,6 @@ mod parquet;
 mod parquet;
 mod read;
 mod request_columns;
-mod timeslices;
 mod write;
 
 pub use export_error::ExportError;

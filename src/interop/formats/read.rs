@@ -17,7 +17,7 @@ use crate::metrics::{
 };
 use crate::results::ImportIdentity;
 use crate::results::imported::{ImportedNumbers, ImportedRequests, SERVER};
-use crate::{aiperf, benchmark_report, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
+use crate::{aiperf, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
 
 /// One imported run.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ struct RunFiles {
 }
 
 /// The formats that are known, for help and errors.
-const FORMATS: [&str; 12] = [
+const FORMATS: [&str; 11] = [
     "GenAI-Perf profile_export_genai_perf.json",
     "perf_analyzer profile_export.json (raw)",
     "AIPerf profile_export_aiperf.json",
@@ -122,7 +122,6 @@ const FORMATS: [&str; 12] = [
     "vLLM bench serve JSON (raw when detailed)",
     "SGLang bench_serving JSON",
     "GuideLLM benchmarks.json",
-    "Benchmark Report 0.2",
     "LoadGen's log folder (mlperf_log_summary.txt, mlperf_log_detail.txt)",
     "trtllm-bench report JSON",
     "what trtllm-bench printed, with its PERFORMANCE OVERVIEW",
@@ -312,9 +311,6 @@ fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
     if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
         let all = guidellm::import::runs(value).into_iter();
         return all.map(|(numbers, requests)| DetectedFormat::of(numbers, requests)).collect();
-    }
-    if value.pointer("/results/request_performance/aggregate").is_some() {
-        return vec![DetectedFormat::Numbers(benchmark_report::import::import_numbers(value))];
     }
     if value.pointer("/performance/system_output_throughput_tok_s").is_some() {
         return vec![DetectedFormat::Numbers(trtllm_bench::import::report(value))];

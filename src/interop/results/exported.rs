@@ -11,7 +11,7 @@ use harness::{LoadLevel, LoadPattern, RunResult};
 /// One file to be written.
 #[derive(Clone, Debug)]
 pub struct ExportFile {
-    /// Below the folder of the export; with `/` where a format has folders.
+    /// In the folder of the export.
     pub name: String,
     pub bytes: Vec<u8>,
 }

@@ -19,15 +19,6 @@ pub(crate) fn object(measured_run: &MeasuredRun) -> Value {
     })
 }
 
-/// For formats with a single text field.
-pub(crate) fn line(measured_run: &MeasuredRun) -> String {
-    let verdict = measured_run.result.verdict_text();
-    match measured_run.result.identity() {
-        Some(identity) => format!("{verdict}; {}", identity.line()),
-        None => format!("{verdict}; what was measured is not known"),
-    }
-}
-
 /// Name and value, the verdict first.
 pub(crate) fn entries(measured_run: &MeasuredRun) -> Vec<(String, String)> {
     let first = ("verdict".to_owned(), measured_run.result.verdict_text());

@@ -1,3 +1,0 @@
-//! MLflow: the folder `mlruns` of its file store.
-
-pub(super) mod export;
