@@ -26,6 +26,7 @@ mod on_args;
 mod parse;
 mod quantity_arg;
 mod request;
+mod request_options;
 mod result_args;
 mod run_mode;
 mod serve;
