@@ -255,12 +255,7 @@ fn request_fields(request: &BenchRequest, is_openai: bool) -> Map<String, Value>
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
         fields.insert("streaming".to_owned(), json!(streaming));
     }
-    if let Some(temperature) = &request.temperature {
-        fields.insert("temperature".to_owned(), json!(temperature));
-    }
-    if let Some(tokens) = &request.min_tokens {
-        fields.insert("min_length".to_owned(), json!(tokens));
-    }
+    fields.extend(request.fields.clone());
     // An end token that does not exist ends nothing.
     if request.ignore_eos && !is_openai {
         fields.insert("end_id".to_owned(), json!(-1));

@@ -3,12 +3,13 @@
 use crate::cli::BenchRequest;
 use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics};
+use base::spec::RequestField;
 
 /// Where all that options set is.
 const BENCH: &str = "stages.bench.bench.";
 
-/// Keys below it, and their options. A key stands for those below it, too.
-const OPTIONS: [(&str, &str); 31] = [
+/// Keys below it, and their options; those below `request` are in [`RequestField`]. A key stands for those below it, too.
+const OPTIONS: [(&str, &str); 26] = [
     ("target", "TARGET"),
     ("protocol", "--protocol"),
     ("model", "--model"),
@@ -16,8 +17,6 @@ const OPTIONS: [(&str, &str); 31] = [
     ("tls", "--cacert, --insecure, --cert"),
     ("api_key_env", "--api-key-env"),
     ("ready_timeout", "--ready-timeout"),
-    ("request.headers", "--header"),
-    ("request.length_field", "--length-field"),
     ("extra", "--extra"),
     ("end_id", "--end-id"),
     ("rate", "--rate"),
@@ -36,9 +35,6 @@ const OPTIONS: [(&str, &str); 31] = [
     ("stream", "--stream"),
     ("stall_timeout", "--stall-timeout"),
     ("slo", "--goodput"),
-    ("request.temperature", "--temperature"),
-    ("request.min_length", "--min-tokens"),
-    ("request.streaming", "--no-streaming"),
     ("vocab_size", "--vocab-size"),
 ];
 
@@ -77,6 +73,10 @@ fn option(key: &str, request: &BenchRequest) -> Option<String> {
             || format!("--{}", limit.replace('_', "-")),
             |(key, value)| format!("--limit {key}={value}"),
         ));
+    }
+    if let Some(field) = key.strip_prefix("request.") {
+        let field = RequestField::find(field.split('.').next()?)?;
+        return field.option.map(|option| format!("--{}", option.name));
     }
     let is_of = |known: &str| key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     OPTIONS.iter().find(|(known, _)| is_of(known)).map(|(_, option)| (*option).to_owned())

@@ -73,8 +73,8 @@ pub struct BenchRequest {
     /// A value of the manifest's `request.length_field`.
     pub length_field: Option<LengthField>,
     pub ignore_eos: bool,
-    pub min_tokens: Option<Quantity<u32>>,
-    pub temperature: Option<Quantity<f64>>,
+    /// Keys of the manifest's `request` with their values.
+    pub fields: Map<String, Value>,
     /// `None`: as the server and the target have it.
     pub streaming: Option<bool>,
     pub extra: Map<String, Value>,
@@ -204,8 +204,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         output,
         length_field: args.length_field.map(LengthFieldWord::field),
         ignore_eos: args.ignore_eos,
-        min_tokens: args.min_tokens,
-        temperature: args.temperature,
+        fields: args.fields.0,
         streaming: match (args.streaming, args.no_streaming) {
             (true, _) => Some(true),
             (_, true) => Some(false),

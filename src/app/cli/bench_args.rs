@@ -5,13 +5,14 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
 
+use super::request_options::RequestOptions;
 use super::values::{GpuSelection, any, host_and_port, whole};
 use base::spec::{LengthField, Quantity, SweepLevels};
 
 const WHERE: &str = "Target";
 const SERVED: &str = "A server for the measurement";
 const LOAD: &str = "Load";
-const WHAT: &str = "Requests";
+pub(super) const WHAT: &str = "Requests";
 const JUDGE: &str = "Limits";
 const OUT: &str = "Output";
 const OTHERS: &str = "Options of other tools, for their command lines";
@@ -152,12 +153,8 @@ pub(crate) struct BenchArgs {
     /// Answers have exactly the requested length: the end token does not end them.
     #[arg(help_heading = WHAT, long, visible_alias = "output-tokens-mean-deterministic")]
     pub ignore_eos: bool,
-    /// Tokens before which the end token does not count.
-    #[arg(help_heading = WHAT, long, value_name = "N", value_parser = whole(value_parser!(u32)))]
-    pub min_tokens: Option<Quantity<u32>>,
-    /// Of sampling; 0 always takes the likeliest token [default: the server's].
-    #[arg(help_heading = WHAT, long, value_name = "X", value_parser = any(f64::from_str))]
-    pub temperature: Option<Quantity<f64>>,
+    #[command(flatten)]
+    pub fields: RequestOptions,
     /// One chunk for each token. This is the default where the model can; other tools need the option.
     #[arg(help_heading = WHAT, long, conflicts_with = "no_streaming")]
     pub streaming: bool,

@@ -17,6 +17,7 @@ mod lock;
 mod mlperf;
 mod project;
 mod repository;
+mod request_options;
 mod results;
 mod run;
 mod simulation;

@@ -24,8 +24,8 @@ mod quantity;
 mod ramp;
 mod random_seed;
 mod request;
+mod request_field;
 mod request_headers;
-mod request_protocols;
 mod response_size_limits;
 mod retries;
 mod scenario;
@@ -64,10 +64,12 @@ pub use quantity::{BLANK, Formula, NumberKind, Numeric, Quantity};
 pub use ramp::{Ramp, RampStep};
 pub use random_seed::RandomSeed;
 pub use request::{CancelBy, CancelPolicy, Interface, LengthField, Request, WordList};
+pub use request_field::{
+    BenchOption, FieldKind, FieldValue, REQUEST_FIELDS, RequestField, UnsendableSetting, WireForm,
+};
 pub use request_headers::{
     AUTHORIZATION, HeaderFault, HeaderPart, RequestHeaders, is_secret_header, parts as header_parts, secret_variable,
 };
-pub use request_protocols::UnsendableSetting;
 pub use response_size_limits::ResponseSizeLimits;
 pub use retries::{Retries, RetryOn};
 pub use scenario::Scenario;

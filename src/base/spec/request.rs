@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::counts::{MOST_PARTS, MOST_USERS};
 use super::length::LONGEST_LENGTH;
 use super::random_seed::RandomSeed;
+use super::request_field::add_bounds;
 use super::request_headers::RequestHeaders;
 use super::response_size_limits::ResponseSizeLimits;
 use super::time_span::TimeSpan;
@@ -15,7 +15,7 @@ use super::time_span::TimeSpan;
 /// sent: the server's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, transform = add_bounds)]
 pub struct Request {
     /// Token ids or text. [default: token ids when the model has `input_ids`, text when it has `text_input`]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,17 +24,13 @@ pub struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
     pub temperature: Option<f64>,
     /// 1 is greedy, 0 takes the whole vocabulary.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
     pub top_k: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
     pub repetition_penalty: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
@@ -44,15 +40,12 @@ pub struct Request {
     pub random_seed: Option<RandomSeed>,
     /// Tokens before which the end token does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
     pub min_length: Option<i32>,
     /// Above 1 only without streaming.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub beam_width: Option<u32>,
     /// Answers to each prompt. Tokens of all of them count as the request's. Needs a decoupled model above 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub num_return_sequences: Option<u32>,
     /// Beam search: exponential penalty on the length.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +61,6 @@ pub struct Request {
     pub bad_words: Option<WordList>,
     /// In place of `bench.end_id`; -1 lets every answer run to its full length.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = -1))]
     pub end_id: Option<i32>,
     /// In place of the end token.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +89,6 @@ pub struct Request {
     pub headers: RequestHeaders,
     /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MOST_USERS))]
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelPolicy>,
@@ -194,27 +185,12 @@ impl Request {
 
     /// What is wrong without asking a server: each in a sentence that names its key.
     pub fn faults(&self, vocab_size: u32) -> Vec<String> {
-        let mut faults = Vec::new();
+        let mut faults: Vec<String> = self.range_faults().map(|fault| format!("request.{fault}")).collect();
         let mut demand = |holds: bool, text: &str| {
             if !holds {
                 faults.push(format!("request.{text}"));
             }
         };
-        let is_from = |value: Option<f64>, low: f64| value.is_none_or(|value| value.is_finite() && value >= low);
-        demand(is_from(self.temperature, 0.0), "temperature must be 0 or more");
-        demand(self.top_k.is_none_or(|k| k >= 0), "top_k must be 0 (the whole vocabulary) or more");
-        demand(self.top_p.is_none_or(|p| (0.0..=1.0).contains(&p)), "top_p must be from 0 to 1");
-        demand(
-            self.repetition_penalty.is_none_or(|p| p.is_finite() && p > 0.0),
-            "repetition_penalty must be above 0 (1 is none)",
-        );
-        demand(is_from(self.presence_penalty, f64::MIN), "presence_penalty must be a finite number");
-        demand(is_from(self.frequency_penalty, f64::MIN), "frequency_penalty must be a finite number");
-        demand(is_from(self.length_penalty, f64::MIN), "length_penalty must be a finite number");
-        demand(self.min_length.is_none_or(|length| length >= 0), "min_length must be 0 or more");
-        demand(self.beam_width != Some(0), "beam_width must be at least 1");
-        demand(self.end_id.is_none_or(|id| id >= -1), "end_id must be a token id, or -1 for none");
-        demand(self.batch != Some(0), "batch must be at least 1");
         demand(self.deadline.as_ref().is_none_or(|deadline| !deadline.time().is_zero()), "deadline must be above 0");
         if let Some(key) = self.response_limits.and_then(|limits| limits.zero()) {
             demand(false, &format!("response_limits.{key} must be at least 1 byte"));
@@ -228,7 +204,6 @@ impl Request {
             "beam_width above 1 cannot stream: every response would hold all tokens so far, so they cannot be counted \
              as they come; set `streaming: false`",
         );
-        demand(self.num_return_sequences != Some(0), "num_return_sequences must be at least 1");
         demand(
             self.sequences() == 1 || beams <= 1,
             "num_return_sequences above 1 and beam_width above 1 exclude each other: the beams are the sequences",

@@ -243,7 +243,8 @@ mod tests {
     use super::*;
     use crate::clock::BenchClock;
     use crate::schedule::plan::{PlanQueue, plan};
-    use crate::transport::kserve::infer_request::{InferRequestTemplate, ModelMetadata};
+    use crate::transport::kserve::infer_request::InferRequestTemplate;
+    use crate::transport::kserve::model_metadata::ModelMetadata;
     use crate::{BenchSpec, LoadLevel, LoadSegment, SendingSpec, Slo, Transport};
     use base::spec::{Arrivals, Length, Limits, Request, StopAfter};
 

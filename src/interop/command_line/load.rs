@@ -9,7 +9,7 @@ use super::options::GivenOption;
 use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{TranslationBuilder, TranslationKind};
 
-use base::spec::{Formula, NumberKind, Quantity};
+use base::spec::{FieldKind, Formula, NumberKind, Quantity, RequestField};
 use base::units::unquoted;
 
 /// In the order in which they are written.
@@ -282,9 +282,10 @@ pub(crate) fn extra(load: &mut TranslatedLoad, builder: &mut TranslationBuilder,
 
 /// A field of requests over OpenAI's interfaces that is a number, where the text does not have it.
 fn number_field(name: &str, value: &str) -> Option<Formula> {
-    let kind = match name {
-        "top_k" | "min_tokens" | "seed" => NumberKind::Whole,
-        "top_p" | "min_p" | "frequency_penalty" | "presence_penalty" | "repetition_penalty" => NumberKind::Any,
+    let kind = match RequestField::with_openai_name(name).map(|field| field.kind) {
+        Some(FieldKind::Int { .. } | FieldKind::Seed) => NumberKind::Whole,
+        Some(FieldKind::Number(_)) => NumberKind::Any,
+        None if name == "min_p" => NumberKind::Any,
         _ => return None,
     };
     Formula::read(value, kind)

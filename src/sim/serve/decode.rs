@@ -51,18 +51,6 @@ impl TokenGenerator {
     }
 }
 
-/// The backend's error about a list of stop or bad words.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "[TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have {what}: {}",
-    list.iter().map(i32::to_string).collect::<Vec<_>>().join(" ")
-)]
-pub(super) struct WordListError {
-    /// What it must not have.
-    what: &'static str,
-    list: Vec<i32>,
-}
-
 /// Stop words or bad words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StopWords {
@@ -118,33 +106,6 @@ pub(super) fn decode(voice: &TokenGenerator, most: u64, stop: &StopWords, bad: &
     Some(tokens)
 }
 
-/// Reads the two rows of `stop_words_list`: ids, and where each word ends.
-pub(super) fn word_list(list: &[i32]) -> Result<Vec<Vec<i32>>, WordListError> {
-    let wrong = |what| Err(WordListError { what, list: list.to_vec() });
-    if !list.len().is_multiple_of(2) {
-        return wrong("odd length");
-    }
-    let (ids, ends) = list.split_at(list.len() / 2);
-    let used = ends.iter().position(|end| *end == -1).unwrap_or(ends.len());
-    if ends[used..].iter().any(|end| *end != -1) {
-        return wrong("additional -1s");
-    }
-    let mut words = Vec::new();
-    let mut from = 0;
-    for &end in &ends[..used] {
-        let Some(to) = usize::try_from(end).ok().filter(|to| *to <= ids.len()) else {
-            return wrong("out-of-bound offsets");
-        };
-        if to <= from && !words.is_empty() {
-            return wrong("non-increasing offsets");
-        }
-        words.push(ids[from..to].to_vec());
-        from = to;
-    }
-    words.retain(|word| !word.is_empty());
-    Ok(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,15 +138,5 @@ mod tests {
         assert_eq!(tokens("1", Some(5), 0), tokens("2", Some(5), 0));
         assert_ne!(tokens("1", Some(5), 0), tokens("1", Some(6), 0));
         assert_ne!(tokens("1", None, 0), tokens("1", None, 1));
-    }
-
-    #[test]
-    fn word_lists_are_read_as_the_backend_reads_them() {
-        assert_eq!(word_list(&[5, 6, 7, 1, 3, -1]), Ok(vec![vec![5], vec![6, 7]]));
-        let why = |list: &[i32]| word_list(list).unwrap_err().to_string();
-        assert!(why(&[5]).ends_with("odd length: 5"));
-        assert!(why(&[5, 6, -1, 2]).contains("additional -1s"));
-        assert!(why(&[5, 6, 3, -1]).contains("out-of-bound"));
-        assert!(why(&[5, 6, 2, 1]).contains("non-increasing"));
     }
 }

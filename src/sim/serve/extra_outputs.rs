@@ -6,7 +6,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::decode::TokenGenerator;
-use super::inputs::Inputs;
+use super::inputs::ReadFields;
 use super::loaded_model::LoadedEngine;
 use crate::random::mix;
 use triton::proto::inference::DataType;
@@ -52,13 +52,12 @@ pub(super) struct RequestTimes {
 pub(super) type RawTensor = (&'static str, &'static str, Vec<i64>, Bytes);
 
 impl SelectedOutputs {
-    pub(super) fn read(inputs: &Inputs<'_>, row: usize, engine: &LoadedEngine, isl: u64) -> Self {
-        let wants = |name: &str| inputs.switch(name, row).unwrap_or(false);
+    pub(super) fn new(fields: &ReadFields, engine: &LoadedEngine, isl: u64) -> Self {
         Self {
-            log_probs: wants("return_log_probs"),
-            context_logits: wants("return_context_logits"),
-            generation_logits: wants("return_generation_logits"),
-            perf_metrics: wants("return_perf_metrics"),
+            log_probs: fields.is_on("return_log_probs"),
+            context_logits: fields.is_on("return_context_logits"),
+            generation_logits: fields.is_on("return_generation_logits"),
+            perf_metrics: fields.is_on("return_perf_metrics"),
             isl,
             vocab_size: engine.vocab_size,
             tokens_per_block: engine.limits.tokens_per_block,

@@ -6,13 +6,14 @@ use std::sync::atomic::AtomicUsize;
 use tonic::Code;
 
 use super::answer::{ServedAnswer, ServedPrompt};
-use super::decode::{StopWords, TokenGenerator, decode, word_list};
+use super::decode::{StopWords, TokenGenerator, decode};
 use super::extra_outputs::SelectedOutputs;
-use super::inputs::Inputs;
+use super::inputs::{Inputs, ReadFields};
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
 use super::tensor::{RequestRefusal, check};
 use super::vllm;
+use base::spec::WireForm;
 use triton::proto::inference::ModelInferRequest;
 use triton::proto::inference::infer_parameter::ParameterChoice;
 
@@ -126,43 +127,37 @@ impl RowRequest {
         prompts: &PromptTokens,
         row: usize,
     ) -> Result<Self, RequestRefusal> {
-        let is_text = !matches!(model.kind, ModelKind::Engine(_));
         let (isl, osl, is_streaming, prompt) = match model.kind {
             ModelKind::Engine(_) => tokens(inputs, engine, row)?,
             ModelKind::Vllm(_) => vllm::text(inputs, prompts, row)?,
             ModelKind::Text { .. } | ModelKind::Python => text(inputs, prompts, row)?,
         };
         check_lengths(isl, osl, engine)?;
-        let beams = inputs.int("beam_width", row).unwrap_or(1);
-        if i64::from(beams) > engine.max_beam_width {
+        let form = if matches!(model.kind, ModelKind::Engine(_)) { WireForm::TokenIds } else { WireForm::Text };
+        let fields = inputs.fields(form, row).map_err(|error| RequestRefusal::backend(error.to_string()))?;
+        let beams = fields.int("beam_width").unwrap_or(1);
+        if beams > engine.max_beam_width {
             let limit = engine.max_beam_width;
             return Err(RequestRefusal::backend(format!(
                 "Requested beam width {beams} exceeds the engine's max_beam_width {limit}"
             )));
         }
-        let sequences = inputs.int("num_return_sequences", row).unwrap_or(1);
-        sampling(inputs, row, is_text, beams, sequences)?;
-        let adapter = inputs.long("lora_task_id", row);
+        let sequences = fields.int("num_return_sequences").unwrap_or(1);
+        check_sampling(&fields, beams, sequences)?;
+        let adapter = fields.id("lora_task_id");
         if let Some(task) = adapter.filter(|_| !engine.has_lora) {
             return Err(RequestRefusal::backend(format!(
                 "LoRA task {task} not found in cache. Please send LoRA weights with request"
             )));
         }
-        let returns = SelectedOutputs::read(inputs, row, engine, isl);
+        let returns = SelectedOutputs::new(&fields, engine, isl);
         if returns.context_logits && !engine.has_context_logits {
             return Err(RequestRefusal::backend(
                 "Return context logit need to build engine with gather_context_logits".to_owned(),
             ));
         }
-        let words = |ids: &str, texts: &str| {
-            let ids = inputs
-                .ints(ids, row)
-                .map_or(Ok(Vec::new()), |list| word_list(&list))
-                .map_err(|error| RequestRefusal::backend(error.to_string()))?;
-            let mut texts = inputs.texts(texts, row).unwrap_or_default();
-            texts.retain(|text| !text.is_empty());
-            Ok(StopWords { ids, texts })
-        };
+        // The answer is drawn and not the likeliest: then a seed decides it.
+        let is_drawn = fields.int("top_k").is_some_and(|k| k != 1) || fields.number("top_p").is_some_and(|p| p > 0.0);
         Ok(Self {
             isl,
             osl,
@@ -172,10 +167,10 @@ impl RowRequest {
             beams: beams.max(1) as u32,
             // Beams are the sequences of beam search.
             sequences: if beams > 1 { 1 } else { sequences.max(1) as u32 },
-            end_id: inputs.int("end_id", row),
-            seed: inputs.long("random_seed", row).filter(|_| samples(inputs, row, is_text)),
-            stop: words("stop_words_list", "stop_words")?,
-            bad: words("bad_words_list", "bad_words")?,
+            end_id: fields.int("end_id").map(|id| id as i32),
+            seed: fields.id("random_seed").filter(|_| is_drawn),
+            stop: fields.words("stop_words"),
+            bad: fields.words("bad_words"),
             returns,
         })
     }
@@ -202,23 +197,16 @@ impl RowRequest {
     }
 }
 
-/// The answer is drawn and not the likeliest: then a seed decides it.
-fn samples(inputs: &Inputs<'_>, row: usize, is_text: bool) -> bool {
-    let (top_k, top_p) = if is_text { ("top_k", "top_p") } else { ("runtime_top_k", "runtime_top_p") };
-    inputs.int(top_k, row).is_some_and(|k| k != 1) || inputs.float(top_p, row).is_some_and(|p| p > 0.0)
-}
-
 /// The checks of TensorRT-LLM's sampling configuration.
-fn sampling(inputs: &Inputs<'_>, row: usize, is_text: bool, beams: i32, sequences: i32) -> Result<(), RequestRefusal> {
-    let (top_k, top_p) = if is_text { ("top_k", "top_p") } else { ("runtime_top_k", "runtime_top_p") };
-    let float = |name: &str, holds: fn(f32) -> bool| inputs.float(name, row).is_none_or(holds);
-    let int = |name: &str, holds: fn(i32) -> bool| inputs.int(name, row).is_none_or(holds);
+fn check_sampling(fields: &ReadFields, beams: i64, sequences: i64) -> Result<(), RequestRefusal> {
+    let number = |key: &str, holds: fn(f64) -> bool| fields.number(key).is_none_or(holds);
+    let int = |key: &str, holds: fn(i64) -> bool| fields.int(key).is_none_or(holds);
     let checks = [
         (beams > 0, "beamWidth > 0"),
-        (int(top_k, |k| k >= 0), "topK.value() >= 0"),
-        (float(top_p, |p| p <= 1.0), "topP.value() <= 1.f"),
-        (float("temperature", |t| t >= 0.0), "temperature.value() >= 0.f"),
-        (float("repetition_penalty", |p| p > 0.0), "penalty.value() > 0.f"),
+        (int("top_k", |k| k >= 0), "topK.value() >= 0"),
+        (number("top_p", |p| p <= 1.0), "topP.value() <= 1.f"),
+        (number("temperature", |t| t >= 0.0), "temperature.value() >= 0.f"),
+        (number("repetition_penalty", |p| p > 0.0), "penalty.value() > 0.f"),
         (int("min_length", |n| n >= 0), "minTokens.value() >= 0"),
         (sequences > 0, "numReturnSequences.value() > 0"),
         (beams <= 1 || sequences <= beams, "numReturnSequences.value() <= beamWidth"),
@@ -271,7 +259,7 @@ fn text(
     prompts: &PromptTokens,
     row: usize,
 ) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
-    let text = inputs.texts("text_input", row).and_then(|texts| texts.into_iter().next()).unwrap_or_default();
+    let text = inputs.text("text_input", row).unwrap_or_default();
     let osl = output_length(inputs.int("max_tokens", row))?;
     let isl = prompts.count(&text);
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(false);

@@ -1,11 +1,13 @@
 //! One request's tensors: checked against the model's config as a Triton checks them, then read.
 
+use bytes::Bytes;
 use tonic::Code;
 
-use super::inputs::{Inputs, elements};
+use super::inputs::{Inputs, contents};
 use super::loaded_model::LoadedModel;
 use triton::proto::inference::model_infer_request::InferInputTensor;
-use triton::proto::inference::{DataType, InferTensorContents, ModelInferRequest, ModelInput};
+use triton::proto::inference::{DataType, ModelInferRequest, ModelInput};
+use triton::strings;
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +94,7 @@ pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> 
             let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
             return Err(RequestRefusal::invalid(message));
         };
-        let raw = request.raw_input_contents.get(at).map(|raw| &raw[..]);
+        let raw = request.raw_input_contents.get(at);
         check_one(model, known, request, input, raw).map_err(|error| named(request, &error))?;
     }
     let rows = rows(model, request).map_err(|error| named(request, &error))?;
@@ -116,7 +118,7 @@ fn check_one(
     known: &ModelInput,
     request: &ModelInferRequest,
     input: &InferInputTensor,
-    raw: Option<&[u8]>,
+    raw: Option<&Bytes>,
 ) -> Result<(), InputsError> {
     let (name, model_name) = (input.name.clone(), model.name.clone());
     if request.inputs.iter().filter(|other| other.name == name).count() > 1 {
@@ -135,20 +137,19 @@ fn check_one(
     if raw.is_some() && input.contents.is_some() {
         return Err(InputsError::ContentsAndRaw { input: name, model: model_name });
     }
-    match (raw, &input.contents, width(known.data_type())) {
-        (Some(raw), _, Some(width)) if raw.len() != count.saturating_mul(width) => {
+    let width = wire_type(known.data_type()).map_or(Some(0), triton::DataType::size);
+    match (raw, width) {
+        (Some(raw), Some(width)) if raw.len() != count.saturating_mul(width) => {
             let expected = count.saturating_mul(width);
             Err(InputsError::Bytes { input: name, model: model_name, expected, found: raw.len() })
         }
-        (Some(raw), _, None) => match elements(raw) {
-            Some(found) if found.len() == count => Ok(()),
-            Some(found) => {
-                Err(InputsError::Strings { input: name, model: model_name, expected: count, found: found.len() })
-            }
+        (Some(raw), None) => match strings(raw).map(|found| found.len()) {
+            Some(found) if found == count => Ok(()),
+            Some(found) => Err(InputsError::Strings { input: name, model: model_name, expected: count, found }),
             None => Err(InputsError::IncompleteStrings { input: name, model: model_name }),
         },
-        (None, contents, _) => {
-            let found = contents.as_ref().map_or(0, |contents| length(contents, known.data_type()));
+        (None, _) => {
+            let found = contents(input).map_or(0, |contents| contents.len());
             if found == count {
                 return Ok(());
             }
@@ -224,37 +225,12 @@ fn brackets(shape: &[i64]) -> String {
     format!("[{}]", shape.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// The config's type as the protocol spells it.
+/// The config's type as the protocol has it.
+pub(super) fn wire_type(data_type: DataType) -> Option<triton::DataType> {
+    triton::DataType::of(data_type.as_str_name())
+}
+
+/// The same by its name.
 pub(super) fn wire_name(data_type: DataType) -> &'static str {
-    match data_type {
-        DataType::TypeString => "BYTES",
-        other => other.as_str_name().trim_start_matches("TYPE_"),
-    }
-}
-
-/// Bytes of one element; strings have no fixed one.
-const fn width(data_type: DataType) -> Option<usize> {
-    match data_type {
-        DataType::TypeString => None,
-        DataType::TypeInvalid => Some(0),
-        DataType::TypeBool | DataType::TypeUint8 | DataType::TypeInt8 => Some(1),
-        DataType::TypeUint16 | DataType::TypeInt16 | DataType::TypeFp16 | DataType::TypeBf16 => Some(2),
-        DataType::TypeUint32 | DataType::TypeInt32 | DataType::TypeFp32 => Some(4),
-        DataType::TypeUint64 | DataType::TypeInt64 | DataType::TypeFp64 => Some(8),
-    }
-}
-
-fn length(contents: &InferTensorContents, data_type: DataType) -> usize {
-    match data_type {
-        DataType::TypeBool => contents.bool_contents.len(),
-        DataType::TypeInt8 | DataType::TypeInt16 | DataType::TypeInt32 => contents.int_contents.len(),
-        DataType::TypeInt64 => contents.int64_contents.len(),
-        DataType::TypeUint8 | DataType::TypeUint16 | DataType::TypeUint32 => contents.uint_contents.len(),
-        DataType::TypeUint64 => contents.uint64_contents.len(),
-        DataType::TypeFp32 => contents.fp32_contents.len(),
-        DataType::TypeFp64 => contents.fp64_contents.len(),
-        DataType::TypeString => contents.bytes_contents.len(),
-        // 16-bit floats can only be raw.
-        DataType::TypeFp16 | DataType::TypeBf16 | DataType::TypeInvalid => 0,
-    }
+    wire_type(data_type).map_or("INVALID", triton::DataType::name)
 }

@@ -109,9 +109,8 @@ pub(super) fn text(
     prompts: &PromptTokens,
     row: usize,
 ) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
-    let first = |name: &str| inputs.texts(name, row).and_then(|texts| texts.into_iter().next());
-    let text = first("text_input").unwrap_or_default();
-    let settings: Map<String, Value> = match first("sampling_parameters") {
+    let text = inputs.text("text_input", row).unwrap_or_default();
+    let settings: Map<String, Value> = match inputs.text("sampling_parameters", row) {
         Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings).map_err(|error| {
             RequestRefusal::backend(format!("Error generating stream: sampling_parameters: {error}"))
         })?,

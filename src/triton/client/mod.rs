@@ -4,6 +4,7 @@
 //! every error names the call and the server, and keeps the server's own message and status.
 
 mod error;
+pub mod field_tensor;
 mod metadata;
 mod ready;
 mod stream;
@@ -41,7 +42,7 @@ use metadata::{ChannelWithMetadata, with_metadata};
 pub use error::{ClientError, ClientErrorKind, ConnectCause};
 pub use ready::{AwaitError, await_ready};
 pub use stream::{InferStream, StreamResponse};
-pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, tensors_of};
+pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, strings, tensors_of};
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;

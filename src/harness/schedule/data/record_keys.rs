@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::errors::RecordPlace;
 use crate::spec::transport::{Api, Transport};
 use crate::{BenchSpec, LoadPattern};
+use base::spec::{REQUEST_FIELDS, WireForm};
 use base::units::counted;
 
 /// What a benchmark does with the value of a key.
@@ -120,9 +121,11 @@ impl RecordRules {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
-        for (name, setting) in [("stop", "stop_words"), ("min_tokens", "min_length"), ("seed", "random_seed")] {
-            if let Some(value) = fields.get(setting).cloned() {
-                fields.insert(name.to_owned(), value);
+        for field in &REQUEST_FIELDS {
+            if let (Some(name), Some(value)) =
+                (field.names(WireForm::Openai).first(), fields.get(field.name()).cloned())
+            {
+                fields.insert((*name).to_owned(), value);
             }
         }
         let streams = spec.request.streaming.unwrap_or(true);

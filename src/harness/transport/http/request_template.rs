@@ -9,7 +9,7 @@ use crate::spec::transport::{Api, Http};
 use crate::transport::call::TokenCounting;
 use crate::transport::sent_headers::SentHeaders;
 use crate::{BenchSpec, PlannedRequest, UnsupportedRequest};
-use base::spec::{CancelPolicy, LengthField, RandomSeed, Request, WordList, sets_length};
+use base::spec::{CancelPolicy, LengthField, REQUEST_FIELDS, Request, RequestField, WireForm, sets_length};
 use rand::RngExt;
 
 /// How a model is called over HTTP. Fixed once before the run.
@@ -88,9 +88,7 @@ impl HttpRequestTemplate {
                     fields.faults.push(why.to_owned());
                 }
                 let key = if prompt_ids { "streaming" } else { "stream" };
-                fields.field_if_available(key, Value::from(streams));
-                fields.ending_and_beams(request, prompt_ids.then_some(spec.end_id));
-                fields.prompt_in_answer(request.exclude_input_in_output, streams);
+                fields.add_if_available(key, Value::from(streams));
             }
             Api::OpenaiChat | Api::OpenaiCompletions => {
                 fields.constants.insert("model".to_owned(), Value::from(offered.model.clone()));
@@ -100,35 +98,7 @@ impl HttpRequestTemplate {
                 }
             }
         }
-        fields.field_if_set("temperature", &["temperature"], request.temperature.map(Value::from));
-        fields.field_if_set("top_p", &["top_p", "runtime_top_p"], request.top_p.map(Value::from));
-        fields.field_if_set("top_k", &["top_k", "runtime_top_k"], request.top_k.map(Value::from));
-        fields.field_if_set("repetition_penalty", &["repetition_penalty"], request.repetition_penalty.map(Value::from));
-        fields.field_if_set("presence_penalty", &["presence_penalty"], request.presence_penalty.map(Value::from));
-        fields.field_if_set("frequency_penalty", &["frequency_penalty"], request.frequency_penalty.map(Value::from));
-        fields.field_if_set("min_length", &["min_tokens", "min_length"], request.min_length.map(Value::from));
-        let texts = |words: &Option<WordList>| match words {
-            Some(WordList::Texts(texts)) => Some(json!(texts)),
-            Some(WordList::Ids(_)) | None => None,
-        };
-        fields.field_if_set("stop_words", &["stop", "stop_words"], texts(&request.stop_words));
-        if http.api == Api::Generate {
-            fields.field_if_set("bad_words", &["bad_words"], texts(&request.bad_words));
-            fields.field_if_set(
-                "length_penalty",
-                &["len_penalty", "length_penalty"],
-                request.length_penalty.map(Value::from),
-            );
-            fields.field_if_set("early_stopping", &["early_stopping"], request.early_stopping.map(Value::from));
-        }
-        let mut seed_key = None;
-        match request.random_seed {
-            Some(RandomSeed::Fixed(seed)) => {
-                fields.field_if_set("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
-            }
-            Some(RandomSeed::PerRequest(true)) => seed_key = fields.find("random_seed", &["seed", "random_seed"]),
-            Some(RandomSeed::PerRequest(false)) | None => {}
-        }
+        let seed_key = fields.add_fields(request, streams, prompt_ids.then_some(spec.end_id));
         if !fields.faults.is_empty() {
             return Err(UnsupportedRequest { faults: fields.faults });
         }
@@ -261,57 +231,63 @@ impl RequestFieldsBuilder<'_> {
         self.inputs.is_none_or(|inputs| inputs.iter().any(|input| input == name))
     }
 
-    /// The name under which the interface, or the Triton model, takes it.
-    fn find(&mut self, key: &str, names: &[&'static str]) -> Option<&'static str> {
-        // OpenAI's servers accept unknown names, so the first is as good as any.
-        let found = match self.api {
-            Api::Generate => names.iter().rev().chain(names).find(|name| self.has(name)).copied(),
-            Api::OpenaiChat | Api::OpenaiCompletions => names.first().copied(),
-        };
-        if found.is_none() {
-            self.faults.push(format!("request.{key} needs the input `{}`, which the model does not have", names[0]));
-        }
-        found
-    }
-
-    /// What ends an answer, and the number of beams. A model of token ids gets them in every request, with `end_id` of the benchmark.
-    fn ending_and_beams(&mut self, request: &Request, end_id: Option<i32>) {
-        // One beam is what every model has, with the input or without.
-        let beams = request.beam_width.filter(|beams| *beams > 1);
-        for (key, given, usual) in [
-            ("end_id", request.end_id.map(Value::from), end_id.map(Value::from)),
-            ("pad_id", request.pad_id.map(Value::from), end_id.map(Value::from)),
-            ("beam_width", beams.map(Value::from), end_id.map(|_| Value::from(1))),
-        ] {
+    /// The fields that are set, and those that every request to such a model has: `end_id` is the benchmark's, for a model of token ids.
+    /// Returns the name of a seed that is another one in each request.
+    fn add_fields(&mut self, request: &Request, streams: bool, end_id: Option<i32>) -> Option<&'static str> {
+        let form = if self.api == Api::Generate { WireForm::Generate } else { WireForm::Openai };
+        let mut seed_key = None;
+        for field in in_body_order(form) {
+            // One beam is what every model has, with the input or without.
+            let given = field.value(request).filter(|value| !field.is_neutral(value));
+            let usual = match (field.key, end_id) {
+                _ if form == WireForm::Openai => None,
+                ("end_id" | "pad_id", Some(id)) => Some(Value::from(id)),
+                ("beam_width", Some(_)) => Some(Value::from(1)),
+                ("exclude_input_in_output", _) => (!streams).then(|| Value::from(true)),
+                _ => None,
+            };
             match (given, usual) {
-                (Some(given), _) => self.field_if_set(key, &[key], Some(given)),
-                (None, Some(usual)) => self.field_if_available(key, usual),
+                (Some(value), _) => {
+                    let Some(name) = self.find(field.name(), field.names(form)) else { continue };
+                    match value.to_json() {
+                        Some(value) => drop(self.constants.insert(name.to_owned(), value)),
+                        None => seed_key = Some(name),
+                    }
+                }
+                (None, Some(usual)) => self.add_if_available(field.key, usual),
                 (None, None) => {}
             }
         }
+        seed_key
     }
 
-    /// Without streaming a model is to leave the prompt out of its answer, where it can.
-    fn prompt_in_answer(&mut self, exclude: Option<bool>, streams: bool) {
-        const KEY: &str = "exclude_input_in_output";
-        match exclude {
-            Some(_) => self.field_if_set(KEY, &[KEY], exclude.map(Value::from)),
-            None if !streams => self.field_if_available(KEY, Value::from(true)),
-            None => {}
+    /// The name under which the interface, or the Triton model, takes a field.
+    fn find(&mut self, key: &str, names: &[&'static str]) -> Option<&'static str> {
+        // OpenAI's servers accept unknown names.
+        let name = names.iter().find(|name| self.api != Api::Generate || self.has(name)).copied();
+        if let (None, Some(name)) = (name, names.last()) {
+            self.faults.push(format!("request.{key} needs the input `{name}`, which the model does not have"));
         }
+        name
     }
 
     /// Sent where the model has it.
-    fn field_if_available(&mut self, name: &str, value: Value) {
+    fn add_if_available(&mut self, name: &str, value: Value) {
         if self.has(name) {
             self.constants.insert(name.to_owned(), value);
         }
     }
+}
 
-    fn field_if_set(&mut self, key: &str, names: &[&'static str], value: Option<Value>) {
-        let Some(value) = value else { return };
-        if let Some(name) = self.find(key, names) {
-            self.constants.insert(name.to_owned(), value);
-        }
-    }
+/// The fields of a body. Some stand before or after the others, as they did in earlier versions: the same request has the same bytes.
+fn in_body_order(form: WireForm) -> Vec<&'static RequestField> {
+    const FIRST: [&str; 7] =
+        ["end_id", "pad_id", "beam_width", "exclude_input_in_output", "temperature", "top_p", "top_k"];
+    const LAST: [&str; 3] = ["length_penalty", "early_stopping", "random_seed"];
+    let mut fields: Vec<_> = REQUEST_FIELDS.iter().filter(|field| !field.names(form).is_empty()).collect();
+    fields.sort_by_key(|field| {
+        let first = FIRST.iter().position(|key| *key == field.key);
+        first.unwrap_or(FIRST.len() + usize::from(LAST.contains(&field.key)))
+    });
+    fields
 }

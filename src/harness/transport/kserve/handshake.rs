@@ -5,7 +5,8 @@ use prost::Message;
 
 use super::calls::unary_call;
 use super::grpc_messages;
-use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
+use super::infer_request::InferRequestTemplate;
+use super::model_metadata::{ModelMetadata, OfferedTensors};
 use crate::transport::connection::Connection;
 use crate::transport::handshake_error::HandshakeError;
 use crate::{BenchSpec, HarnessError, TransportFailure};

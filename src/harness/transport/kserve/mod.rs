@@ -10,6 +10,7 @@ pub(crate) mod extra_outputs;
 pub(crate) mod grpc_messages;
 pub(crate) mod handshake;
 pub(crate) mod infer_request;
+pub(crate) mod model_metadata;
 pub(crate) mod read_answer;
 pub(crate) mod rpc;
 pub(crate) mod shared_stream;

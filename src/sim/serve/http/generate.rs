@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -13,12 +12,13 @@ use tonic::Status;
 use super::super::driver::ResponseSink;
 use super::super::loaded_model::LoadedModel;
 use super::super::service::{GuardedResponseStream, ServiceInner};
-use super::super::tensor::full_shape;
+use super::super::tensor::{full_shape, wire_type};
 use super::reply::ServedFailure;
 use super::request_body::BodyError;
 use super::{Answer, event, events, failed, json_reply, refusal_reply};
 use triton::proto::inference::model_infer_request::InferInputTensor;
-use triton::proto::inference::{DataType, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use triton::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use triton::{Tensor, tensors_of};
 
 type GenerateOutcome = Result<ModelStreamInferResponse, Status>;
 
@@ -112,16 +112,9 @@ fn outputs(is_ensemble: bool, response: &ModelInferResponse) -> Value {
             value.insert(name.to_owned(), unset);
         }
     }
-    for (output, raw) in response.outputs.iter().zip(&response.raw_output_contents) {
-        let json = if output.datatype == "BYTES" {
-            Value::from(String::from_utf8_lossy(raw.get(4..).unwrap_or_default()))
-        } else {
-            match raw.as_chunks::<4>().0 {
-                [one] => Value::from(i32::from_le_bytes(*one)),
-                all => all.iter().map(|word| i32::from_le_bytes(*word)).collect(),
-            }
-        };
-        value.insert(output.name.clone(), json);
+    for tensor in tensors_of(response).into_iter().flatten() {
+        let values = tensor.to_json();
+        value.insert(tensor.name, if tensor.data.len() == 1 { values[0].clone() } else { values });
     }
     Value::Object(value)
 }
@@ -134,39 +127,17 @@ fn request(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferR
     }
     for known in &model.config.input {
         let Some(value) = body.get(&known.name) else { continue };
-        let elements: &[Value] = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-        let mut raw = BytesMut::new();
-        for element in elements {
-            put(known.data_type(), element, &mut raw)
-                .ok_or_else(|| BodyError::Value { input: known.name.clone(), value: element.clone() })?;
-        }
-        let shape = full_shape(model.config.max_batch_size, &[elements.len() as i64]);
+        let wrong = || BodyError::Value { input: known.name.clone(), value: value.clone() };
+        let datatype = wire_type(known.data_type()).ok_or_else(wrong)?;
+        let data = Tensor::from_json(&known.name, datatype, value).map_err(|_| wrong())?.data;
+        let shape = full_shape(model.config.max_batch_size, &[data.len() as i64]);
         request.inputs.push(InferInputTensor {
             name: known.name.clone(),
-            datatype: super::wire_name(known.data_type()).to_owned(),
+            datatype: datatype.name().to_owned(),
             shape: shape.into_iter().map(|dim| if dim < 0 { 1 } else { dim }).collect(),
             ..InferInputTensor::default()
         });
-        request.raw_input_contents.push(raw.freeze());
+        request.raw_input_contents.push(data.raw());
     }
     Ok(request)
-}
-
-fn put(data_type: DataType, value: &Value, raw: &mut BytesMut) -> Option<()> {
-    match data_type {
-        DataType::TypeString => {
-            let text = Bytes::copy_from_slice(value.as_str()?.as_bytes());
-            raw.put_u32_le(u32::try_from(text.len()).ok()?);
-            raw.put(text);
-        }
-        DataType::TypeBool => raw.put_u8(u8::from(value.as_bool()?)),
-        DataType::TypeInt32 => raw.put_i32_le(i32::try_from(value.as_i64()?).ok()?),
-        DataType::TypeUint32 => raw.put_u32_le(u32::try_from(value.as_u64()?).ok()?),
-        DataType::TypeInt64 => raw.put_i64_le(value.as_i64()?),
-        DataType::TypeUint64 => raw.put_u64_le(value.as_u64()?),
-        DataType::TypeFp32 => raw.put_f32_le(value.as_f64()? as f32),
-        DataType::TypeFp64 => raw.put_f64_le(value.as_f64()?),
-        _ => return None,
-    }
-    Some(())
 }

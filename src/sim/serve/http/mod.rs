@@ -29,7 +29,6 @@ use super::describe;
 use super::extensions;
 use super::listen::listen;
 use super::service::ServiceInner;
-use super::tensor::wire_name;
 use reply::{Answer, empty, event, events, failed, full_reply, json_reply, ok_reply, refusal_reply, status_of};
 use request_body::{body, bytes, object};
 use triton::pbtxt;

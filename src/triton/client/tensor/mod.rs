@@ -175,7 +175,30 @@ impl TensorData {
         self.len() == 0
     }
 
-    fn raw(&self) -> Bytes {
+    /// Typed contents, narrowed to what they are: the wire has no 8 and 16 bit integers, and no 16-bit floats at all.
+    pub fn from_contents(datatype: DataType, from: &InferTensorContents) -> Self {
+        match datatype {
+            DataType::Bool => Self::Bool(from.bool_contents.clone()),
+            DataType::Uint8 => Self::Uint8(from.uint_contents.iter().map(|value| *value as u8).collect()),
+            DataType::Uint16 => Self::Uint16(from.uint_contents.iter().map(|value| *value as u16).collect()),
+            DataType::Uint32 => Self::Uint32(from.uint_contents.clone()),
+            DataType::Uint64 => Self::Uint64(from.uint64_contents.clone()),
+            DataType::Int8 => Self::Int8(from.int_contents.iter().map(|value| *value as i8).collect()),
+            DataType::Int16 => Self::Int16(from.int_contents.iter().map(|value| *value as i16).collect()),
+            DataType::Int32 => Self::Int32(from.int_contents.clone()),
+            DataType::Int64 => Self::Int64(from.int64_contents.clone()),
+            DataType::Fp16 => Self::Fp16(Vec::new()),
+            DataType::Bf16 => Self::Bf16(Vec::new()),
+            DataType::Fp32 => Self::Fp32(from.fp32_contents.clone()),
+            DataType::Fp64 => Self::Fp64(from.fp64_contents.clone()),
+            DataType::Bytes => {
+                Self::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect())
+            }
+        }
+    }
+
+    /// As the wire has them.
+    pub fn raw(&self) -> Bytes {
         let mut out = BytesMut::new();
         numbers!(self,
             values => values.iter().for_each(|value| out.put_slice(&value.to_le_bytes())),
@@ -213,7 +236,8 @@ impl TensorData {
     }
 }
 
-fn strings(raw: &Bytes) -> Option<Vec<Bytes>> {
+/// The elements of a BYTES tensor. `None`: one is longer than what is left.
+pub fn strings(raw: &Bytes) -> Option<Vec<Bytes>> {
     let (mut at, mut found) = (0, Vec::new());
     while at < raw.len() {
         let len = u32::from_le_bytes(*raw.get(at..)?.first_chunk::<4>()?) as usize;
@@ -406,34 +430,12 @@ pub fn tensors_of(response: &ModelInferResponse) -> Result<Vec<Tensor>, TensorEr
             .ok_or_else(|| TensorError::Type { name: name.clone(), datatype: output.datatype.clone() })?;
         let data = match (response.raw_output_contents.get(index), &output.contents) {
             (Some(raw), _) => TensorData::read(name, datatype, raw)?,
-            (None, Some(contents)) => typed(datatype, contents),
+            (None, Some(contents)) => TensorData::from_contents(datatype, contents),
             (None, None) => TensorData::read(name, datatype, &Bytes::new())?,
         };
         Tensor::new(name, output.shape.clone(), data)
     });
     outputs.collect()
-}
-
-/// Typed contents, narrowed to what they are: the wire has no 8 and 16 bit integers, and no 16-bit floats at all.
-fn typed(datatype: DataType, from: &InferTensorContents) -> TensorData {
-    match datatype {
-        DataType::Bool => TensorData::Bool(from.bool_contents.clone()),
-        DataType::Uint8 => TensorData::Uint8(from.uint_contents.iter().map(|value| *value as u8).collect()),
-        DataType::Uint16 => TensorData::Uint16(from.uint_contents.iter().map(|value| *value as u16).collect()),
-        DataType::Uint32 => TensorData::Uint32(from.uint_contents.clone()),
-        DataType::Uint64 => TensorData::Uint64(from.uint64_contents.clone()),
-        DataType::Int8 => TensorData::Int8(from.int_contents.iter().map(|value| *value as i8).collect()),
-        DataType::Int16 => TensorData::Int16(from.int_contents.iter().map(|value| *value as i16).collect()),
-        DataType::Int32 => TensorData::Int32(from.int_contents.clone()),
-        DataType::Int64 => TensorData::Int64(from.int64_contents.clone()),
-        DataType::Fp16 => TensorData::Fp16(Vec::new()),
-        DataType::Bf16 => TensorData::Bf16(Vec::new()),
-        DataType::Fp32 => TensorData::Fp32(from.fp32_contents.clone()),
-        DataType::Fp64 => TensorData::Fp64(from.fp64_contents.clone()),
-        DataType::Bytes => {
-            TensorData::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect())
-        }
-    }
 }
 
 #[cfg(test)]

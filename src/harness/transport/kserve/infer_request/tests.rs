@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::schedule::data::Prompt;
+use crate::transport::kserve::model_metadata::OfferedTensors;
 use crate::{CallSource, LoadPattern, Slo};
 use base::spec::{Arrivals, Length, LengthField, Limits, RandomSeed, StopAfter, WordList};
 use pretty_assertions::assert_eq;

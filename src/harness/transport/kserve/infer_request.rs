@@ -2,33 +2,53 @@
 //!
 //! Fixed once before the run; every message is then a copy of constants and its own prompt.
 
-mod constant_inputs;
-mod request_inputs;
-mod tensor;
-mod tensor_names;
-mod vllm;
-
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use rand::RngExt;
 
-use self::constant_inputs::{ConstantInputs, ConstantTensor, MessageInputs};
-use self::tensor::{ScalarValue, texts};
-pub(crate) use self::tensor_names::{ModelMetadata, OfferedTensors};
-use self::tensor_names::{TEXT, TOKENS, TensorNames, VLLM};
+use serde_json::{Map, Value, json};
+
 use super::grpc_messages::ScanRequest;
+use super::model_metadata::{ConstantTensor, DrawnInput, ModelInputs, ModelMetadata, TEXT, TOKENS, TensorNames, VLLM};
 use crate::schedule::data::Prompt;
 use crate::schedule::random_draws::generator;
 use crate::transport::call::{CallKind, TokenCounting};
 use crate::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
-use base::spec::{CancelPolicy, Interface, Protocol, Request, StreamMode};
+use base::spec::{CancelPolicy, FieldValue, Interface, Protocol, Request, StreamMode};
+use triton::field_tensor::{column, texts};
 use triton::proto::inference::infer_parameter::ParameterChoice;
-use triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
+use triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use triton::proto::inference::{InferParameter, ModelInferRequest};
 
 /// Data types of token ids.
 const INTEGERS: [&[u8]; 8] = [b"INT32", b"INT64", b"UINT32", b"UINT64", b"INT16", b"UINT16", b"INT8", b"UINT8"];
+
+/// Inputs of a message under construction.
+struct MessageInputs {
+    has_rows: bool,
+    rows: usize,
+    inputs: Vec<InferInputTensor>,
+    raw: Vec<Bytes>,
+}
+
+impl MessageInputs {
+    const fn new(has_rows: bool, rows: usize) -> Self {
+        Self { has_rows, rows, inputs: Vec::new(), raw: Vec::new() }
+    }
+
+    /// `shape` without the batch dimension, `raw` for all rows.
+    fn put(&mut self, name: &str, datatype: &str, shape: &[i64], raw: Bytes) {
+        let rows = self.has_rows.then_some(self.rows as i64);
+        self.inputs.push(InferInputTensor {
+            name: name.to_owned(),
+            datatype: datatype.to_owned(),
+            shape: rows.into_iter().chain(shape.iter().copied()).collect(),
+            ..InferInputTensor::default()
+        });
+        self.raw.push(raw);
+    }
+}
 
 /// How a model is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,10 +79,10 @@ pub(crate) struct InferRequestTemplate {
     answer_type: Option<String>,
     pad_id: i32,
     seed: u64,
-    drawn_seed: Option<(&'static str, String)>,
+    drawn: Vec<DrawnInput>,
     lora: Vec<u64>,
     /// Of vLLM's backend: what is the same in every request's settings.
-    sampling: Option<serde_json::Map<String, serde_json::Value>>,
+    sampling: Option<Map<String, Value>>,
 }
 
 /// Why a model that is called so cannot answer the request.
@@ -107,12 +127,8 @@ impl InferRequestTemplate {
                     .to_owned(),
             );
         }
-        let is_vllm = interface == Interface::Text && vllm::is_vllm(metadata);
-        let (sampling, request) = match is_vllm.then(|| vllm::sampling(&spec.request)) {
-            Some((sampling, rest)) => (Some(sampling), rest),
-            None => (None, spec.request.clone()),
-        };
-        let request = &request;
+        let is_vllm = interface == Interface::Text && metadata.is_vllm();
+        let request = &spec.request;
         let names = match interface {
             Interface::TokenIds => &TOKENS,
             Interface::Text if is_vllm => &VLLM,
@@ -125,23 +141,16 @@ impl InferRequestTemplate {
         metadata.check_batch(request.batch(), call, &mut faults);
         let has_prompt = !streams && request.exclude_input_in_output == Some(false);
         let sequences = request.sequences();
-        let mut constant_inputs = ConstantInputs::new(metadata, faults);
-        constant_inputs.prompt_inputs(names, streams);
-        constant_inputs.end_and_beam_inputs(request, interface, spec.end_id);
-        constant_inputs.answer_inputs(request, streams);
-        constant_inputs.sampling_inputs(request, names);
-        let drawn_seed = constant_inputs.seed_input(request.random_seed);
-        constant_inputs.lora_input(request);
-        constant_inputs.ending_inputs(request, names, interface);
-        let mut outputs = names.answer.to_vec();
-        let further = constant_inputs.further_outputs(request);
-        let has_extra_outputs = !further.is_empty();
-        outputs.extend(further);
+        let mut inputs = ModelInputs::new(metadata, is_vllm, faults);
+        inputs.add_prompt(names, streams);
+        inputs.add_fields(request, names.form, streams, spec.end_id);
+        let has_extra_outputs = !inputs.outputs.is_empty();
+        let mut outputs = [names.answer, &inputs.outputs].concat();
         let is_batched = request.batch() > 1;
         if is_batched {
             outputs.push("batch_index");
         }
-        let ConstantInputs { constants, mut faults, lacks, .. } = constant_inputs;
+        let ModelInputs { constants, drawn, sampling, mut faults, lacks, .. } = inputs;
         if let Some(inputs) = metadata.inputs.as_ref().filter(|_| lacks) {
             let has: Vec<&str> = inputs.keys().map(String::as_str).collect();
             faults.push(format!("the model's inputs are {}", has.join(", ")));
@@ -174,7 +183,7 @@ impl InferRequestTemplate {
             answer_type: metadata.outputs.as_ref().and_then(|outputs| outputs.get(names.answer[0]).cloned()),
             pad_id: request.pad_id.unwrap_or(spec.end_id),
             seed: spec.seed,
-            drawn_seed,
+            drawn,
             lora: request.lora_task_id.clone(),
             sampling,
         })
@@ -233,8 +242,8 @@ impl InferRequestTemplate {
                 }
                 message_inputs.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
                 if self.has_lengths {
-                    let lengths = prompts.iter().map(|prompt| ScalarValue::Int(prompt.len() as i64));
-                    message_inputs.put("input_lengths", "INT32", &[1], tensor::column(lengths, "INT32"));
+                    let lengths = prompts.iter().map(|prompt| FieldValue::Int(prompt.len() as i64));
+                    message_inputs.put("input_lengths", "INT32", &[1], column(lengths, "INT32"));
                 }
             }
             Interface::Text => {
@@ -243,26 +252,27 @@ impl InferRequestTemplate {
             }
         }
         if let Some(sampling) = &self.sampling {
-            let settings: Vec<String> =
-                planned.iter().map(|planned| vllm::text(sampling, planned.output_len)).collect();
+            let text = |planned: &PlannedRequest| {
+                let mut settings = sampling.clone();
+                settings.insert("max_tokens".to_owned(), json!(planned.output_len));
+                Value::Object(settings).to_string()
+            };
+            let settings: Vec<String> = planned.iter().map(text).collect();
             message_inputs.put(self.names.output_len, "BYTES", &[1], texts(&settings));
         } else {
-            let lengths = planned.iter().map(|planned| ScalarValue::Int(i64::from(planned.output_len)));
-            message_inputs.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
+            let lengths = planned.iter().map(|planned| FieldValue::Int(i64::from(planned.output_len)));
+            message_inputs.put(self.names.output_len, "INT32", &[1], column(lengths, "INT32"));
         }
         for ConstantTensor { name, datatype, shape, row } in &self.constants {
             let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
             message_inputs.put(name, datatype, shape, raw);
         }
-        let indices = first..first + rows as u64;
-        if let Some((name, datatype)) = &self.drawn_seed {
-            let seeds =
-                indices.clone().map(|index| ScalarValue::Long(generator("random_seed", self.seed, index).random()));
-            message_inputs.put(name, datatype, &[1], tensor::column(seeds, datatype));
-        }
-        if !self.lora.is_empty() {
-            let tasks = indices.map(|index| ScalarValue::Long(self.lora[index as usize % self.lora.len()]));
-            message_inputs.put("lora_task_id", "UINT64", &[1], tensor::column(tasks, "UINT64"));
+        for DrawnInput { key, name, datatype } in self.drawn.iter().filter(|drawn| drawn.key != "cancel.by") {
+            let values = (first..first + rows as u64).map(|index| match *key {
+                "lora_task_id" => self.lora[index as usize % self.lora.len()],
+                key => generator(key, self.seed, index).random(),
+            });
+            message_inputs.put(name, datatype, &[1], column(values.map(FieldValue::Long), datatype));
         }
         let MessageInputs { inputs, raw, .. } = message_inputs;
         let output = |name: &&str| InferRequestedOutputTensor {
