@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 use serde_json::{Map, Value, json};
 
 use super::bench_args::WHAT;
-use super::quantity_arg::{any, whole};
+use super::values::{any, whole};
 use base::spec::{BenchOption, FieldKind, REQUEST_FIELDS, RequestField};
 
 /// Keys of the manifest's `request` with their values.

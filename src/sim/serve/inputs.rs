@@ -126,7 +126,7 @@ impl ReadFields {
 
 /// Typed contents. `None`: there are none, or their type is not known.
 pub(super) fn contents(input: &InferInputTensor) -> Option<TensorData> {
-    Some(TensorData::from_contents(DataType::of(&input.datatype)?, input.contents.as_ref()?))
+    Some(TensorData::from_contents(DataType::parse(&input.datatype)?, input.contents.as_ref()?))
 }
 
 #[cfg(test)]

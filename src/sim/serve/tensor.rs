@@ -227,7 +227,7 @@ fn brackets(shape: &[i64]) -> String {
 
 /// The config's type as the protocol has it.
 pub(super) fn wire_type(data_type: DataType) -> Option<triton::DataType> {
-    triton::DataType::of(data_type.as_str_name())
+    triton::DataType::parse(data_type.as_str_name())
 }
 
 /// The same by its name.
