@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::find_result::find;
 use super::found_result::SEEN;
-use super::import_sources::located_runs;
 use super::translate;
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::console::{print, print_error};
@@ -16,7 +15,7 @@ use base::diag::ErrorText;
 use base::files::{metadata_if_there, read_text};
 use base::units::size;
 use harness::{RESULT, SWEEP};
-use interop::{ExportFormat, Imported, ImportedSweep, LocatedRun};
+use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns};
 use report::compare::{CompareRules, ComparedSweep};
 use report::{Styler, html, sweep_table};
 use runner::store::write_named;
@@ -121,10 +120,28 @@ serve …`, `regatta import -- vllm serve …`"
     Ok(CliExit::Done)
 }
 
+/// Every run in files and folders, with those in folders below. At least one.
+pub(super) fn located_runs(paths: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandError> {
+    let LocatedRuns { runs, unread } = interop::locate_runs(paths).map_err(import_error)?;
+    if !unread.is_empty() {
+        print_error(&format!("note: left out, because they are no results of runs: {}\n", unread.join(", ")));
+    }
+    Ok(runs)
+}
+
+/// A file that is not there or cannot be read is an error of the machine, any other of the request.
+pub(super) fn import_error(error: ImportError) -> CommandError {
+    match (&error, error.hint()) {
+        (ImportError::File { .. }, _) => CommandError::Other(error.into()),
+        (_, Some(hint)) => CommandError::Usage(format!("{error}\n  hint: {hint}")),
+        (_, None) => CommandError::usage(error),
+    }
+}
+
 /// Several runs of a tool: `sweep.json`, a page, and the result of each point.
 fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Result<CliExit, CommandError> {
     let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
-    let ImportedSweep { report, results } = interop::import_sweep(&name, runs).map_err(CommandError::usage)?;
+    let ImportedSweep { report, results } = interop::import_sweep(&name, runs).map_err(import_error)?;
     let new = NewResult::begin(&request.out)?;
     for (folder, run) in &results {
         put_result(&new, Path::new(folder), run)?;

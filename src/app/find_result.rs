@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::export_import::located_runs;
 use super::found_result::{FoundResult, Place, TaskOfRun, earlier_text, read, without_links};
-use super::import_sources::located_runs;
 use super::project::Project;
 use crate::cli::Global;
 use crate::console::print_error;

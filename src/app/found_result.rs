@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::import_sources::located_runs;
+use super::export_import::{import_error, located_runs};
 use crate::error::CommandError;
 use base::event::RunId;
 use base::files::{read_bytes, read_text};
@@ -100,7 +100,7 @@ pub(super) fn read(place: &Place) -> Result<FoundResult, CommandError> {
             Ok(found(place, path, imported.into(), None))
         }
         (_, others) => {
-            Err(CommandError::usage(ImportError::SeveralRuns { name: path.display().to_string(), count: others + 1 }))
+            Err(import_error(ImportError::SeveralRuns { name: path.display().to_string(), count: others + 1 }))
         }
     }
 }

@@ -26,7 +26,6 @@ mod find_result;
 mod found_result;
 mod history;
 mod host_agent;
-mod import_sources;
 mod imported_run;
 mod init;
 mod known_failures;

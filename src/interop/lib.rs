@@ -1,16 +1,16 @@
-//! Other tools of this field, one folder for each: its command line, its result files in and out.
+//! Other tools of this field: their command lines, one folder for each, their result files, and what their metrics mean.
 //!
-//! What tools share is beside them: `command_line` (arguments, and what each of them means here), `results` (numbers that
-//! were read, a file to write) and `metrics` (what each tool's metrics mean; [`compat()`] computes them from the same requests). What
-//! knows all tools stands above them: `translate` ([`read_line()`], [`read_script()`]: from a program's name to its tool) and `formats`
-//! ([`import_runs()`], [`export()`]: recognizes and writes files).
+//! What the tools' command lines share is in `command_line` (arguments, and what each of them means here). `translate` knows all tools
+//! ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of result files, and recognizes and
+//! writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics mean; [`compat()`] computes them from the same
+//! requests.
 //!
 //! A part uses only those to the left of it (above, on the lines before):
 //!
 //! ```text
-//!  command_line  metrics  published_ports  tool_configs ← results  typed_server ← command_server ← trtllm_serve  perf_analyzer ←
-//!  aiperf  curl  docker  genai_perf  git_clone  guidellm  llmb_run  loadgen  nvidia_harness  nvidia_smi
-//!  prepare_dataset  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
+//!  command_line  metrics  published_ports  tool_configs ← typed_server ← command_server ← trtllm_serve  perf_analyzer ← aiperf
+//!  curl  docker  genai_perf  git_clone  guidellm  llmb_run  nvidia_harness  nvidia_smi  prepare_dataset  sglang  slurm
+//!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
 mod aiperf;
@@ -23,14 +23,12 @@ mod genai_perf;
 mod git_clone;
 mod guidellm;
 mod llmb_run;
-mod loadgen;
 mod metrics;
 mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;
 mod prepare_dataset;
 mod published_ports;
-mod results;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;
@@ -48,10 +46,10 @@ pub use command_line::{
     Translation, TranslationError, TranslationKind, TranslationProblem, UnknownValue, UntranslatedOption, origin,
 };
 pub use formats::{
-    COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFormat, ImportError, ImportSource, Imported, ImportedSweep,
-    LocatedRun, export, import_runs, import_sweep, requests_schema,
+    COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, ImportError, ImportIdentity,
+    ImportSource, Imported, ImportedSweep, LocatedRun, LocatedRuns, export, import_runs, import_sweep, loadgen_run,
+    locate_runs, requests_schema,
 };
-pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
 pub use metrics::{
     COPY_REPEATS, ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
     ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,
@@ -59,6 +57,5 @@ pub use metrics::{
     TracedChunks, UnknownTool, compat, vector,
 };
 pub use nvidia_harness::{gpu_name, read_config};
-pub use results::{ExportFile, Exported, ImportIdentity};
 pub use tool_configs::{command_file, tool_of_config};
 pub use translate::{read_line, read_script};

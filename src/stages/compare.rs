@@ -1,13 +1,13 @@
 //! `compare:` — results of other stages beside each other, as ratios: a table, the same for programs, and a page.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind};
 use base::files::read_text;
 use harness::{LoadPattern, REQUESTS, RESULT, RequestRecord, RunResult, read_records, repeat_folders};
-use interop::{COPY_REPEATS, ImportSource, LOADGEN_LOG_FILES, MeasuredResult, MeasuredRun, RequestTrace, import_runs};
+use interop::{COPY_REPEATS, MeasuredResult, MeasuredRun, RequestTrace};
 use plan::manifest::model::CompareResults;
 use report::Styler;
 use report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
@@ -105,9 +105,14 @@ fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRu
 /// A result with its requests, where they were kept; a folder with the logs of LoadGen alone is the run that they report.
 fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     let path = folder.join(RESULT);
-    let logs = LOADGEN_LOG_FILES.map(|log| folder.join(log));
-    if !path.exists() && logs.iter().any(|log| log.is_file()) {
-        return read_loadgen_run(name, &logs);
+    if !path.exists()
+        && let Some(run) = interop::loadgen_run(folder)
+    {
+        let run = run.map_err(|error| {
+            let failure = Failure::new(FailureKind::Files, error.to_string());
+            error.hint().into_iter().fold(failure, Failure::hint)
+        })?;
+        return Ok(MeasuredRun { name: name.to_owned(), ..run.into() });
     }
     let text = read_text(&path).map_err(|error| {
         cannot("read", &path, &error).hint(
@@ -123,17 +128,6 @@ fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
         kept.map_err(|error| Failure::new(FailureKind::Files, error.to_string()))?;
     }
     Ok(MeasuredRun { name: name.to_owned(), result, request_traces })
-}
-
-fn read_loadgen_run(name: &str, logs: &[PathBuf]) -> Result<MeasuredRun, Failure> {
-    let read = |path: &PathBuf| {
-        let text = read_text(path).map_err(|error| cannot("read", path, &error))?;
-        Ok(ImportSource { name: path.display().to_string(), text })
-    };
-    let sources = logs.iter().filter(|log| log.is_file()).map(read).collect::<Result<Vec<_>, Failure>>()?;
-    let runs = import_runs(name, &sources).map_err(|error| Failure::new(FailureKind::Files, error.to_string()))?;
-    let (_, run) = runs.into_iter().next().expect("at least one run");
-    Ok(MeasuredRun { name: name.to_owned(), ..run.into() })
 }
 
 /// `server`, `offline`, …; the number where another tool measured, whose scenarios have other names.

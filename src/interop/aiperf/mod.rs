@@ -1,8 +1,6 @@
-//! AIPerf: its command line and its result files.
+//! AIPerf: its command line.
 
 pub(super) mod command_line;
-pub(super) mod export;
-pub(super) mod import;
 mod input_file;
 mod option_table;
 mod warm_up;

@@ -5,21 +5,14 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::import_identity::{ImportIdentity, RunDifference, differences};
+use super::located_runs::LocatedRun;
 use super::read::{ImportError, Imported};
 use crate::metrics::{ImportedMetric, ImportedResult, MetricConcept, Tool};
-use crate::results::ImportIdentity;
-use crate::results::import_identity::{RunDifference, differences};
 use harness::{
     AcrossRuns, LatencySummary, MeasuredNumber, PointRole, SWEEP_POINTS, SweepLevel, SweepOrigin, SweepPoint,
     SweepReport, repeat_folder,
 };
-
-/// One run, and where its files are: what they are called tells the level where the files do not.
-#[derive(Clone, Debug)]
-pub struct LocatedRun {
-    pub place: PathBuf,
-    pub run: Imported,
-}
 
 /// A sweep with the results of its points.
 #[derive(Clone, Debug)]

@@ -1,20 +1,34 @@
 //! Result files: which tool wrote a file and what is in it ([`import_runs`]), and a run in the formats of other tools ([`export`]).
 //!
-//! Each tool reads and writes its own files with the means of `results`; here is what knows all of them.
+//! `formats.toml` is the table of the formats that are read; a format whose numbers stand at places of a JSON object is a row of it.
+//! Code is for texts that were printed (`printed`), and for requests one by one (`records`).
+//!
+//! ```text
+//!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ imported_sweep ─→ a sweep
+//!  MeasuredRun ─ export ─→ export_genai_perf · export_perf_analyzer · export_vllm · parquet ─→ files
+//! ```
 
-mod export_error;
+mod export;
+mod export_genai_perf;
+mod export_perf_analyzer;
+mod export_vllm;
+mod file_format;
+mod import_identity;
 mod imported_sweep;
+mod located_runs;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]
 #[path = "parquet_left_out.rs"]
 mod parquet;
+mod printed;
 mod read;
+mod records;
 mod request_columns;
-mod write;
 
-pub use export_error::ExportError;
-pub use imported_sweep::{ImportedSweep, LocatedRun, import_sweep};
+pub use export::{ExportError, ExportFile, ExportFormat, Exported, export};
+pub use import_identity::ImportIdentity;
+pub use imported_sweep::{ImportedSweep, import_sweep};
+pub use located_runs::{LocatedRun, LocatedRuns, loadgen_run, locate_runs};
 pub use read::{ImportError, ImportSource, Imported, import_runs};
 pub use request_columns::{COLUMNS, Column, schema as requests_schema};
-pub use write::{ExportFormat, export};

@@ -12,11 +12,9 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use super::export_error::ExportError;
+use super::export::{ExportError, Exported, identity_entries};
 use super::request_columns::{COLUMNS, Column, ColumnSource};
 use crate::metrics::MeasuredRun;
-use crate::results::exported::Exported;
-use crate::results::identity;
 use harness::RequestRecord;
 
 /// Rows in one group.
@@ -135,7 +133,7 @@ fn chunks(measured_run: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u
 
 /// The verdict and the identity, as key-value metadata of the file.
 fn run(measured_run: &MeasuredRun) -> impl Iterator<Item = (String, String)> {
-    identity::entries(measured_run).into_iter().map(|(name, value)| (format!("regatta:{name}"), value))
+    identity_entries(measured_run).into_iter().map(|(name, value)| (format!("regatta:{name}"), value))
 }
 
 fn writer(

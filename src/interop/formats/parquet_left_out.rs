@@ -1,8 +1,7 @@
 //! A program without the feature `parquet` writes no Parquet files.
 
-use super::export_error::ExportError;
+use super::export::{ExportError, Exported};
 use crate::metrics::MeasuredRun;
-use crate::results::exported::Exported;
 use base::diag::FeatureLeftOut;
 use harness::RequestRecord;
 

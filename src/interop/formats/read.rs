@@ -5,19 +5,19 @@
 //! to compute its run with another tool's definitions.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::diag::ErrorText;
 use serde_json::{Map, Value};
 
-use crate::loadgen::{LOG_FILES, ReadLog};
+use super::file_format::{FileFormat, ImportedNumbers, ImportedRequests, SERVER, known_formats};
+use super::import_identity::ImportIdentity;
+use super::printed::{self, LOADGEN_LOG_FILES, LoadGenLog};
+use super::records;
 use crate::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
 };
-use crate::results::ImportIdentity;
-use crate::results::imported::{ImportedNumbers, ImportedRequests, SERVER};
-use crate::{aiperf, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
 
 /// One imported run.
 #[derive(Clone, Debug)]
@@ -47,62 +47,53 @@ pub struct ImportSource {
 /// Why files are not imported. `name` is what the user calls them.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("{} holds results of several tools or formats: {} and {}", .name, .first, .second))
-            .hint("name the files of one")
-    )]
+    #[error("{name} holds results of several tools or formats: {first} and {second}")]
     SeveralTools { name: String, first: String, second: String },
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("{} is no result that is known here", .name)).hint(format_args!(
-            "known are {}; a command line in it is translated by `regatta import -- LINE`",
-            FORMATS.join("; ")
-        ))
-    )]
+    #[error("{name} is no result that is known here")]
     Unknown { name: String },
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("{} holds {} runs", .name, .count))
-            .hint(format_args!("`regatta import {}` makes a sweep of them, whose points are results", .name))
-    )]
+    #[error("{name} holds {count} runs")]
     SeveralRuns { name: String, count: usize },
-    #[error(
-        "{}",
-        ErrorText::new(format_args!(
-            "two runs in different folders are at the same level, {}: {} and {}", .level, .first, .second
-        ))
-        .hint("import each folder of runs by itself, and compare the sweeps")
-    )]
+    #[error("two runs in different folders are at the same level, {level}: {first} and {second}")]
     SameLevel { level: String, first: String, second: String },
-    #[error("{name} does not name the tool that measured, so its metrics have no definition here")]
-    NoTool { name: String },
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("{} is of an accuracy run, in which LoadGen measures nothing", .file))
-            .hint("import the folder of the performance run")
-    )]
+    #[error("{file} is of an accuracy run, in which LoadGen measures nothing")]
     AccuracyRun { file: String },
     #[error("{file} cannot be read: {source}")]
     Json { file: String, source: serde_json::Error },
+    #[error("cannot read {}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
 }
 
-/// What a file is known to be.
-enum DetectedFormat {
-    /// The tool's own numbers.
-    Numbers(ImportedNumbers),
-    /// Requests one by one.
-    Requests(ImportedRequests),
-    /// A run with both.
-    Run(ImportedNumbers, ImportedRequests),
+impl ImportError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::SeveralTools { .. } => "name the files of one".to_owned(),
+            Self::Unknown { .. } => {
+                format!("known are {}; a command line in it is translated by `regatta import -- LINE`", known_formats())
+            }
+            Self::SeveralRuns { name, .. } => {
+                format!("`regatta import {name}` makes a sweep of them, whose points are results")
+            }
+            Self::SameLevel { .. } => "import each folder of runs by itself, and compare the sweeps".to_owned(),
+            Self::AccuracyRun { .. } => "import the folder of the performance run".to_owned(),
+            Self::Json { .. } | Self::File { .. } => return None,
+        })
+    }
 }
 
-impl DetectedFormat {
-    fn of(numbers: ImportedNumbers, requests: Option<ImportedRequests>) -> Self {
-        match requests {
-            Some(requests) => Self::Run(numbers, requests),
-            None => Self::Numbers(numbers),
-        }
+/// A run in a file: the tool's own numbers, its requests one by one, or both.
+struct FoundRun {
+    numbers: Option<ImportedNumbers>,
+    requests: Option<ImportedRequests>,
+}
+
+impl FoundRun {
+    fn with_numbers(numbers: Vec<ImportedNumbers>) -> Vec<Self> {
+        numbers.into_iter().map(|numbers| Self { numbers: Some(numbers), requests: None }).collect()
+    }
+
+    const fn with_requests(requests: ImportedRequests) -> Self {
+        Self { numbers: None, requests: Some(requests) }
     }
 }
 
@@ -112,21 +103,6 @@ struct RunFiles {
     numbers: Option<(String, ImportedNumbers)>,
     requests: Option<(String, ImportedRequests)>,
 }
-
-/// The formats that are known, for help and errors.
-const FORMATS: [&str; 11] = [
-    "GenAI-Perf profile_export_genai_perf.json",
-    "perf_analyzer profile_export.json (raw)",
-    "AIPerf profile_export_aiperf.json",
-    "AIPerf profile_export.jsonl (raw)",
-    "vLLM bench serve JSON (raw when detailed)",
-    "SGLang bench_serving JSON",
-    "GuideLLM benchmarks.json",
-    "LoadGen's log folder (mlperf_log_summary.txt, mlperf_log_detail.txt)",
-    "trtllm-bench report JSON",
-    "what trtllm-bench printed, with its PERFORMANCE OVERVIEW",
-    "what vLLM and SGLang printed, with its Serving Benchmark Result (`--save-result` writes the JSON)",
-];
 
 /// Reads the files of a folder, or those that were named together: every run in them, with the file that it is from. At least one.
 ///
@@ -138,45 +114,38 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     let (lists, files): (Vec<&ImportSource>, Vec<&ImportSource>) =
         sources.iter().partition(|source| source.text.trim().starts_with('['));
     for source in files.into_iter().chain(lists) {
-        let file = || source.name.clone();
         // The summary of `vllm bench sweep`, a list of the runs that are beside it.
         if source.text.trim().starts_with('[') && source.text.contains("\"run_number\"") && !runs.is_empty() {
             continue;
         }
-        for known in read(source)? {
-            let (numbers, requests) = match known {
-                DetectedFormat::Numbers(numbers) => (numbers, None),
-                DetectedFormat::Run(numbers, requests) => (numbers, Some((file(), requests))),
-                DetectedFormat::Requests(requests) => {
-                    records.push((file(), requests));
-                    continue;
-                }
+        for FoundRun { numbers, requests } in read(source)? {
+            let requests = requests.map(|requests| (source.name.clone(), requests));
+            let Some(numbers) = numbers else {
+                records.extend(requests);
+                continue;
             };
             if let Some((other, before)) = runs.first().and_then(|run| run.numbers.as_ref()) {
                 if before.tool != numbers.tool || before.format != numbers.format {
-                    let of_format = |file: &str, numbers: &ImportedNumbers| {
-                        let tool = numbers.tool.map(|tool| format!(" by {}", tool.name())).unwrap_or_default();
-                        format!("{file} ({}{tool})", numbers.format)
+                    let described = |file: &str, numbers: &ImportedNumbers| {
+                        format!("{file} ({} by {})", numbers.format, numbers.tool.name())
                     };
-                    let (first, second) = (of_format(other, before), of_format(&source.name, &numbers));
+                    let (first, second) = (described(other, before), described(&source.name, &numbers));
                     return Err(ImportError::SeveralTools { name: name.to_owned(), first, second });
                 }
                 // Both logs of a folder have the same numbers.
-                if LOG_FILES.contains(&source.name.as_str())
-                    && LOG_FILES.contains(&other.as_str())
-                    && *other != source.name
-                {
+                let is_log = |name: &String| LOADGEN_LOG_FILES.contains(&name.as_str());
+                if is_log(&source.name) && is_log(other) && *other != source.name {
                     continue;
                 }
             }
-            runs.push(RunFiles { numbers: Some((file(), numbers)), requests });
+            runs.push(RunFiles { numbers: Some((source.name.clone(), numbers)), requests });
         }
     }
     attach(&mut runs, records);
     if runs.is_empty() {
         return Err(ImportError::Unknown { name: name.to_owned() });
     }
-    runs.into_iter().map(|run| of_files(name, run)).collect()
+    Ok(runs.into_iter().filter_map(|run| imported(name, run)).collect())
 }
 
 /// Records without numbers belong to the run whose file is called like theirs, `c8.json` and `c8_genai_perf.json`, or to the only
@@ -188,7 +157,7 @@ fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
         // By how much the name of its file is longer.
         let distance = |run: &RunFiles| {
             let (name, numbers) = run.numbers.as_ref()?;
-            if run.requests.is_some() || numbers.tool != Some(requests.tool) {
+            if run.requests.is_some() || numbers.tool != requests.tool {
                 return None;
             }
             match stem(name).strip_prefix(&stem(&file)) {
@@ -205,53 +174,45 @@ fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
     }
 }
 
-fn of_files(name: &str, RunFiles { numbers, mut requests }: RunFiles) -> Result<(String, Imported), ImportError> {
-    let mut from: Vec<String> = [numbers.as_ref().map(|it| it.0.clone()), requests.as_ref().map(|it| it.0.clone())]
-        .into_iter()
-        .flatten()
-        .collect();
+/// The run with the file that it is from; `None` where it has neither numbers nor requests.
+fn imported(name: &str, RunFiles { numbers, mut requests }: RunFiles) -> Option<(String, Imported)> {
+    let files = [numbers.as_ref().map(|(file, _)| file), requests.as_ref().map(|(file, _)| file)];
+    let mut from: Vec<String> = files.into_iter().flatten().cloned().collect();
     from.dedup();
     // AIPerf's records do not name the source of token counts; its summary does.
     if let (Some((_, numbers)), Some((_, requests))) = (&numbers, &mut requests)
-        && numbers.tool == Some(Tool::AiPerf)
+        && numbers.tool == Tool::AiPerf
         && numbers.counted == Some(SERVER)
     {
         requests.counted = numbers.counted;
-        for one in &mut requests.request_traces {
-            one.tokens = one.retokenized.take().or(one.tokens);
+        for trace in &mut requests.request_traces {
+            trace.tokens = trace.retokenized.take().or(trace.tokens);
         }
     }
     let seen = requests.as_ref().map(|(_, requests)| requests.request_traces.clone()).unwrap_or_default();
     // The records of a run may have other counts than its numbers.
     let recounted = requests.as_ref().and_then(|(_, requests)| requests.counted);
-    let numbers = match (numbers, requests) {
-        (Some((_, numbers)), _) => numbers,
-        (None, Some((_, requests))) => computed(requests),
-        (None, None) => return Err(ImportError::Unknown { name: name.to_owned() }),
-    };
-    let tool = numbers.tool.ok_or_else(|| ImportError::NoTool { name: name.to_owned() })?;
-    let file = from.first().cloned().unwrap_or_default();
-    let identity = ImportIdentity::of(&numbers);
-    let mut result = result(tool, numbers, from);
+    let numbers = numbers.map(|(_, numbers)| numbers).or_else(|| Some(computed(requests?.1)))?;
+    let (file, tool) = (from.first()?.clone(), numbers.tool);
+    let identity = ImportIdentity::new(&numbers);
+    let mut result = result(numbers, from);
     result.imported.requests_counted = recounted.map(str::to_owned);
-    Ok((file, Imported { tool, name: name.to_owned(), identity, result, seen }))
+    Some((file, Imported { tool, name: name.to_owned(), identity, result, seen }))
 }
 
-fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
+fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
     let text = source.text.trim();
-    let file = || source.name.clone();
     // Lines of a log begin with `[`, too.
     let is_json = text.trim_start_matches(['[', ' ', '\n', '\r', '\t']).starts_with('{');
-    if !is_json && text.contains(trtllm_bench::import::OVERVIEW) {
-        return Ok(trtllm_bench::import::overviews(text).into_iter().map(DetectedFormat::Numbers).collect());
+    if !is_json && text.contains(printed::OVERVIEW) {
+        return Ok(FoundRun::with_numbers(printed::overviews(text)));
     }
-    if !is_json && text.contains(vllm::printed::TITLE) {
-        let tables = vllm::printed::tables(text);
-        return Ok(tables.iter().map(|table| DetectedFormat::Numbers(vllm::import::printed_numbers(table))).collect());
+    if !is_json && text.contains(printed::TABLE) {
+        return Ok(FoundRun::with_numbers(printed::serving_tables(text)));
     }
-    match loadgen::read(text) {
-        Some(ReadLog::Performance(numbers)) => return Ok(vec![DetectedFormat::Numbers(*numbers)]),
-        Some(ReadLog::Accuracy) => return Err(ImportError::AccuracyRun { file: file() }),
+    match printed::loadgen_log(text) {
+        Some(LoadGenLog::Performance(numbers)) => return Ok(FoundRun::with_numbers(vec![*numbers])),
+        Some(LoadGenLog::Accuracy) => return Err(ImportError::AccuracyRun { file: source.name.clone() }),
         None => {}
     }
     let text = strict_json(text);
@@ -262,12 +223,12 @@ fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
                 .first()
                 .is_some_and(|first| first.get("metadata").is_some() && first.get("metrics").is_some()) =>
         {
-            Ok(vec![DetectedFormat::Requests(aiperf::import::requests(&values))])
+            Ok(vec![FoundRun::with_requests(records::aiperf(&values))])
         }
-        Ok(values) => Ok(values.iter().flat_map(detect_formats).collect()),
-        Err(source) if is_json => Err(ImportError::Json { file: file(), source }),
+        Ok(values) => Ok(values.iter().flat_map(runs_of_object).collect()),
+        Err(error) if is_json => Err(ImportError::Json { file: source.name.clone(), source: error }),
         Err(_) if !is_yaml(&source.name) => Ok(Vec::new()),
-        Err(_) => Ok(serde_yaml::from_str::<Value>(&text).map(|value| detect_formats(&value)).unwrap_or_default()),
+        Err(_) => Ok(serde_yaml::from_str::<Value>(&text).map(|value| runs_of_object(&value)).unwrap_or_default()),
     }
 }
 
@@ -280,6 +241,8 @@ fn strict_json(text: &str) -> Cow<'_, str> {
     if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);
     }
+    let without_words =
+        |part: &str| part.replace("-Infinity", "null").replace("Infinity", "\"inf\"").replace("NaN", "null");
     let mut strict = String::with_capacity(text.len());
     // Strings are every second part between quotes that no backslash escapes.
     let (mut is_string, mut is_escaped, mut start) = (false, false, 0);
@@ -296,62 +259,53 @@ fn strict_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(strict)
 }
 
-fn without_words(part: &str) -> String {
-    part.replace("-Infinity", "null").replace("Infinity", "\"inf\"").replace("NaN", "null")
-}
-
-fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
-    let has = |key: &str| value.get(key).is_some();
+fn runs_of_object(value: &Value) -> Vec<FoundRun> {
     if let Some(list) = value.as_array() {
-        return list.iter().filter(|item| item.is_object()).flat_map(detect_formats).collect();
+        return list.iter().filter(|item| item.is_object()).flat_map(runs_of_object).collect();
     }
     if value.pointer("/experiments/0/requests").is_some() {
-        return perf_analyzer::import::experiments(value).into_iter().map(DetectedFormat::Requests).collect();
+        return records::experiments(value).into_iter().map(FoundRun::with_requests).collect();
     }
-    if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
-        let all = guidellm::import::runs(value).into_iter();
-        return all.map(|(numbers, requests)| DetectedFormat::of(numbers, requests)).collect();
+    let Some(format) = FileFormat::detect(value) else { return Vec::new() };
+    // The warm-up of `vllm bench sweep` is no run.
+    if format.tool == Tool::Vllm && value.get("run_number").and_then(Value::as_i64) == Some(-1) {
+        return Vec::new();
     }
-    if value.pointer("/performance/system_output_throughput_tok_s").is_some() {
-        return vec![DetectedFormat::Numbers(trtllm_bench::import::report(value))];
-    }
-    if has("mean_ttft_ms") {
-        // The warm-up of `vllm bench sweep` is no run.
-        if value.get("run_number").and_then(Value::as_i64) == Some(-1) {
-            return Vec::new();
-        }
-        return vec![DetectedFormat::of(vllm::import::import_numbers(value), vllm::import::requests(value))];
-    }
-    if value.pointer("/request_latency/avg").is_some() || value.pointer("/request_throughput/avg").is_some() {
-        return vec![DetectedFormat::Numbers(genai_perf::import::import_numbers(value))];
-    }
-    Vec::new()
+    let run = |run: &Value| {
+        let requests = match format.tool {
+            Tool::Vllm => records::vllm(run),
+            Tool::GuideLlm => records::guidellm(run, value),
+            _ => None,
+        };
+        FoundRun { numbers: Some(format.numbers(run, value)), requests }
+    };
+    format.runs(value).into_iter().map(run).collect()
 }
 
 /// A tool's numbers from its raw records, with its own definitions.
 fn computed(requests: ImportedRequests) -> ImportedNumbers {
-    let ImportedRequests { tool, format, version, requested, counted, request_traces: seen } = requests;
+    let ImportedRequests { tool, format, version, requested, counted, request_traces: traces } = requests;
     let stats = MetricConcept::ALL
         .into_iter()
-        .filter_map(|concept| Some((concept, MetricStats::from(&tool.spread(concept, &seen).ok()?))))
+        .filter_map(|concept| Some((concept, MetricStats::from(&tool.spread(concept, &traces).ok()?))))
         .collect();
-    let ok = || seen.iter().filter(|one| one.ok);
-    let sum = |of: fn(&RequestTrace) -> Option<u32>| {
-        let all: Option<Vec<u32>> = ok().map(of).collect();
+    let ok: Vec<&RequestTrace> = traces.iter().filter(|trace| trace.ok).collect();
+    let sum = |tokens: fn(&RequestTrace) -> Option<u32>| {
+        let all: Option<Vec<u32>> = ok.iter().map(|trace| tokens(trace)).collect();
         all.map(|all| all.into_iter().map(f64::from).sum())
     };
-    let requests_per_s = tool.rate(&seen).ok();
-    let count = if tool == Tool::GenAiPerf { seen.len() } else { ok().count() } as f64;
+    let requests_per_s = tool.rate(&traces).ok();
+    let count = if tool == Tool::GenAiPerf { traces.len() } else { ok.len() } as f64;
     let window_s = requests_per_s.filter(|rate| *rate > 0.0).map(|rate| count / rate);
-    let output_tokens = sum(|one| one.retokenized.or(one.tokens));
+    let output_tokens: Option<f64> = sum(|trace| trace.retokenized.or(trace.tokens));
     ImportedNumbers {
-        tool: Some(tool),
+        tool,
         format,
         version,
         requested,
-        ok: Some(ok().count() as f64),
-        failed: Some((seen.len() - ok().count()) as f64),
-        input_tokens: sum(|one| one.input),
+        ok: Some(ok.len() as f64),
+        failed: Some((traces.len() - ok.len()) as f64),
+        input_tokens: sum(|trace| trace.input),
         output_tokens,
         window_s,
         requests_per_s,
@@ -370,33 +324,12 @@ fn definitions(tool: Tool, requested: &Map<String, Value>) -> String {
     }
 }
 
-fn result(tool: Tool, numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
+fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
+    let tool = numbers.tool;
     let counted = numbers.counted.unwrap_or(tool.counted());
-    let metric = |(concept, stat): &(MetricConcept, MetricStats)| {
-        let meaning = MetricMeaning::of(tool, *concept)?;
-        if stat.mean.is_none() && stat.p50.is_none() {
-            return None;
-        }
-        let &MetricStats { n, mean, p50, p90, p95, p99, min, max } = stat;
-        let token_source = if meaning.token_source.is_empty() { "" } else { counted };
-        let metric = ImportedMetric {
-            unit: "ms".to_owned(),
-            n: (n > 0).then_some(n),
-            definition: meaning.formula,
-            population: meaning.population,
-            zero_point: meaning.zero_point,
-            token_source: token_source.to_owned(),
-            window: meaning.window,
-            percentile_rule: meaning.percentile_rule,
-            mean,
-            p50,
-            p90,
-            p95,
-            p99,
-            min,
-            max,
-        };
-        Some((concept.name().to_owned(), metric))
+    let metric = |(concept, stats): &(MetricConcept, MetricStats)| {
+        let meaning = MetricMeaning::new(tool, *concept).filter(|_| stats.mean.or(stats.p50).is_some())?;
+        Some((concept.name().to_owned(), ImportedMetric::new(meaning, stats, counted)))
     };
     let rates = [
         ("window_s", numbers.window_s),

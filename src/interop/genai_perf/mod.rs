@@ -1,5 +1,3 @@
-//! GenAI-Perf: its command line and its result files.
+//! GenAI-Perf: its command line.
 
 pub(super) mod command_line;
-pub(super) mod export;
-pub(super) mod import;

@@ -1,4 +1,4 @@
-//! GuideLLM: its command lines of before and since 0.8, and its result file.
+//! GuideLLM: its command lines of before and since 0.8.
 
 mod data;
 mod measured;
@@ -7,4 +7,3 @@ mod run;
 mod warm_up;
 
 pub(super) mod command_line;
-pub(super) mod import;

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Tool;
+use super::{MetricMeaning, MetricStats, Tool};
 
 /// The result of an import. What the tool's file does not have is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -98,6 +98,31 @@ pub struct ImportedMetric {
     pub min: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
+}
+
+impl ImportedMetric {
+    /// A metric in ms with a tool's definition, where `counted` is the source of token counts.
+    pub(crate) fn new(meaning: MetricMeaning, stats: &MetricStats, counted: &str) -> Self {
+        let MetricMeaning { formula, population, zero_point, token_source, window, percentile_rule } = meaning;
+        let &MetricStats { n, mean, p50, p90, p95, p99, min, max } = stats;
+        Self {
+            unit: "ms".to_owned(),
+            n: (n > 0).then_some(n),
+            definition: formula,
+            population,
+            zero_point,
+            token_source: if token_source.is_empty() { token_source } else { counted.to_owned() },
+            window,
+            percentile_rule,
+            mean,
+            p50,
+            p90,
+            p95,
+            p99,
+            min,
+            max,
+        }
+    }
 }
 
 impl ImportedResult {

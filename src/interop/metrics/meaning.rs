@@ -22,7 +22,7 @@ pub struct MetricMeaning {
 
 impl MetricMeaning {
     /// What this tool means by the term; `None` where it has no such number.
-    pub fn of(tool: Tool, concept: MetricConcept) -> Option<Self> {
+    pub fn new(tool: Tool, concept: MetricConcept) -> Option<Self> {
         let rules = tool.rules();
         let formula = formula(&rules, concept)?;
         let counts_tokens = matches!(concept, MetricConcept::Tpot | MetricConcept::Itl) && formula.contains('n')

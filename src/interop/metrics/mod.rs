@@ -113,7 +113,7 @@ fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option
         measured_by: imported_from.unwrap_or(Tool::Regatta.name()).to_owned(),
         ours,
         theirs,
-        formula: MetricMeaning::of(tool, concept).map(|meaning| meaning.formula),
+        formula: MetricMeaning::new(tool, concept).map(|meaning| meaning.formula),
         note: why.or_else(|| failed_in_stream(measured_run, tool).filter(|_| concept == MetricConcept::Requests)),
     })
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use harness::{RequestEnd, RequestRecord};
 
 /// Stamps are ms from any instant that all requests of a run share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestTrace {
     /// Position on the schedule, or in the file.
     pub index: u64,
@@ -44,6 +44,12 @@ pub enum TracedChunks {
         last: TracedChunk,
         count: u32,
     },
+}
+
+impl Default for TracedChunks {
+    fn default() -> Self {
+        Self::Every(Vec::new())
+    }
 }
 
 /// Tokens of a chunk that may have several, where only the sum over all chunks is known.

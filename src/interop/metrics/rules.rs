@@ -2,11 +2,14 @@
 //!
 //! Read from the tools' sources at the versions named; the golden vector holds every row to a known number.
 
+use serde::Deserialize;
+
 use super::request_trace::ChunkFilter;
 
 /// The tool that measured, or the tool that defines a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tool {
+    #[default]
     Regatta,
     LoadGen,
     AiPerf,
@@ -97,7 +100,8 @@ impl std::str::FromStr for Tool {
 }
 
 /// Terms that tools share, each with its own meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MetricConcept {
     Ttft,
     Tpot,

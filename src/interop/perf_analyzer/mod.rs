@@ -1,5 +1,3 @@
-//! perf_analyzer: its command line and its raw export.
+//! perf_analyzer: its command line.
 
 pub(super) mod command_line;
-pub(super) mod export;
-pub(super) mod import;

@@ -1,5 +1,4 @@
-//! `trtllm-bench`: its command line and what it reports.
+//! `trtllm-bench`: its command line.
 
 pub(super) mod command_line;
-pub(super) mod import;
 mod throughput;

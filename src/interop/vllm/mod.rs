@@ -1,4 +1,4 @@
-//! vLLM: its server, its benchmarks, and the result files of `vllm bench serve`, whose format SGLang's `bench_serving` shares.
+//! vLLM: its server and its benchmarks.
 
 mod bench_serve;
 mod dataset;
@@ -9,6 +9,3 @@ mod sweep;
 mod sweep_params;
 
 pub(super) mod command_line;
-pub(super) mod export;
-pub(super) mod import;
-pub(super) mod printed;

@@ -241,7 +241,7 @@ impl ComparedResult {
         }
         let mut missing = Vec::new();
         for concept in MetricConcept::ALL {
-            let Some(meaning) = MetricMeaning::of(tool, concept) else { continue };
+            let Some(meaning) = MetricMeaning::new(tool, concept) else { continue };
             if concept == MetricConcept::Requests {
                 if let Ok(rate) = tool.rate(&measured_run.request_traces) {
                     sheet.measures.push(rate_measure("requests_full", rate, meaning));
@@ -495,7 +495,7 @@ fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeani
     let entry = explain::entry(key);
     let token_source = if key == "output_tokens" { counted } else { "" };
     let of_tool = |tool| {
-        let of = MetricMeaning::of(tool, MetricConcept::Requests);
+        let of = MetricMeaning::new(tool, MetricConcept::Requests);
         let tokens = |meaning: MetricMeaning| MetricMeaning {
             formula: format!("output tokens over the window of: {}", meaning.formula),
             token_source: token_source.to_owned(),

@@ -118,7 +118,7 @@ fn meaning(report: &SweepReport, term: Term) -> Option<MetricMeaning> {
         Term::TimePerToken => tool.time_per_token()?,
         Term::E2e => MetricConcept::E2e,
     };
-    let meaning = MetricMeaning::of(tool, concept)?;
+    let meaning = MetricMeaning::new(tool, concept)?;
     let counted = report.imported.as_ref().map(|origin| origin.token_source.clone());
     let token_source = counted.filter(|_| !meaning.token_source.is_empty()).unwrap_or(meaning.token_source);
     Some(MetricMeaning { token_source, ..meaning })

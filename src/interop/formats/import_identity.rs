@@ -6,7 +6,7 @@ use std::mem::discriminant;
 
 use serde_json::{Map, Value};
 
-use super::imported::ImportedNumbers;
+use super::file_format::ImportedNumbers;
 use harness::SweepLevel;
 
 /// Requested settings that are a level: of the load, or of the lengths.
@@ -59,10 +59,10 @@ struct MeanLength {
 }
 
 /// A property in which runs differ, with its value in each run. `None`: it does not apply to the run's load, or the run has no answers.
-pub(crate) type RunDifference = Vec<Option<SweepLevel>>;
+pub(super) type RunDifference = Vec<Option<SweepLevel>>;
 
 impl ImportIdentity {
-    pub(crate) fn of(numbers: &ImportedNumbers) -> Self {
+    pub(super) fn new(numbers: &ImportedNumbers) -> Self {
         let requested = &numbers.requested;
         let load = load(requested);
         let keys: &[(&'static str, &str)] = match load {
@@ -93,17 +93,17 @@ impl ImportIdentity {
         }
     }
 
-    pub(crate) const fn load(&self) -> Option<&SweepLevel> {
+    pub(super) const fn load(&self) -> Option<&SweepLevel> {
         self.load.as_ref()
     }
 
     /// With the load that a name states, where the file does not.
     #[must_use]
-    pub(crate) fn or_load(self, named: impl FnOnce() -> Option<SweepLevel>) -> Self {
+    pub(super) fn or_load(self, named: impl FnOnce() -> Option<SweepLevel>) -> Self {
         Self { load: self.load.or_else(named), ..self }
     }
 
-    pub(crate) fn set(&mut self, key: &str, setting: &str) {
+    pub(super) fn set(&mut self, key: &str, setting: &str) {
         self.settings.insert(key.to_owned(), setting.to_owned());
     }
 
@@ -154,7 +154,7 @@ fn value(name: &str, value: &str) -> SweepLevel {
 }
 
 /// The properties in which runs differ; the load is the last.
-pub(crate) fn differences(runs: &[ImportIdentity]) -> Vec<RunDifference> {
+pub(super) fn differences(runs: &[ImportIdentity]) -> Vec<RunDifference> {
     let mut all: Vec<RunDifference> = Vec::new();
     let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.settings.keys()).collect();
     for name in names {
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     fn identity(requested: &Value, input_tokens: f64) -> ImportIdentity {
-        ImportIdentity::of(&ImportedNumbers {
+        ImportIdentity::new(&ImportedNumbers {
             requested: requested.as_object().unwrap().clone(),
             ok: Some(10.0),
             input_tokens: Some(input_tokens),

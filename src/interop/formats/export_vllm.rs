@@ -1,58 +1,57 @@
 //! The JSON object that `vllm bench serve --save-detailed` leaves.
 
+use base::spec::Arrivals;
+use serde_json::{Map, Value, json};
+
+use super::export::{Exported, identity_entries, model, ok, output_tokens, spread, started, users};
 use crate::command_line::json_number::number;
 use crate::metrics::{ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, Tool};
-use crate::results::exported::{Exported, facts, ok, output_tokens, spread};
-use crate::results::identity;
-use base::spec::Arrivals;
 use harness::{LoadLevel, LoadPattern, RunResult};
-use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::Vllm;
 
-pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
-    let facts = facts(measured_run);
+pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
     let mut all = Map::new();
-    let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
-    put("date", json!(facts.started()));
+    let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
+    put("date", json!(started(run)));
     put("backend", json!("regatta"));
     put(
         "label",
         json!(format!("regatta {}, in the shape of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
     );
     // As its `--metadata KEY=VALUE` puts texts here.
-    for (name, value) in identity::entries(measured_run) {
+    for (name, value) in identity_entries(run) {
         put(&format!("regatta_{}", name.replace([' ', '-'], "_")), json!(value));
     }
-    match facts.model() {
-        Some(model) => drop(put("model_id", json!(model))),
-        None => out.without("model_id: the result has no name of the model"),
+    let result = run.result.own();
+    let requests = json!(run.request_traces.len());
+    let model = model(run).map(|model| json!(model)).ok_or("the result has no name of the model");
+    let rate = result.map_or(Ok(json!("inf")), request_rate);
+    let burstiness = result.map_or(Err("the load is not known"), burstiness).map(|burstiness| json!(burstiness));
+    let users = users(run).map(number).ok_or("a result has no limit on requests in flight beside another load");
+    for (name, value) in [
+        ("model_id", model),
+        ("num_prompts", Ok(requests)),
+        ("request_rate", rate),
+        ("burstiness", burstiness),
+        ("max_concurrency", users),
+    ] {
+        match value {
+            Ok(value) => put(name, value),
+            Err(reason) => out.without(format!("{name}: {reason}")),
+        }
     }
-    put("num_prompts", json!(measured_run.request_traces.len()));
-    match facts.result.map_or(Ok(json!("inf")), request_rate) {
-        Ok(rate) => drop(put("request_rate", rate)),
-        Err(why) => out.without(format!("request_rate: {why}")),
-    }
-    match facts.result.map_or(Err("the load is not known"), burstiness) {
-        Ok(burstiness) => drop(put("burstiness", json!(burstiness))),
-        Err(why) => out.without(format!("burstiness: {why}")),
-    }
-    match facts.users() {
-        Some(users) => drop(put("max_concurrency", number(users))),
-        None => out.without("max_concurrency: a result has no limit on requests in flight beside another load"),
-    }
-    let input: u64 = ok(measured_run).filter_map(input_length).map(u64::from).sum();
-    let output =
-        output_tokens(measured_run, TOOL, "total_output_tokens, output_throughput, total_token_throughput", out);
+    let input: u64 = ok(run).filter_map(input_length).map(u64::from).sum();
+    let output = output_tokens(run, TOOL, "total_output_tokens, output_throughput, total_token_throughput", out);
     let output = output.map(|output| output.sum() as u64);
-    let completed = ok(measured_run).count();
+    let completed = ok(run).count();
     put("completed", json!(completed));
-    put("failed", json!(measured_run.request_traces.len() - completed));
+    put("failed", json!(run.request_traces.len() - completed));
     put("total_input_tokens", json!(input));
     if let Some(output) = output {
         put("total_output_tokens", json!(output));
     }
-    if let Some(rate) = TOOL.rate(&measured_run.request_traces).ok().filter(|rate| *rate > 0.0) {
+    if let Some(rate) = TOOL.rate(&run.request_traces).ok().filter(|rate| *rate > 0.0) {
         let duration = completed as f64 / rate;
         put("duration", json!(duration));
         put("request_throughput", json!(rate));
@@ -67,7 +66,7 @@ pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
         (MetricConcept::Itl, "itl"),
         (MetricConcept::E2e, "e2el"),
     ] {
-        let Some(values) = spread(measured_run, TOOL, concept, &format!("*_{name}_ms"), out) else { continue };
+        let Some(values) = spread(run, TOOL, concept, &format!("*_{name}_ms"), out) else { continue };
         put(&format!("mean_{name}_ms"), json!(values.mean()));
         put(&format!("median_{name}_ms"), json!(values.at(0.5)));
         put(&format!("std_{name}_ms"), json!(values.deviation(DeviationRule::Population)));
@@ -75,7 +74,7 @@ pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
             put(&format!("{p}_{name}_ms"), json!(values.at(at)));
         }
     }
-    details(measured_run, &mut all, out);
+    put_details(run, &mut all, out);
     out.without("generated_texts: a run keeps no contents");
     out.without("tokenizer_id, max_output_tokens_per_s, max_concurrent_requests: not known as vLLM counts them");
     out.json("vllm_bench.json", &Value::Object(all));
@@ -83,8 +82,8 @@ pub(crate) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
 
 /// Of the server's `usage` where it sends one, as vLLM 0.33.0 has it (`output.prompt_len` in
 /// vllm/benchmarks/lib/endpoint_request_func.py).
-fn input_length(one: &RequestTrace) -> Option<u32> {
-    one.input_server.or(one.input)
+fn input_length(trace: &RequestTrace) -> Option<u32> {
+    trace.input_server.or(trace.input)
 }
 
 /// In requests per second. `inf`: no request waits for its time, as vLLM has it also with a limit on requests in flight.
@@ -106,25 +105,26 @@ fn burstiness(result: &RunResult) -> Result<f64, &'static str> {
     }
 }
 
-/// One value for each request that was issued, seconds.
-fn details(measured_run: &MeasuredRun, all: &mut Map<String, Value>, out: &mut Exported) {
-    let first = |one: &RequestTrace| one.first(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
-    let last = |one: &RequestTrace| one.last(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
-    let each =
-        |value: &dyn Fn(&RequestTrace) -> Value| measured_run.request_traces.iter().map(value).collect::<Value>();
-    all.insert("input_lens".to_owned(), each(&|one| json!(input_length(one))));
-    all.insert("output_lens".to_owned(), each(&|one| json!(if one.ok { TOOL.output_tokens(one) } else { Some(0) })));
-    all.insert("ttfts".to_owned(), each(&|one| json!(first(one))));
-    all.insert("latencies".to_owned(), each(&|one| json!(last(one))));
-    all.insert("start_times".to_owned(), each(&|one| json!(one.issue / 1e3)));
-    all.insert("errors".to_owned(), each(&|one| json!(one.error.as_deref().unwrap_or(""))));
-    let gaps: Option<Vec<Vec<f64>>> = measured_run
-        .request_traces
-        .iter()
-        .map(|one| Some(one.gaps(ChunkFilter::Token)?.into_iter().map(|gap| gap.0 / 1e3).collect()))
-        .collect();
-    match gaps {
-        Some(gaps) => drop(all.insert("itls".to_owned(), json!(gaps))),
+/// One value for each request that was issued, in seconds.
+fn put_details(run: &MeasuredRun, all: &mut Map<String, Value>, out: &mut Exported) {
+    let since_issue = |trace: &RequestTrace, at: Option<f64>| at.map_or(0.0, |at| (at - trace.issue) / 1e3);
+    let first = |trace: &RequestTrace| trace.first(ChunkFilter::Token).map(|chunk| chunk.at);
+    let last = |trace: &RequestTrace| trace.last(ChunkFilter::Token).map(|chunk| chunk.at);
+    let mut put = |name: &str, value: &dyn Fn(&RequestTrace) -> Value| {
+        all.insert(name.to_owned(), run.request_traces.iter().map(value).collect());
+    };
+    put("input_lens", &|trace| json!(input_length(trace)));
+    put("output_lens", &|trace| json!(if trace.ok { TOOL.output_tokens(trace) } else { Some(0) }));
+    put("ttfts", &|trace| json!(since_issue(trace, first(trace))));
+    put("latencies", &|trace| json!(since_issue(trace, last(trace))));
+    put("start_times", &|trace| json!(trace.issue / 1e3));
+    put("errors", &|trace| json!(trace.error.as_deref().unwrap_or("")));
+    let gaps = |trace: &RequestTrace| {
+        let gaps = trace.gaps(ChunkFilter::Token)?;
+        Some(gaps.into_iter().map(|(gap, _)| json!(gap / 1e3)).collect::<Value>())
+    };
+    match run.request_traces.iter().map(gaps).collect::<Option<Value>>() {
+        Some(gaps) => drop(all.insert("itls".to_owned(), gaps)),
         None => out.without(format!("itls: {}", MissingMetric::Timelines.reason())),
     }
 }

@@ -1,0 +1,321 @@
+//! `profile_export_genai_perf.json` and `.csv` of GenAI-Perf, and AIPerf's files of the same form with the records of
+//! `profile_export.jsonl`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use base::units::grouped;
+use serde_json::{Map, Value, json};
+
+use super::export::{
+    Exported, cell, gaps, identity_object, identity_section, linear, model, ok, output_tokens, rate, spread, urls,
+    users, wall_clock_ns,
+};
+use crate::metrics::{ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool};
+
+const OUTPUT_LENGTH: &str = "output_sequence_length";
+const TOKEN_LATENCY: &str = "inter_token_latency";
+
+/// A row of both files: its key in JSON, its unit, its heading in CSV, and what it is computed from.
+struct Row(&'static str, &'static str, &'static str, Source);
+
+#[derive(Clone, Copy)]
+enum Source {
+    Metric(MetricConcept),
+    SecondToken,
+    ChunkGaps,
+    TokensPerUser,
+    OutputLength,
+    InputLength,
+    Requests,
+    Failures,
+    OutputTokens,
+    InputTokens,
+    RequestRate,
+    Duration,
+    TokenRate,
+}
+
+enum RowValue {
+    Spread(SortedValues),
+    Single(f64),
+}
+
+/// In the order of the JSON file.
+const GENAI_PERF: [Row; 10] = [
+    Row("request_throughput", "requests/sec", "Request Throughput (per sec)", Source::RequestRate),
+    Row("request_latency", "ms", "Request Latency (ms)", Source::Metric(MetricConcept::E2e)),
+    Row("request_count", "count", "Request Count (count)", Source::Requests),
+    Row("time_to_first_token", "ms", "Time To First Token (ms)", Source::Metric(MetricConcept::Ttft)),
+    Row("time_to_second_token", "ms", "Time To Second Token (ms)", Source::SecondToken),
+    Row(TOKEN_LATENCY, "ms", "Inter Token Latency (ms)", Source::Metric(MetricConcept::Itl)),
+    Row("output_token_throughput", "tokens/sec", "Output Token Throughput (tokens/sec)", Source::TokenRate),
+    Row(
+        "output_token_throughput_per_user",
+        "tokens/sec/user",
+        "Output Token Throughput Per User (tokens/sec/user)",
+        Source::TokensPerUser,
+    ),
+    Row(OUTPUT_LENGTH, "tokens", "Output Sequence Length (tokens)", Source::OutputLength),
+    Row("input_sequence_length", "tokens", "Input Sequence Length (tokens)", Source::InputLength),
+];
+
+/// Rows of GenAI-Perf's CSV file that stand before the others, which have the order of the JSON file.
+const FIRST_IN_CSV: [&str; 3] = ["time_to_first_token", "time_to_second_token", "output_token_throughput"];
+
+/// In the order of the JSON file.
+const AIPERF: [Row; 15] = [
+    Row("request_latency", "ms", "Request Latency (ms)", Source::Metric(MetricConcept::E2e)),
+    Row("time_to_first_token", "ms", "Time to First Token (ms)", Source::Metric(MetricConcept::Ttft)),
+    Row(
+        "output_token_throughput_per_user",
+        "tokens/sec/user",
+        "Output Token Throughput Per User (tokens/sec/user)",
+        Source::TokensPerUser,
+    ),
+    Row(TOKEN_LATENCY, "ms", "Inter Token Latency (ms)", Source::Metric(MetricConcept::Itl)),
+    Row("time_to_second_token", "ms", "Time to Second Token (ms)", Source::SecondToken),
+    Row("inter_chunk_latency", "ms", "Inter Chunk Latency (ms)", Source::ChunkGaps),
+    Row(OUTPUT_LENGTH, "tokens", "Output Sequence Length (tokens)", Source::OutputLength),
+    Row("input_sequence_length", "tokens", "Input Sequence Length (tokens)", Source::InputLength),
+    Row("request_count", "requests", "Request Count", Source::Requests),
+    Row("total_osl", "tokens", "Total Output Sequence Length (tokens)", Source::OutputTokens),
+    Row("total_isl", "tokens", "Total Input Sequence Length (tokens)", Source::InputTokens),
+    Row("error_request_count", "requests", "Error Request Count", Source::Failures),
+    Row("request_throughput", "requests/sec", "Request Throughput (requests/sec)", Source::RequestRate),
+    Row("benchmark_duration", "sec", "Benchmark Duration (sec)", Source::Duration),
+    Row("output_token_throughput", "tokens/sec", "Output Token Throughput (tokens/sec)", Source::TokenRate),
+];
+
+const PERCENTILES: [(&str, f64); 9] = [
+    ("p1", 0.01),
+    ("p5", 0.05),
+    ("p10", 0.10),
+    ("p25", 0.25),
+    ("p50", 0.50),
+    ("p75", 0.75),
+    ("p90", 0.90),
+    ("p95", 0.95),
+    ("p99", 0.99),
+];
+
+/// Rows with their values, as far as a run has them.
+fn rows<'a>(table: &'a [Row], tool: Tool, run: &MeasuredRun, out: &mut Exported) -> Vec<(&'a Row, RowValue)> {
+    table.iter().filter_map(|row| Some((row, value(row, tool, run, out)?))).collect()
+}
+
+fn value(Row(tag, _, _, source): &Row, tool: Tool, run: &MeasuredRun, out: &mut Exported) -> Option<RowValue> {
+    let input = || linear(ok(run).filter_map(|trace| trace.input).map(f64::from));
+    let values = match source {
+        Source::Metric(concept) => spread(run, tool, *concept, tag, out)?,
+        Source::TokensPerUser => {
+            let latency = spread(run, tool, MetricConcept::Itl, TOKEN_LATENCY, out)?;
+            linear(latency.values().iter().filter(|ms| **ms > 0.0).map(|ms| 1e3 / ms))
+        }
+        Source::SecondToken | Source::ChunkGaps => {
+            let is_second = matches!(source, Source::SecondToken);
+            let (chunks, most) = if is_second { (ChunkFilter::Token, 1) } else { (ChunkFilter::Text, usize::MAX) };
+            let values = gaps(run, chunks, most);
+            if values.is_none() {
+                out.without(format!("{tag}: {}", MissingMetric::Timelines.reason()));
+            }
+            values?
+        }
+        Source::OutputLength => return output_tokens(run, tool, tag, out).map(RowValue::Spread),
+        Source::InputLength => return Some(RowValue::Spread(input())),
+        _ => {
+            let count = |ok: bool| run.request_traces.iter().filter(|trace| trace.ok == ok).count() as f64;
+            let tokens = |out: &mut Exported| Some(output_tokens(run, tool, OUTPUT_LENGTH, out)?.sum());
+            let number = match source {
+                Source::Requests => Some(count(true)),
+                Source::Failures => Some(count(false)).filter(|count| *count > 0.0),
+                Source::OutputTokens => tokens(out),
+                Source::InputTokens => Some(input().sum()),
+                Source::RequestRate => tool.rate(&run.request_traces).ok(),
+                Source::Duration => duration_s(run, tool),
+                _ => tokens(out).zip(duration_s(run, tool)).map(|(tokens, seconds)| tokens / seconds),
+            };
+            return number.map(RowValue::Single);
+        }
+    };
+    (values.n() > 0).then_some(RowValue::Spread(values))
+}
+
+/// Seconds from the first start to the last response.
+fn duration_s(run: &MeasuredRun, tool: Tool) -> Option<f64> {
+    let rate = tool.rate(&run.request_traces).ok()?;
+    let count = if tool == Tool::GenAiPerf { run.request_traces.len() } else { ok(run).count() };
+    (rate > 0.0).then(|| count as f64 / rate)
+}
+
+/// A tool's own tokenizer counts text; where another count is taken, there is no such count.
+fn note_other_counts(run: &MeasuredRun, out: &mut Exported) {
+    if ok(run).any(|trace| trace.retokenized.is_none()) {
+        let source = Some(run.result.token_source()).filter(|source| !source.is_empty()).unwrap_or("the server");
+        out.without(format!("counts by a client's tokenizer: output tokens are from {source}"));
+    }
+}
+
+/// `avg`, `min`, `max`, `sum`, `std`, or a percentile.
+fn statistic(values: &SortedValues, name: &str) -> Option<f64> {
+    match name {
+        "avg" => values.mean(),
+        "min" => values.min(),
+        "max" => values.max(),
+        "sum" => Some(values.sum()),
+        "std" => values.deviation(DeviationRule::Population),
+        _ => PERCENTILES.iter().find(|(percentile, _)| *percentile == name).and_then(|(_, p)| values.at(*p)),
+    }
+}
+
+/// `{unit, avg, p1, …, min, max, std}`, and of AIPerf count and sum; of a single value `{unit, avg}`.
+fn statistics(unit: &str, value: &RowValue, tool: Tool) -> Value {
+    let values = match value {
+        RowValue::Spread(values) => values,
+        RowValue::Single(value) => return json!({ "unit": unit, "avg": value }),
+    };
+    let names = ["avg"].into_iter().chain(PERCENTILES.map(|(name, _)| name)).chain(["min", "max", "std"]);
+    let mut all = Map::from_iter([("unit".to_owned(), json!(unit))]);
+    all.extend(names.map(|name| (name.to_owned(), json!(statistic(values, name)))));
+    if tool == Tool::AiPerf {
+        all.insert("count".to_owned(), json!(values.n()));
+        all.insert("sum".to_owned(), json!(values.sum()));
+    }
+    Value::Object(all)
+}
+
+fn csv(rows: &[(&Row, RowValue)], columns: &[&str], number: fn(f64) -> String) -> String {
+    let mut text = format!("Metric,{}\n", columns.join(","));
+    for (Row(_, _, heading, _), value) in rows {
+        if let RowValue::Spread(values) = value {
+            let numbers = columns.iter().map(|name| statistic(values, name).map_or_else(String::new, number));
+            let cells = std::iter::once(*heading).map(cell).chain(numbers).collect::<Vec<_>>();
+            let _ = writeln!(text, "{}", cells.join(","));
+        }
+    }
+    text.push_str("\nMetric,Value\n");
+    for (Row(_, _, heading, _), value) in rows {
+        if let RowValue::Single(value) = value {
+            let _ = writeln!(text, "{},{}", cell(heading), number(*value));
+        }
+    }
+    text
+}
+
+fn generated_by(tool: &str) -> String {
+    format!("regatta {}, in the shape of {tool} and with its definitions", env!("CARGO_PKG_VERSION"))
+}
+
+/// GenAI-Perf's files.
+pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
+    let mut rows = rows(&GENAI_PERF, Tool::GenAiPerf, run, out);
+    let keys =
+        rows.iter().map(|(Row(tag, unit, _, _), value)| ((*tag).to_owned(), statistics(unit, value, Tool::GenAiPerf)));
+    let mut all: Map<String, Value> = keys.collect();
+    let stimulus = match (rate(run), users(run)) {
+        (Some(rate), _) => json!({ "request_rate": rate }),
+        (None, Some(users)) => json!({ "concurrency": users }),
+        (None, None) => Value::Null,
+    };
+    let input_config = json!({
+        "generated_by": generated_by("GenAI-Perf"),
+        "model_names": model(run).into_iter().collect::<Vec<_>>(),
+        "endpoint": { "url": urls(run).join(",") },
+        "perf_analyzer": { "stimulus": stimulus },
+        "input": { "random_seed": run.result.own().map(|result| result.requested.seed) },
+        "regatta": identity_object(run),
+    });
+    all.insert("input_config".to_owned(), input_config);
+    note_other_counts(run, out);
+    out.without("telemetry_stats, sessions: a run has none");
+    out.json("profile_export_genai_perf.json", &Value::Object(all));
+    rows.sort_by_key(|(Row(tag, ..), _)| FIRST_IN_CSV.iter().position(|first| first == tag).unwrap_or(usize::MAX));
+    let columns = ["avg", "min", "max"].into_iter().chain(PERCENTILES.iter().rev().map(|(name, _)| *name));
+    let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| cell(&grouped(number, 2)));
+    out.file("profile_export_genai_perf.csv", text + &identity_section(run));
+}
+
+/// AIPerf's files.
+pub(super) fn write_aiperf(run: &MeasuredRun, out: &mut Exported) {
+    let mut rows = rows(&AIPERF, Tool::AiPerf, run, out);
+    let mut all = Map::from_iter([("schema_version".to_owned(), json!("1.4"))]);
+    all.extend(
+        rows.iter().map(|(Row(tag, unit, _, _), value)| ((*tag).to_owned(), statistics(unit, value, Tool::AiPerf))),
+    );
+    let result = run.result.own();
+    let unanswered = result.map_or(0, |result| result.counts.not_sent.saturating_add(result.counts.cancelled));
+    let further = json!({
+        "input_config": {
+            "generated_by": generated_by("AIPerf"),
+            "models": { "items": model(run).map(|name| json!({ "name": name })).into_iter().collect::<Vec<_>>() },
+            "endpoint": { "urls": urls(run) },
+            "regatta": identity_object(run),
+        },
+        "run_info": { "random_seed": result.map(|result| result.requested.seed) },
+        "was_cancelled": unanswered > 0,
+        "is_complete": unanswered == 0,
+        "error_summary": error_summary(run),
+    });
+    all.extend(further.as_object().cloned().unwrap_or_default());
+    out.without("aiperf_version, benchmark_id: AIPerf did not run");
+    out.without("telemetry_data, http_req_*, effective_*: a run has none");
+    note_other_counts(run, out);
+    out.json("profile_export_aiperf.json", &Value::Object(all));
+    rows.sort_by_key(|(Row(_, _, heading, _), _)| *heading);
+    let columns = ["avg", "min", "max", "sum"].into_iter().chain(PERCENTILES.map(|(name, _)| name)).chain(["std"]);
+    let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| format!("{number:.2}"));
+    out.file("profile_export_aiperf.csv", text + &identity_section(run));
+    out.file("profile_export.jsonl", aiperf_records(run));
+}
+
+fn error_summary(run: &MeasuredRun) -> Value {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for error in run.request_traces.iter().filter_map(|trace| trace.error.as_deref()) {
+        *counts.entry(error.split(':').next().unwrap_or(error)).or_default() += 1;
+    }
+    counts.into_iter().map(|(class, count)| json!({ "error_details": { "type": class }, "count": count })).collect()
+}
+
+/// One line for each request.
+fn aiperf_records(run: &MeasuredRun) -> String {
+    const TOOL: Tool = Tool::AiPerf;
+    let ns = wall_clock_ns(run);
+    let mut text = String::new();
+    let simulated = run.result.identity().map(|identity| identity.simulated);
+    for trace in &run.request_traces {
+        let only = std::slice::from_ref(trace);
+        let ms = |concept| TOOL.by_request(concept, only).ok().and_then(|values| values.first().map(|value| value.1));
+        let metrics = [
+            ("input_sequence_length", "tokens", trace.input.map(f64::from)),
+            (OUTPUT_LENGTH, "tokens", TOOL.output_tokens(trace).map(f64::from).filter(|_| trace.ok)),
+            ("time_to_first_token", "ms", ms(MetricConcept::Ttft)),
+            ("request_latency", "ms", ms(MetricConcept::E2e)),
+            (TOKEN_LATENCY, "ms", ms(MetricConcept::Itl)),
+        ];
+        let metrics: Map<String, Value> = metrics
+            .into_iter()
+            .filter_map(|(tag, unit, value)| Some((tag.to_owned(), json!({ "value": value?, "unit": unit }))))
+            .collect();
+        let mut line = json!({
+            "metadata": {
+                "session_num": trace.index,
+                "request_start_ns": ns(trace.issue),
+                "request_end_ns": ns(trace.end),
+                "benchmark_phase": "profiling",
+                "was_cancelled": false,
+            },
+            "metrics": metrics,
+        });
+        if let Some(simulated) = simulated {
+            line["metadata"]["simulated"] = json!(simulated);
+        }
+        if let Some(sched) = trace.sched {
+            line["metadata"]["credit_issued_ns"] = json!(ns(sched));
+        }
+        if let Some(error) = &trace.error {
+            line["error"] = json!({ "message": error });
+        }
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}

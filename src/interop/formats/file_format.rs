@@ -1,0 +1,388 @@
+//! The table of result files, `formats.toml`: how a format is recognized, and the numbers of a run read with its rows.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::metrics::{MetricConcept, MetricStats, RequestTrace, Tool};
+
+/// A server's count of tokens, as [`Tool::counted`] names it.
+pub(super) const SERVER: &str = "the server";
+
+/// The numbers of a run in a file of another tool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ImportedNumbers {
+    pub tool: Tool,
+    pub format: &'static str,
+    pub version: Option<String>,
+    pub requested: Map<String, Value>,
+    pub ok: Option<f64>,
+    pub failed: Option<f64>,
+    pub input_tokens: Option<f64>,
+    pub output_tokens: Option<f64>,
+    pub window_s: Option<f64>,
+    /// Mean number of requests in flight, of a tool that measures it.
+    pub in_flight: Option<f64>,
+    pub requests_per_s: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+    /// The source of output token counts, where it is not this tool's usual one.
+    pub counted: Option<&'static str>,
+    /// Further rates, per second, by the name that they get.
+    pub extra_rates: Vec<(&'static str, Option<f64>)>,
+    /// In ms.
+    pub stats: Vec<(MetricConcept, MetricStats)>,
+}
+
+/// The requests of a run, one by one.
+#[derive(Clone, Debug)]
+pub(super) struct ImportedRequests {
+    pub tool: Tool,
+    pub format: &'static str,
+    pub version: Option<String>,
+    pub requested: Map<String, Value>,
+    /// The source of output token counts, where it is not this tool's usual one.
+    pub counted: Option<&'static str>,
+    pub request_traces: Vec<RequestTrace>,
+}
+
+/// Places of one value: the first that has it counts.
+type Places = Vec<String>;
+
+/// A format of result files: a row of the table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileFormat {
+    pub name: String,
+    /// In the list of formats that are read, where the name is not enough; empty: it is not listed.
+    known_as: Option<String>,
+    #[serde(deserialize_with = "tool")]
+    pub tool: Tool,
+    like: Option<String>,
+    /// An object is of this format if it has all places of one of these lists.
+    #[serde(default)]
+    has: Vec<Places>,
+    /// An object with one of these places is of another format.
+    #[serde(default)]
+    without: Places,
+    /// The place of the list of a file's runs.
+    runs: Option<String>,
+    /// A setting's name, and its places.
+    #[serde(default)]
+    requested: Vec<Places>,
+    #[serde(default)]
+    own_texts: Vec<String>,
+    counted_by_server: Option<String>,
+    #[serde(default)]
+    rates: Vec<(String, String)>,
+    latency: Option<LatencyRows>,
+    numbers: Option<NumberPlaces>,
+    /// Labels above a printed result.
+    #[serde(default)]
+    pub settings: Vec<Places>,
+    #[serde(default)]
+    pub labels: Vec<Places>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LatencyRows {
+    places: StatisticPlaces,
+    metrics: Vec<LatencyRow>,
+}
+
+/// The places of a metric's statistics.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StatisticPlaces {
+    n: String,
+    mean: String,
+    p50: Option<String>,
+    percentile: String,
+    min: String,
+    max: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LatencyRow {
+    metric: MetricConcept,
+    name: String,
+    /// How many values, where that is not with the metric.
+    n: Option<String>,
+    #[serde(default)]
+    unit: TimeUnit,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TimeUnit {
+    #[default]
+    Ms,
+    S,
+    Ns,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct NumberPlaces {
+    version: Places,
+    ok: Places,
+    failed: Places,
+    input_tokens: Places,
+    /// Of a request, where the file has no sum.
+    mean_input_tokens: Places,
+    output_tokens: Places,
+    mean_output_tokens: Places,
+    window_s: Places,
+    window_ms: Places,
+    in_flight: Places,
+    requests_per_s: Places,
+    tokens_per_s: Places,
+}
+
+#[derive(Deserialize)]
+struct FormatTable {
+    format: Vec<FileFormat>,
+}
+
+static FORMATS: LazyLock<Vec<FileFormat>> = LazyLock::new(|| {
+    let table: FormatTable = toml::from_str(include_str!("formats.toml")).expect("a test reads the table");
+    let mut formats: Vec<FileFormat> = Vec::new();
+    for format in table.format {
+        let base = format.like.as_ref().and_then(|name| formats.iter().find(|base| base.name == *name));
+        let format = base.map_or_else(|| format.clone(), |base| format.clone().based_on(base));
+        formats.push(format);
+    }
+    formats
+});
+
+fn tool<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Tool, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// The formats that are read, for help and errors.
+pub(super) fn known_formats() -> String {
+    let names = FORMATS.iter().map(|format| format.known_as.as_ref().unwrap_or(&format.name));
+    names.filter(|name| !name.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ")
+}
+
+impl FileFormat {
+    /// A row of the table; `name` is in it.
+    pub fn named(name: &str) -> &'static Self {
+        FORMATS.iter().find(|format| format.name == name).expect("a row of the table")
+    }
+
+    /// The format of a JSON object.
+    pub fn detect(value: &Value) -> Option<&'static Self> {
+        let has = |place: &String| at(value, place).is_some();
+        FORMATS
+            .iter()
+            .find(|format| format.has.iter().any(|places| places.iter().all(has)) && !format.without.iter().any(has))
+    }
+
+    fn based_on(self, base: &Self) -> Self {
+        let or = |own: Vec<Places>, others: &[Places]| if own.is_empty() { others.to_vec() } else { own };
+        Self {
+            requested: or(self.requested, &base.requested),
+            own_texts: base.own_texts.clone(),
+            rates: base.rates.clone(),
+            latency: self.latency.or_else(|| base.latency.clone()),
+            numbers: self.numbers.or_else(|| base.numbers.clone()),
+            ..self
+        }
+    }
+
+    /// The runs of a file; most have one.
+    pub fn runs<'a>(&self, file: &'a Value) -> Vec<&'a Value> {
+        match &self.runs {
+            Some(place) => at(file, place).and_then(Value::as_array).into_iter().flatten().collect(),
+            None => vec![file],
+        }
+    }
+
+    /// The numbers of a run of the file.
+    pub fn numbers(&'static self, run: &Value, file: &Value) -> ImportedNumbers {
+        static NO_PLACES: LazyLock<NumberPlaces> = LazyLock::new(NumberPlaces::default);
+        let computed = computed(self.tool, run);
+        let run_values = RunValues([&computed, run, file]);
+        let places = self.numbers.as_ref().unwrap_or(&NO_PLACES);
+        let number = |places: &Places| run_values.number(places);
+        let ok = number(&places.ok);
+        let sum = |sum: &Places, mean: &Places| number(sum).or_else(|| Some((number(mean)? * ok?).round()));
+        let is_native = self.tool == Tool::SglangChat
+            && matches!(text_at(run, "/backend").as_deref(), Some("sglang" | "sglang-native"));
+        let is_counted_by_server =
+            self.counted_by_server.as_ref().and_then(|place| at(run, place)) == Some(&Value::Bool(true));
+        let version = run_values.first(&places.version).and_then(Value::as_str);
+        ImportedNumbers {
+            tool: if is_native { Tool::SglangNative } else { self.tool },
+            format: &self.name,
+            version: version.map(str::to_owned),
+            requested: self.settings_of(run, &run_values),
+            ok,
+            failed: number(&places.failed),
+            input_tokens: sum(&places.input_tokens, &places.mean_input_tokens),
+            output_tokens: sum(&places.output_tokens, &places.mean_output_tokens),
+            window_s: number(&places.window_s).or_else(|| Some(number(&places.window_ms)? / 1e3)),
+            in_flight: number(&places.in_flight),
+            requests_per_s: number(&places.requests_per_s),
+            tokens_per_s: number(&places.tokens_per_s),
+            counted: is_counted_by_server.then_some(SERVER),
+            extra_rates: self.rates.iter().map(|(name, place)| (name.as_str(), run_values.number_at(place))).collect(),
+            stats: self.latency.iter().flat_map(|latency| latency.read(&run_values)).collect(),
+        }
+    }
+
+    fn settings_of(&self, run: &Value, run_values: &RunValues<'_>) -> Map<String, Value> {
+        let mut requested = Map::new();
+        for row in &self.requested {
+            let Some((key, places)) = row.split_first() else { continue };
+            let is_length = ["input_tokens", "output_tokens"].contains(&key.as_str());
+            // A length of -1 is not set.
+            let is_set = |value: &&Value| !is_length || value.as_f64().is_none_or(|number| number > 0.0);
+            let value = places.iter().find_map(|place| run_values.at(place).filter(is_set));
+            let value = value.map(|value| if key == "endpoints" { json!([value]) } else { value.clone() });
+            requested.extend(value.map(|value| (key.clone(), value)));
+        }
+        if !self.own_texts.is_empty() {
+            // Times differ from run to run, and what `regatta export` adds is in its own result.
+            let is_added = |key: &String| {
+                let is_time = ["date", "time"].iter().any(|word| key.contains(word));
+                !is_time && !self.own_texts.contains(key) && !key.starts_with("regatta_")
+            };
+            let texts = run.as_object().into_iter().flatten().filter(|(key, value)| value.is_string() && is_added(key));
+            requested.extend(texts.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        // Beside a limit on requests in flight an infinite rate is as many users.
+        if requested.contains_key("concurrency") && requested.get("request_rate").is_some_and(|rate| rate == "inf") {
+            requested.shift_remove("request_rate");
+        }
+        requested
+    }
+}
+
+impl LatencyRows {
+    fn read(&self, run_values: &RunValues<'_>) -> Vec<(MetricConcept, MetricStats)> {
+        let row = |row: &LatencyRow| {
+            let get = |place: &String| run_values.number_at(&place.replace('@', &row.name));
+            let ms = |place: &String| {
+                get(place).map(|time| match row.unit {
+                    TimeUnit::Ms => time,
+                    TimeUnit::S => time * 1e3,
+                    TimeUnit::Ns => time / 1e6,
+                })
+            };
+            let StatisticPlaces { n, mean, p50, percentile, min, max } = &self.places;
+            let percentile = |number: &str| ms(&percentile.replace('#', number));
+            let stats = MetricStats {
+                n: get(row.n.as_ref().unwrap_or(n)).map_or(0, |n| n as u64),
+                mean: ms(mean),
+                p50: p50.as_ref().map_or_else(|| percentile("50"), ms),
+                p90: percentile("90"),
+                p95: percentile("95"),
+                p99: percentile("99"),
+                min: ms(min),
+                max: ms(max),
+            };
+            (row.metric, stats)
+        };
+        self.metrics.iter().map(row).collect()
+    }
+}
+
+/// Where the values of a run are looked up: what is computed of it, the run itself, and its file.
+struct RunValues<'a>([&'a Value; 3]);
+
+impl<'a> RunValues<'a> {
+    fn at(&self, place: &str) -> Option<&'a Value> {
+        self.0.into_iter().find_map(|value| at(value, place).filter(|value| !value.is_null()))
+    }
+
+    fn first(&self, places: &Places) -> Option<&'a Value> {
+        places.iter().find_map(|place| self.at(place))
+    }
+
+    fn number_at(&self, place: &str) -> Option<f64> {
+        self.at(place)?.as_f64().filter(|number| number.is_finite())
+    }
+
+    fn number(&self, places: &Places) -> Option<f64> {
+        places.iter().find_map(|place| self.number_at(place))
+    }
+}
+
+/// Values of a run that its file does not have as such, at places of the table.
+fn computed(tool: Tool, run: &Value) -> Value {
+    let mut all = json!({});
+    match tool {
+        Tool::Vllm | Tool::SglangChat => {
+            // SGLang counts no failures; its details have an error, or an empty text, for each request.
+            if let (None, Some(errors)) = (number_at(run, "/failed"), run.get("errors").and_then(Value::as_array)) {
+                let failed = errors.iter().filter_map(Value::as_str).filter(|error| !error.is_empty()).count();
+                all["failed"] = json!(failed as f64);
+            }
+            // Lengths of other data sets have these options, too, and do not follow them.
+            if text_at(run, "/dataset_name").is_some_and(|name| name.starts_with("random")) {
+                for key in ["input", "output"] {
+                    all[format!("{key}_tokens")] = run.get(format!("random_{key}_len")).cloned().unwrap_or_default();
+                }
+            }
+        }
+        Tool::GuideLlm => {
+            let limit = at(run, "/config/strategy/max_concurrency").filter(|limit| !limit.is_null());
+            match (text_at(run, "/config/strategy/type_").as_deref(), limit) {
+                (Some("synchronous"), _) => all["config"]["strategy"]["streams"] = json!(1),
+                // As many at once as may be; without a limit all.
+                (Some("throughput"), Some(limit)) => all["config"]["strategy"]["streams"] = limit.clone(),
+                (Some("throughput"), None) => all["config"]["strategy"]["rate"] = json!("inf"),
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+/// The value at a place such as `/phases/-1/rate`.
+pub(super) fn at<'a>(value: &'a Value, place: &str) -> Option<&'a Value> {
+    place.split('/').skip(1).try_fold(value, |value, step| match value {
+        Value::Array(items) if step == "-1" => items.last(),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        value => value.get(step),
+    })
+}
+
+pub(super) fn number_at(value: &Value, place: &str) -> Option<f64> {
+    at(value, place)?.as_f64().filter(|number| number.is_finite())
+}
+
+pub(super) fn text_at(value: &Value, place: &str) -> Option<String> {
+    Some(at(value, place)?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_is_read() {
+        assert_eq!(FORMATS.len(), 12);
+        for format in FORMATS.iter() {
+            let is_known = format.like.as_ref().is_none_or(|name| FORMATS.iter().any(|other| other.name == *name));
+            assert!(is_known, "{}", format.name);
+            assert!(format.labels.iter().chain(&format.settings).all(|row| row.len() >= 2), "{}", format.name);
+        }
+        let has_numbers = |format: &&FileFormat| format.numbers.is_some() == format.latency.is_some();
+        assert!(FORMATS.iter().all(|format| has_numbers(&format)));
+    }
+
+    #[test]
+    fn places_lead_through_objects_and_lists() {
+        let value = json!({ "phases": [{ "rate": 1 }, { "rate": 2.5 }], "name": "a" });
+        assert_eq!(number_at(&value, "/phases/-1/rate"), Some(2.5));
+        assert_eq!(number_at(&value, "/phases/0/rate"), Some(1.0));
+        assert_eq!((text_at(&value, "/name").as_deref(), text_at(&value, "/phases/2")), (Some("a"), None));
+        assert_eq!(at(&value, ""), Some(&value));
+    }
+}
