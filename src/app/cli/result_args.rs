@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, Type
 use clap::{Args, ValueHint};
 
 use super::value_error::ArgumentValueError;
+use report::explain::ENTRIES;
 
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
@@ -43,35 +44,6 @@ pub(super) const TOOLS: [&str; 14] = [
 pub(super) const SHAPES: [&str; 8] =
     ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "mlflow", "parquet", "timeslices"];
 
-/// What can be explained.
-pub(super) const METRICS: [&str; 25] = [
-    "ttft",
-    "ttft_sent",
-    "ttft_adjusted",
-    "tpot",
-    "itl_token",
-    "icl",
-    "max_stall",
-    "e2e",
-    "e2e_sent",
-    "e2e_adjusted",
-    "queue_client",
-    "requests_full",
-    "requests_loadgen_completed",
-    "output_tokens",
-    "offered",
-    "admitted",
-    "goodput",
-    "steady",
-    "little",
-    "cpu_share_max",
-    "backlog",
-    "ks",
-    "tokens_per_joule",
-    "gpu_energy",
-    "preflight",
-];
-
 /// Any text; shells complete the metrics.
 #[derive(Clone)]
 pub(super) struct TopicParser;
@@ -89,7 +61,7 @@ impl TypedValueParser for TopicParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(METRICS.into_iter().map(PossibleValue::new)))
+        Some(Box::new(ENTRIES.iter().map(|entry| PossibleValue::new(entry.name))))
     }
 }
 
