@@ -43,7 +43,10 @@ pub use identity::{
 pub use measure::consistency::{Mismatch, SelfCheck};
 pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
-pub use measure::latency::{Cancellations, LatencyMetrics, Rates, ServerSide};
+pub use measure::latency::{
+    Cancellations, CountedIn, E2E, E2E_SENT, ICL, ITL_TOKEN, LATENCIES, LatencyMetric, LatencyMetrics, MAX_STALL,
+    QUEUE_CLIENT, Rates, ServerSide, TPOT, TTFT, TTFT_SENT,
+};
 pub use measure::load_conditions::LoadConditions;
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text};

@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 
 use super::values::ArgumentValueError;
 use base::event::RunTag;
+use report::explain::ENTRIES;
 
 /// The page of a run, or its numbers beside those of other tools.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -44,35 +45,6 @@ pub(super) const TOOLS: [&str; 14] = [
 /// The file formats of results.
 pub(super) const SHAPES: [&str; 5] = ["genai-perf", "aiperf", "vllm", "perf-analyzer", "parquet"];
 
-/// What can be explained.
-pub(super) const METRICS: [&str; 25] = [
-    "ttft",
-    "ttft_sent",
-    "ttft_adjusted",
-    "tpot",
-    "itl_token",
-    "icl",
-    "max_stall",
-    "e2e",
-    "e2e_sent",
-    "e2e_adjusted",
-    "queue_client",
-    "requests_full",
-    "requests_loadgen_completed",
-    "output_tokens",
-    "offered",
-    "admitted",
-    "goodput",
-    "steady",
-    "little",
-    "cpu_share_max",
-    "backlog",
-    "ks",
-    "tokens_per_joule",
-    "gpu_energy",
-    "preflight",
-];
-
 /// Any text; shells complete the metrics.
 #[derive(Clone)]
 pub(super) struct TopicParser;
@@ -90,7 +62,7 @@ impl TypedValueParser for TopicParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(METRICS.into_iter().map(PossibleValue::new)))
+        Some(Box::new(ENTRIES.iter().map(|entry| PossibleValue::new(entry.name))))
     }
 }
 

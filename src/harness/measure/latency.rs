@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::collector::Collector;
-use crate::measure::metric::MetricLabel;
+use crate::measure::metric::{MetricLabel, ValueHistogram};
 use crate::{Adjusted, Metric, RequestRecord, RequestRecords, ServerFreeze, TokenCounts, TokenSource};
 use base::spec::{CancelBy, LimitedMetric};
 
@@ -63,31 +63,259 @@ pub struct LatencyMetrics {
 }
 
 impl LatencyMetrics {
-    /// Each metric with its key, in the order of the file. The adjusted ones are statistics of other metrics.
-    pub const fn each(&self) -> [(&'static str, &Metric); 9] {
-        [
-            ("ttft", &self.ttft),
-            ("ttft_sent", &self.ttft_sent),
-            ("tpot", &self.tpot),
-            ("itl_token", &self.itl_token),
-            ("icl", &self.icl),
-            ("e2e", &self.e2e),
-            ("e2e_sent", &self.e2e_sent),
-            ("max_stall", &self.max_stall),
-            ("queue_client", &self.queue_client),
-        ]
+    /// Each metric with its key, in the order of [`LATENCIES`]. The adjusted ones are statistics of other metrics.
+    pub fn each(&self) -> [(&'static str, &Metric); LATENCIES.len()] {
+        LATENCIES.each_ref().map(|row| (row.key, (row.numbers)(self)))
     }
 
     /// The metric that a limit is about.
-    pub(crate) const fn of(&self, metric: LimitedMetric) -> &Metric {
-        match metric {
-            LimitedMetric::Ttft => &self.ttft,
-            LimitedMetric::Tpot => &self.tpot,
-            LimitedMetric::Itl => &self.itl_token,
-            LimitedMetric::Icl => &self.icl,
-            LimitedMetric::E2e => &self.e2e,
-            LimitedMetric::MaxStall => &self.max_stall,
+    pub(crate) fn limited(&self, metric: LimitedMetric) -> Option<&Metric> {
+        LatencyMetric::limited(metric).map(|row| (row.numbers)(self))
+    }
+}
+
+/// A latency of a run: everything about it in one row. Its numbers are a field of [`LatencyMetrics`].
+#[derive(Clone, Copy, Debug)]
+pub struct LatencyMetric {
+    /// As `result.json` has it below `latency`.
+    pub key: &'static str,
+    /// Where it is in `result.json`.
+    pub place: &'static str,
+    pub title: &'static str,
+    /// In one sentence.
+    pub about: &'static str,
+    pub formula: &'static str,
+    /// What to keep in mind.
+    pub mind: &'static str,
+    /// What one value is, and which requests are left out.
+    pub population: &'static str,
+    /// Where its clock starts; `schedule`: where the load pattern counts from.
+    pub zero_point: &'static str,
+    /// Which token counts its values depend on.
+    pub tokens: CountedIn,
+    /// The metric in `limits`; none cannot be limited.
+    limit: Option<LimitedMetric>,
+    values: LatencyValues,
+    /// Why it is left out.
+    absent: fn(&UnknownChunks) -> Option<String>,
+    has_curve: bool,
+    numbers: fn(&LatencyMetrics) -> &Metric,
+    numbers_mut: fn(&mut LatencyMetrics) -> &mut Metric,
+    /// Its percentiles with failures counted.
+    adjusted: Option<fn(&mut LatencyMetrics) -> &mut Adjusted>,
+}
+
+/// Whose tokens a latency divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedIn {
+    Nothing,
+    Answers,
+    Chunks,
+}
+
+/// The values of a latency, ns.
+#[derive(Clone, Copy, Debug)]
+enum LatencyValues {
+    /// One for each successful request that has it.
+    Successful(fn(&RequestRecord) -> Option<f64>),
+    /// One for each issued request, whatever its outcome.
+    Issued(fn(&RequestRecord) -> Option<f64>),
+    /// Those of all successful requests together.
+    Pool(fn(&Collector<RequestRecords>) -> &ValueHistogram),
+}
+
+/// What most rows have.
+const LATENCY: LatencyMetric = LatencyMetric {
+    key: "",
+    place: "",
+    title: "",
+    about: "",
+    formula: "",
+    mind: "",
+    population: "successful requests",
+    zero_point: SCHEDULE,
+    tokens: CountedIn::Nothing,
+    limit: None,
+    values: LatencyValues::Successful(ttft),
+    absent: |_| None,
+    has_curve: false,
+    numbers: |all| &all.ttft,
+    numbers_mut: |all| &mut all.ttft,
+    adjusted: None,
+};
+const SCHEDULE: &str = "schedule";
+
+/// Every latency, in the order of `result.json`.
+pub const LATENCIES: [LatencyMetric; 9] =
+    [TTFT, TTFT_SENT, TPOT, ITL_TOKEN, ICL, E2E, E2E_SENT, MAX_STALL, QUEUE_CLIENT];
+
+pub const TTFT: LatencyMetric = LatencyMetric {
+    key: "ttft",
+    place: "latency.ttft",
+    title: "time to first token",
+    about: "How long a user waits for the first token, including the wait inside the client.",
+    formula: "socket read of the first chunk with a token − intended arrival",
+    mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never better. \
+           Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which it was: numbers of \
+           a tool that leaves one of them out are, for such answers, not what it would print.",
+    limit: Some(LimitedMetric::Ttft),
+    has_curve: true,
+    adjusted: Some(|all| &mut all.ttft_adjusted),
+    ..LATENCY
+};
+
+pub const TTFT_SENT: LatencyMetric = LatencyMetric {
+    key: "ttft_sent",
+    place: "latency.ttft_sent",
+    title: "time to first token, from the issue",
+    about: "The same without the client's own lateness, as tools without a schedule report it.",
+    formula: "socket read of the first chunk with a token − issue",
+    zero_point: "issue",
+    mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
+    values: LatencyValues::Successful(|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
+    numbers: |all| &all.ttft_sent,
+    numbers_mut: |all| &mut all.ttft_sent,
+    ..LATENCY
+};
+
+pub const TPOT: LatencyMetric = LatencyMetric {
+    key: "tpot",
+    place: "latency.tpot",
+    title: "time per output token",
+    about: "The mean time between tokens of an answer, after its first chunk.",
+    formula: "(last token − first token) / (tokens − tokens of the first read)",
+    population: "successful requests with more tokens than their first chunk has",
+    zero_point: "first_chunk",
+    tokens: CountedIn::Answers,
+    mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are \
+           counted as excluded. Left out where the server reports how many tokens an answer has, but not how many its first \
+           chunk has, or where most tokens came in one read with the first chunk. Tokens that came in one read with the \
+           first chunk count as its own.",
+    limit: Some(LimitedMetric::Tpot),
+    values: LatencyValues::Successful(tpot),
+    absent: UnknownChunks::without_first_chunk,
+    has_curve: true,
+    numbers: |all| &all.tpot,
+    numbers_mut: |all| &mut all.tpot,
+    ..LATENCY
+};
+
+pub const ITL_TOKEN: LatencyMetric = LatencyMetric {
+    key: "itl_token",
+    place: "latency.itl_token",
+    title: "inter-token latency",
+    about: "The pace of tokens, over all tokens of all requests.",
+    formula: "each gap between reads / tokens of the later read, that many times",
+    population: "tokens after the first chunk of successful requests",
+    zero_point: "previous_chunk",
+    tokens: CountedIn::Chunks,
+    mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of TPOT × tokens \
+           after the first read. Left out where it is not known how many tokens each chunk has, or where most tokens came \
+           in one read with the first chunk.",
+    limit: Some(LimitedMetric::Itl),
+    values: LatencyValues::Pool(|all| &all.itl_token),
+    absent: UnknownChunks::without_tokens,
+    numbers: |all| &all.itl_token,
+    numbers_mut: |all| &mut all.itl_token,
+    ..LATENCY
+};
+
+pub const ICL: LatencyMetric = LatencyMetric {
+    key: "icl",
+    place: "latency.icl",
+    title: "inter-chunk latency",
+    about: "The gaps that a reader sees on the wire, however many tokens each chunk has.",
+    formula: "gap between reads with chunks",
+    population: "chunks after the first of successful requests",
+    zero_point: "previous_chunk",
+    mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks that came in \
+           one read are one arrival. Left out where most tokens came in one read with the first chunk.",
+    limit: Some(LimitedMetric::Icl),
+    values: LatencyValues::Pool(|all| &all.icl),
+    absent: UnknownChunks::without_gaps,
+    numbers: |all| &all.icl,
+    numbers_mut: |all| &mut all.icl,
+    ..LATENCY
+};
+
+pub const E2E: LatencyMetric = LatencyMetric {
+    key: "e2e",
+    place: "latency.e2e",
+    title: "end-to-end latency",
+    about: "How long a user waits for the whole answer, including the wait inside the client.",
+    formula: "last token − intended arrival",
+    mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
+    limit: Some(LimitedMetric::E2e),
+    values: LatencyValues::Successful(e2e),
+    has_curve: true,
+    numbers: |all| &all.e2e,
+    numbers_mut: |all| &mut all.e2e,
+    adjusted: Some(|all| &mut all.e2e_adjusted),
+    ..LATENCY
+};
+
+pub const E2E_SENT: LatencyMetric = LatencyMetric {
+    key: "e2e_sent",
+    place: "latency.e2e_sent",
+    title: "end-to-end latency, from the issue",
+    about: "The same without the client's own lateness.",
+    formula: "last token − issue",
+    zero_point: "issue",
+    values: LatencyValues::Successful(|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
+    numbers: |all| &all.e2e_sent,
+    numbers_mut: |all| &mut all.e2e_sent,
+    ..LATENCY
+};
+
+pub const MAX_STALL: LatencyMetric = LatencyMetric {
+    key: "max_stall",
+    place: "latency.max_stall",
+    title: "longest stall",
+    about: "The longest pause within each answer.",
+    formula: "largest gap between chunks of a request",
+    population: "successful requests with at least two chunks",
+    zero_point: "previous_chunk",
+    limit: Some(LimitedMetric::MaxStall),
+    values: LatencyValues::Successful(max_stall),
+    absent: UnknownChunks::without_gaps,
+    numbers: |all| &all.max_stall,
+    numbers_mut: |all| &mut all.max_stall,
+    ..LATENCY
+};
+
+pub const QUEUE_CLIENT: LatencyMetric = LatencyMetric {
+    key: "queue_client",
+    place: "latency.queue_client",
+    title: "lateness of the client",
+    about: "How far the load generator itself was behind its schedule.",
+    formula: "issue − intended arrival",
+    population: "issued requests, with any outcome",
+    mind: "Its p99 decides on INVALID(client).",
+    values: LatencyValues::Issued(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64)),
+    numbers: |all| &all.queue_client,
+    numbers_mut: |all| &mut all.queue_client,
+    ..LATENCY
+};
+
+impl LatencyMetric {
+    /// The row of a limit's metric.
+    pub(crate) fn limited(metric: LimitedMetric) -> Option<&'static Self> {
+        const ROWS: &[LatencyMetric] = &LATENCIES;
+        ROWS.iter().find(|row| row.limit == Some(metric))
+    }
+
+    /// Its value of one successful request, ns; none of a pool.
+    pub(crate) const fn of_request(&self) -> Option<fn(&RequestRecord) -> Option<f64>> {
+        match self.values {
+            LatencyValues::Successful(value) | LatencyValues::Issued(value) => Some(value),
+            LatencyValues::Pool(_) => None,
         }
+    }
+
+    /// `zero`: what the load pattern counts from.
+    pub(crate) fn label<'t>(&self, zero: &'static str, window: &'static str, token_source: &'t str) -> MetricLabel<'t> {
+        let zero_point = if self.zero_point == SCHEDULE { zero } else { self.zero_point };
+        MetricLabel { population: self.population, zero_point, window, token_source }
     }
 }
 
@@ -137,7 +365,6 @@ pub(super) fn latencies(
     tokens: &TokenCounts,
     zero: &'static str,
 ) -> (LatencyMetrics, Curves) {
-    const SUCCESSFUL: &str = "successful requests";
     let records = &all.records;
     let (mut requests, mut single) = (0, 0);
     for record in records.ok() {
@@ -145,77 +372,37 @@ pub(super) fn latencies(
         single += u64::from(record.max_gap == 0);
     }
     let unanswered = scheduled.saturating_sub(requests);
-    let token_source = tokens.source.as_str();
-    let label = |population, zero_point| MetricLabel { population, zero_point, window: FULL, token_source };
-    let mut values = LatencyValues { records, requests, ns: Vec::new() };
-    let mut curves = Curves::new();
-    let mut with_curve = |name: &str, of: LatencyOf<'_>| {
-        let metric = values.metric(&label(SUCCESSFUL, zero), of);
-        curves.insert(name.to_owned(), curve(&values.ns));
-        (metric, Adjusted::of(&values.ns, unanswered))
-    };
-    let (ttft, ttft_adjusted) = with_curve("ttft", &ttft);
-    let (e2e, e2e_adjusted) = with_curve("e2e", &e2e);
     let unknown = UnknownChunks::of(records);
-    let unless = |why: Option<String>, label: &MetricLabel<'_>, metric: Metric| match why {
-        Some(why) => Metric::absent(label, &metric.percentile_rule, requests, why),
-        None => metric,
-    };
-    let tpots = label("successful requests with more tokens than their first chunk has", "first_chunk");
-    let with_any = values.metric(&tpots, &tpot);
-    curves.insert("tpot".to_owned(), curve(&values.ns));
-    let tpot = unless(unknown.without_first_chunk(), &tpots, with_any);
-    let itls = MetricLabel {
-        token_source: tokens.chunk_source.as_deref().unwrap_or(token_source),
-        ..label("tokens after the first chunk of successful requests", "previous_chunk")
-    };
-    let icls = label("chunks after the first of successful requests", "previous_chunk");
-    let stalls = label("successful requests with at least two chunks", "previous_chunk");
-    let longest_gaps = values.metric(&stalls, &max_stall);
-    let latency = LatencyMetrics {
-        ttft,
-        ttft_adjusted,
-        ttft_sent: values
-            .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
-        tpot,
-        itl_token: unless(unknown.without_tokens(), &itls, Metric::pooled(&itls, &all.itl_token, single)),
-        icl: unless(unknown.without_gaps(), &icls, Metric::pooled(&icls, &all.icl, single)),
-        e2e,
-        e2e_adjusted,
-        e2e_sent: values
-            .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
-        max_stall: unless(unknown.without_gaps(), &stalls, longest_gaps),
-        queue_client: values.lag_metric(&label("issued requests, with any outcome", zero)),
-    };
+    let (mut latency, mut curves) = (LatencyMetrics::default(), Curves::new());
+    // The values of one latency at a time, the least first: those of ten million requests take 80 MB.
+    let mut ns = Vec::new();
+    for row in &LATENCIES {
+        let by_chunk = tokens.chunk_source.as_deref().filter(|_| row.tokens == CountedIn::Chunks);
+        let label = row.label(zero, FULL, by_chunk.unwrap_or(&tokens.source));
+        let metric = match row.values {
+            LatencyValues::Successful(value) => {
+                records.values_into(&mut ns, |record| if record.is_ok() { value(record) } else { None });
+                let without = requests - ns.len() as u64;
+                Metric::exact(&label, &mut ns, without)
+            }
+            LatencyValues::Issued(value) => {
+                records.values_into(&mut ns, value);
+                Metric::exact(&label, &mut ns, 0)
+            }
+            LatencyValues::Pool(pool) => Metric::pooled(&label, pool(all), single),
+        };
+        if row.has_curve {
+            curves.insert(row.key.to_owned(), curve(&ns));
+        }
+        if let Some(adjusted) = row.adjusted {
+            *adjusted(&mut latency) = Adjusted::of(&ns, unanswered);
+        }
+        *(row.numbers_mut)(&mut latency) = match (row.absent)(&unknown) {
+            Some(why) => Metric::absent(&label, &metric.percentile_rule, requests, why),
+            None => metric,
+        };
+    }
     (latency, curves)
-}
-
-/// A latency of a successful request, ns.
-type LatencyOf<'l> = &'l (dyn Fn(&RequestRecord) -> Option<f64> + Sync);
-
-/// The values of one latency at a time, ns: those of ten million requests take 80 MB.
-struct LatencyValues<'r> {
-    records: &'r RequestRecords,
-    /// The successful ones.
-    requests: u64,
-    /// Of the latency that was requested last, the least first.
-    ns: Vec<f64>,
-}
-
-impl LatencyValues<'_> {
-    /// Of the successful requests that have it.
-    fn metric(&mut self, label: &MetricLabel<'_>, of: LatencyOf<'_>) -> Metric {
-        self.records.values_into(&mut self.ns, |record| if record.is_ok() { of(record) } else { None });
-        let without = self.requests - self.ns.len() as u64;
-        Metric::exact(label, &mut self.ns, without)
-    }
-
-    /// From the schedule to the send, of all requests.
-    fn lag_metric(&mut self, label: &MetricLabel<'_>) -> Metric {
-        let lag = |record: &RequestRecord| Some(record.t_issue.saturating_sub(record.t_sched) as f64);
-        self.records.values_into(&mut self.ns, lag);
-        Metric::exact(label, &mut self.ns, 0)
-    }
 }
 
 /// `sorted`: ns, the least first.

@@ -83,7 +83,7 @@ pub struct ConfidenceInterval {
 }
 
 pub(crate) struct MetricLabel<'t> {
-    pub population: &'static str,
+    pub population: &'t str,
     pub zero_point: &'static str,
     pub window: &'static str,
     /// Empty where no tokens are counted.

@@ -8,9 +8,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::latency::{e2e, tpot, ttft};
+use crate::measure::latency::{E2E, LatencyMetric, TPOT, TTFT, e2e, tpot, ttft};
 use crate::measure::load_conditions::Before;
-use crate::measure::metric::MetricLabel;
 use crate::{Metric, RequestEnd, RequestRecord, RequestRecords, ServerFreeze};
 use base::stats::{LevelChange, Observation, separated_floors};
 
@@ -101,11 +100,11 @@ impl Steady {
         let inside = answered.len() - cut;
         // One vector for all of them, which does not grow: the values of ten million records take 80 MB.
         let mut values = Vec::with_capacity(inside);
-        let mut metric = |population, zero_point, value: fn(&RequestRecord) -> Option<f64>| {
+        let mut metric = |row: &LatencyMetric, value: fn(&RequestRecord) -> Option<f64>| {
             values.clear();
             values.extend(answered.iter().skip(cut).filter_map(|record| value(&record)));
             let excluded = (inside - values.len()) as u64;
-            Metric::exact(&MetricLabel { population, zero_point, window: WINDOW, token_source }, &mut values, excluded)
+            Metric::exact(&row.label(zero, WINDOW, token_source), &mut values, excluded)
         };
         let seconds = (to - from) as f64 / 1e9;
         let ended = answered.iter().filter(|record| (from..to).contains(&record.t_end)).count();
@@ -117,9 +116,9 @@ impl Steady {
             requests: inside as u64,
             requests_per_s: ended as f64 / seconds,
             output_tokens_per_s: whole_tokens.map(|part| part.iter().sum::<u64>() as f64 / part.len() as f64),
-            ttft: metric("successful requests", zero, ttft),
-            tpot: metric("successful requests with more tokens than their first chunk has", "first_chunk", tpot),
-            e2e: metric("successful requests", zero, e2e),
+            ttft: metric(&TTFT, ttft),
+            tpot: metric(&TPOT, tpot),
+            e2e: metric(&E2E, e2e),
             drift: drift(&answered, records)?,
         })
     }

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::latency::{FULL, tpot, ttft};
+use crate::measure::latency::{FULL, LatencyMetric, TPOT, TTFT, tpot, ttft};
 use crate::measure::metric::MetricLabel;
 use crate::transport::kserve::extra_outputs::OutputTally;
 use crate::{
@@ -72,25 +72,13 @@ fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &Re
     let tokens: u64 = own.ok().map(|record| u64::from(record.tokens)).sum();
     let window = rates.window_s;
     let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
-    let metric = |label: &MetricLabel<'_>, value: fn(&RequestRecord) -> Option<f64>| {
+    let metric = |row: &LatencyMetric, token_source: &str, value: fn(&RequestRecord) -> Option<f64>| {
         let mut ns: Vec<f64> = own.ok().filter_map(|record| value(&record)).collect();
         let excluded = good - ns.len() as u64;
-        Metric::exact(label, &mut ns, excluded)
+        let population = row.population.replacen("requests", "requests of this host", 1);
+        let label = row.label(spec.scenario.zero_point(), FULL, token_source);
+        Metric::exact(&MetricLabel { population: &population, ..label }, &mut ns, excluded)
     };
-    let (first, later) = (
-        MetricLabel {
-            population: "successful requests of this host",
-            zero_point: spec.scenario.zero_point(),
-            window: FULL,
-            token_source: &latency.ttft.token_source,
-        },
-        MetricLabel {
-            population: "successful requests of this host with more tokens than their first chunk has",
-            zero_point: "first_chunk",
-            window: FULL,
-            token_source: &latency.tpot.token_source,
-        },
-    );
     HostShare {
         host: host.to_owned(),
         servers: spec.endpoints.iter().filter(|one| host_of(one) == host).map(ToString::to_string).collect(),
@@ -100,8 +88,8 @@ fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &Re
         output_tokens: tokens,
         requests_per_s: per_s(good),
         output_tokens_per_s: per_s(tokens),
-        ttft: metric(&first, ttft),
-        tpot: metric(&later, tpot),
+        ttft: metric(&TTFT, &latency.ttft.token_source, ttft),
+        tpot: metric(&TPOT, &latency.tpot.token_source, tpot),
         server_metrics: None,
     }
 }

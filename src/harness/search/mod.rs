@@ -17,10 +17,10 @@ pub use report::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::latency::{e2e, max_stall, tpot, ttft};
+use crate::measure::latency::LatencyMetric;
 use crate::measure::metric::percentile;
-use crate::{BenchSpec, Measured, Reason, ReasonSeverity, RequestRecord, VerdictCheck};
-use base::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
+use crate::{BenchSpec, Measured, Reason, ReasonSeverity, VerdictCheck};
+use base::spec::{GoodputLimit, LatencyLimit};
 use base::stats::{ProbeOutcome, RateEstimate};
 use base::units::four_digits;
 
@@ -137,13 +137,14 @@ impl Measured {
         let first_half = requests.ok().count() / 2;
         let (mut whole, mut half) = (-LARGEST_MARGIN, -LARGEST_MARGIN);
         for limit in spec.limits.latencies() {
-            let metric = self.result.latency.of(limit.metric);
+            let Some(metric) = self.result.latency.limited(limit.metric) else { continue };
             let quickest = metric.min.unwrap_or(0.0);
             let of_all = margin(&limit, quickest, metric.statistic(limit.statistic));
-            let of_half = value_of(limit.metric).map_or(of_all, |value| {
-                let values = requests.ok().take(first_half).filter_map(|record| value(&record)).map(|ns| ns / 1e6);
-                margin(&limit, quickest, statistic(&limit, values.collect()))
-            });
+            let of_half =
+                LatencyMetric::limited(limit.metric).and_then(LatencyMetric::of_request).map_or(of_all, |value| {
+                    let values = requests.ok().take(first_half).filter_map(|record| value(&record)).map(|ns| ns / 1e6);
+                    margin(&limit, quickest, statistic(&limit, values.collect()))
+                });
             whole = f64::max(whole, of_all);
             half = f64::max(half, of_half);
         }
@@ -186,17 +187,6 @@ fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
         return LARGEST_MARGIN;
     }
     ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-LARGEST_MARGIN, LARGEST_MARGIN)
-}
-
-/// ns; `None` for metrics without stored single values.
-fn value_of(metric: LimitedMetric) -> Option<fn(&RequestRecord) -> Option<f64>> {
-    match metric {
-        LimitedMetric::Ttft => Some(ttft),
-        LimitedMetric::Tpot => Some(tpot),
-        LimitedMetric::E2e => Some(e2e),
-        LimitedMetric::MaxStall => Some(max_stall),
-        LimitedMetric::Itl | LimitedMetric::Icl => None,
-    }
 }
 
 fn statistic(limit: &LatencyLimit, mut values: Vec<f64>) -> Option<f64> {

@@ -268,15 +268,16 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     for limit in spec.limits.latencies() {
         let (name, key, most) = (limit.name(), limit.key(), limit.ms);
-        let metric = result.latency.of(limit.metric);
-        let text = match metric.statistic(limit.statistic) {
+        let metric = result.latency.limited(limit.metric);
+        let text = match metric.and_then(|metric| metric.statistic(limit.statistic)) {
             Some(found) if found <= most => continue,
             Some(found) => {
                 let (found, most) = distinct_decimals(found, most, 1);
                 format!("{name} is {found} ms, the limit {key} is {most} ms")
             }
             None => {
-                let why = metric.absent.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                let absent = metric.and_then(|metric| metric.absent.as_ref());
+                let why = absent.map_or_else(String::new, |why| format!(": {why}"));
                 format!("there is no {name} to check against the limit {key} of {most:.1} ms{why}")
             }
         };

@@ -4,6 +4,9 @@ mod page;
 
 pub use page::{json, list, list_json, text};
 
+use harness::{
+    CountedIn, E2E, E2E_SENT, ICL, ITL_TOKEN, LatencyMetric, MAX_STALL, QUEUE_CLIENT, TPOT, TTFT, TTFT_SENT,
+};
 use interop::MetricConcept;
 
 /// One number of `result.json`.
@@ -46,29 +49,29 @@ const MS: ExplainedNumber = ExplainedNumber {
 const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
 const COUNTED: &str = "the server's output_ids, its usage, or its text retokenized by Regatta; result.json names which";
 
+/// A latency, from its row.
+const fn latency(row: &LatencyMetric, concept: Option<MetricConcept>) -> ExplainedNumber {
+    let &LatencyMetric { key, place, title, about, formula, population, zero_point, mind, .. } = row;
+    let token_source = if matches!(row.tokens, CountedIn::Nothing) { MS.token_source } else { COUNTED };
+    ExplainedNumber {
+        name: key,
+        place,
+        title,
+        about,
+        formula,
+        population,
+        zero_point,
+        token_source,
+        mind,
+        concept,
+        ..MS
+    }
+}
+
 /// Every number that can be explained, in reading order.
 pub const ENTRIES: [ExplainedNumber; 25] = [
-    ExplainedNumber {
-        name: "ttft",
-        place: "latency.ttft",
-        title: "time to first token",
-        about: "How long a user waits for the first token, including the wait inside the client.",
-        formula: "socket read of the first chunk with a token − intended arrival",
-        mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which it was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
-        concept: Some(MetricConcept::Ttft),
-        ..MS
-    },
-    ExplainedNumber {
-        name: "ttft_sent",
-        place: "latency.ttft_sent",
-        title: "time to first token, from the issue",
-        about: "The same without the client's own lateness, as tools without a schedule report it.",
-        formula: "socket read of the first chunk with a token − issue",
-        zero_point: "issue",
-        mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
-        concept: Some(MetricConcept::Ttft),
-        ..MS
-    },
+    latency(&TTFT, Some(MetricConcept::Ttft)),
+    latency(&TTFT_SENT, Some(MetricConcept::Ttft)),
     ExplainedNumber {
         name: "ttft_adjusted",
         place: "latency.ttft_adjusted",
@@ -79,74 +82,12 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         mind: "Percentiles of successful requests improve when requests fail; these do not.",
         ..MS
     },
-    ExplainedNumber {
-        name: "tpot",
-        place: "latency.tpot",
-        title: "time per output token",
-        about: "The mean time between tokens of an answer, after its first chunk.",
-        formula: "(last token − first token) / (tokens − tokens of the first read)",
-        population: "successful requests with more tokens than their first chunk has",
-        zero_point: "first_chunk",
-        token_source: COUNTED,
-        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server reports how many tokens an answer has, but not how many its first chunk has, or where most tokens came in one read with the first chunk. Tokens that came in one read with the first chunk count as its own.",
-        concept: Some(MetricConcept::Tpot),
-        ..MS
-    },
-    ExplainedNumber {
-        name: "itl_token",
-        place: "latency.itl_token",
-        title: "inter-token latency",
-        about: "The pace of tokens, over all tokens of all requests.",
-        formula: "each gap between reads / tokens of the later read, that many times",
-        population: "tokens after the first chunk of successful requests",
-        zero_point: "previous_chunk",
-        token_source: COUNTED,
-        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of TPOT × tokens after the first read. Left out where it is not known how many tokens each chunk has, or where most tokens came in one read with the first chunk.",
-        concept: Some(MetricConcept::Itl),
-        ..MS
-    },
-    ExplainedNumber {
-        name: "icl",
-        place: "latency.icl",
-        title: "inter-chunk latency",
-        about: "The gaps that a reader sees on the wire, however many tokens each chunk has.",
-        formula: "gap between reads with chunks",
-        population: "chunks after the first of successful requests",
-        zero_point: "previous_chunk",
-        mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks that came in one read are one arrival. Left out where most tokens came in one read with the first chunk.",
-        concept: Some(MetricConcept::Itl),
-        ..MS
-    },
-    ExplainedNumber {
-        name: "max_stall",
-        place: "latency.max_stall",
-        title: "longest stall",
-        about: "The longest pause within each answer.",
-        formula: "largest gap between chunks of a request",
-        population: "successful requests with at least two chunks",
-        zero_point: "previous_chunk",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "e2e",
-        place: "latency.e2e",
-        title: "end-to-end latency",
-        about: "How long a user waits for the whole answer, including the wait inside the client.",
-        formula: "last token − intended arrival",
-        mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
-        concept: Some(MetricConcept::E2e),
-        ..MS
-    },
-    ExplainedNumber {
-        name: "e2e_sent",
-        place: "latency.e2e_sent",
-        title: "end-to-end latency, from the issue",
-        about: "The same without the client's own lateness.",
-        formula: "last token − issue",
-        zero_point: "issue",
-        concept: Some(MetricConcept::E2e),
-        ..MS
-    },
+    latency(&TPOT, Some(MetricConcept::Tpot)),
+    latency(&ITL_TOKEN, Some(MetricConcept::Itl)),
+    latency(&ICL, Some(MetricConcept::Itl)),
+    latency(&MAX_STALL, None),
+    latency(&E2E, Some(MetricConcept::E2e)),
+    latency(&E2E_SENT, Some(MetricConcept::E2e)),
     ExplainedNumber {
         name: "e2e_adjusted",
         place: "latency.e2e_adjusted",
@@ -156,16 +97,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "all scheduled requests",
         ..MS
     },
-    ExplainedNumber {
-        name: "queue_client",
-        place: "latency.queue_client",
-        title: "lateness of the client",
-        about: "How far the load generator itself was behind its schedule.",
-        formula: "issue − intended arrival",
-        population: "issued requests, with any outcome",
-        mind: "Its p99 decides on INVALID(client).",
-        ..MS
-    },
+    latency(&QUEUE_CLIENT, None),
     ExplainedNumber {
         name: "requests_full",
         place: "rates.requests_full",
