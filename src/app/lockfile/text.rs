@@ -191,7 +191,7 @@ mod tests {
         let make = |place: usize| Ok(stage(["x", "a", "b"][place]));
         let run = RunText::of(&kept).with_made(["x", "a", "b"].into_iter().zip(0..), &make);
         assert_eq!(write_with_run(&file(kept.clone()), "m", run), Ok(write(&file(all)).unwrap()));
-        let fails = |_: usize| Err(plan::action_json(&base::event::TaskId::new("x"), "no JSON").unwrap_err());
+        let fails = |_: usize| Err(plan::key_action(&base::event::TaskId::new("x"), "no JSON").unwrap_err());
         let run = RunText::of(&kept).with_made([("x", 0)].into_iter(), &fails);
         assert!(matches!(write_with_run(&file(kept.clone()), "m", run), Err(LockFileError::Text(_))));
     }

@@ -9,7 +9,8 @@ use crate::error::CommandError;
 use crate::lockfile::PrivateValues;
 use base::files::Digest;
 use base::files::sha256_of_file;
-use plan::{ActionKind, Plan, Task};
+use plan::manifest::model::{Action, Git};
+use plan::{Plan, Task};
 use runner::store::{Digests, OutputCache, TaskKey, TaskRecord};
 use runner::upstream_provenance;
 use stages::resolved;
@@ -45,7 +46,7 @@ impl DependencyReader<'_> {
                 (None, Some(digest)) => all.push(of_stage(made_by, tree(digest))),
                 (None, None) => {}
             }
-            if direct.is_none() || made_by.kind == ActionKind::Serve {
+            if direct.is_none() || made_by.kind.facts().is_service {
                 let of_task = |(name, digest): (&String, &Digest)| {
                     of_stage(made_by, Resource { name: Some(name.clone()), ..tree(digest) })
                 };
@@ -78,12 +79,12 @@ impl DependencyReader<'_> {
 
     fn output(&self, made_by: &Task, record: &TaskRecord, is_direct: bool) -> Result<Vec<Resource>, CommandError> {
         let folder = self.cache.folder(record);
-        let facts = resolved(made_by, &folder).map_err(anyhow::Error::from)?;
+        let facts = resolved(made_by, &folder);
         if let Some(commit) = facts.get("commit").and_then(Value::as_str)
-            && made_by.kind == ActionKind::Git
+            && let Some(Action::Git(git)) = made_by.action()
         {
             let source = Resource { digest: [("gitCommit", commit.to_owned())].into(), ..Resource::default() };
-            return Ok(vec![of_stage(made_by, Resource { uri: self.git_uri(made_by, commit), ..source })]);
+            return Ok(vec![of_stage(made_by, Resource { uri: self.git_uri(git, commit), ..source })]);
         }
         if is_direct && self.cache.compare(&record.clone().into())?.is_none() {
             let files = files(self.cache, record, &folder)?;
@@ -96,9 +97,8 @@ impl DependencyReader<'_> {
     }
 
     /// `git+https://…@commit`.
-    fn git_uri(&self, made_by: &Task, commit: &str) -> Option<String> {
-        let action: Value = serde_json::from_str(&made_by.action).ok()?;
-        let url = action.pointer("/git/url")?.as_str()?;
+    fn git_uri(&self, git: &Git, commit: &str) -> Option<String> {
+        let url = &git.url;
         url.contains("://").then(|| self.private.text(&format!("git+{url}@{commit}")))
     }
 }
