@@ -15,7 +15,7 @@ use base::spec::Protocol;
 use harness::api_key_in;
 use plan::manifest::model::{Action, Bench, Serve};
 use plan::manifest::targets;
-use plan::{ActionError, ActionKind, Lifetime, Plan, PlanReference, Task};
+use plan::{Lifetime, Plan, PlanReference, Task};
 use runner::store::StateFolder;
 use runner::{GPUS_HINT, Prediction, RunOptions, TaskRole, gpus_together, no_secret_text, secret_values};
 
@@ -37,14 +37,14 @@ pub(super) fn refuse_known_failures(
     if request.keep_going {
         return Ok(CliExit::Done);
     }
-    let mut errors = missing_input_errors(&project.home, plan, options)?;
+    let mut errors = missing_input_errors(&project.home, plan, options);
     // This run waits for the one that is going on, which may make them.
     if !errors.is_empty() && holding_run(&project.home)?.is_some() {
         return Ok(CliExit::Done);
     }
     let mut faults = Vec::new();
     for (ix, task) in chosen(plan, options) {
-        faults.extend(key_fault(task)?.map(|why| EnvironmentFault { task, why, needs_certain_run: false }));
+        faults.extend(key_fault(task).map(|why| EnvironmentFault { task, why, needs_certain_run: false }));
         let gpus = gpu_fault(ix, plan, options);
         faults.extend(gpus.map(|why| EnvironmentFault { task, why, needs_certain_run: true }));
     }
@@ -68,9 +68,9 @@ pub(super) fn refuse_known_failures(
 }
 
 /// What a plan says of the environment that a task needs.
-pub(super) fn environment_faults(task: &Task) -> Result<Vec<String>, ActionError> {
-    let key = key_fault(task)?.map(|why| format!("will fail: {why}"));
-    Ok(key.into_iter().chain(missing_secrets(task)).collect())
+pub(super) fn environment_faults(task: &Task) -> Vec<String> {
+    let key = key_fault(task).map(|why| format!("will fail: {why}"));
+    key.into_iter().chain(missing_secrets(task)).collect()
 }
 
 /// The tasks that are to run, with their places in the plan.
@@ -82,13 +82,13 @@ fn is_chosen(ix: usize, task: &Task, options: &RunOptions) -> bool {
     options.roles.get(ix) == Some(&TaskRole::Run) && task.skipped.is_none()
 }
 
-fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -> Result<Vec<String>, ActionError> {
+fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -> Vec<String> {
     let missing = chosen(plan, options).map(|(ix, task)| (ix, task, missing_inputs(task, home)));
     let missing: Vec<_> = missing.filter(|(_, _, inputs)| !inputs.is_empty()).collect();
     if missing.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let follow_writers = follow_writers(plan, options)?;
+    let follow_writers = follow_writers(plan, options);
     let mut errors = Vec::new();
     for (_, task, inputs) in missing.into_iter().filter(|(ix, ..)| !follow_writers[*ix]) {
         errors.extend(inputs.into_iter().map(|(name, path)| {
@@ -99,7 +99,7 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
             format!("{}\n", error.hint(hint))
         }));
     }
-    Ok(errors)
+    errors
 }
 
 /// Own inputs of a task that are not there: their names, and their paths as written. Patterns are for the run itself, and so are outputs
@@ -115,25 +115,25 @@ fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a s
 }
 
 /// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not known.
-fn follow_writers(plan: &Plan, options: &RunOptions) -> Result<Vec<bool>, ActionError> {
+fn follow_writers(plan: &Plan, options: &RunOptions) -> Vec<bool> {
     let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     let mut is_writer: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     // Each task stands behind those that it needs.
     for (ix, task) in plan.tasks.iter().enumerate() {
         let follows = task.needs.iter().map(|need| need.task as usize).any(|above| all[above] || is_writer[above]);
         all.push(follows);
-        is_writer.push(!follows && is_chosen(ix, task, options) && may_write(task)?);
+        is_writer.push(!follows && is_chosen(ix, task, options) && may_write(task));
     }
-    Ok(all)
+    all
 }
 
 /// Whether a task runs a command of the manifest that can write outside of its output folder.
-fn may_write(task: &Task) -> Result<bool, ActionError> {
-    Ok(match task.kind {
-        ActionKind::Shell => !task.confine,
-        ActionKind::Serve => matches!(task.typed_action()?, Action::Serve(Serve::Command(_))),
+fn may_write(task: &Task) -> bool {
+    match task.action() {
+        Some(Action::Shell(_)) => !task.confine,
+        Some(Action::Serve(Serve::Command(_))) => true,
         _ => false,
-    })
+    }
 }
 
 /// The variables of the keys that a benchmark sends, each with the manifest's key that names it. Over gRPC `api_key_env` is not sent.
@@ -145,18 +145,11 @@ pub(super) fn key_variables(bench: &Bench) -> impl Iterator<Item = (&'static str
     key.map(|name| ("api_key_env", name)).into_iter().chain(of_headers)
 }
 
-/// In the action of a benchmark that may need a key.
-const KEYS: [&str; 2] = ["\"api_key_env\":\"", "\"headers\":{"];
-
 /// Why a benchmark has no key to send, if it names one. On another machine the environment may be another.
-fn key_fault(task: &Task) -> Result<Option<String>, ActionError> {
-    // To read every action of a large plan takes its time.
-    if task.host.is_some() || task.kind != ActionKind::Bench || !KEYS.iter().any(|key| task.action.contains(key)) {
-        return Ok(None);
-    }
-    let Action::Bench(bench) = task.typed_action()? else { return Ok(None) };
-    let mut faults = key_variables(&bench).filter_map(|(key, name)| Some((key, name, api_key_in(name).err()?)));
-    Ok(faults.next().map(|(key, name, fault)| format!("`{key}: {name}`: the environment variable {fault}")))
+fn key_fault(task: &Task) -> Option<String> {
+    let bench = task.bench().filter(|_| task.host.is_none())?;
+    let mut faults = key_variables(bench).filter_map(|(key, name)| Some((key, name, api_key_in(name).err()?)));
+    faults.next().map(|(key, name, fault)| format!("`{key}: {name}`: the environment variable {fault}"))
 }
 
 /// Why a step, with the servers that it uses, cannot have its GPUs. A server that no step uses is not started.

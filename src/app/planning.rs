@@ -11,7 +11,7 @@ use super::run_store;
 use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
 use crate::console::{print, print_error, print_json};
 use crate::error::CommandError;
-use plan::{ActionKind, MeasurementCost, Plan, loadgen};
+use plan::{MeasurementCost, Plan, loadgen};
 use report::{DecisionKind, LaunchKind, LaunchRow, Styler};
 use runner::RunOptions;
 use stages::{LaunchPreview, ServePreview, previews};
@@ -29,7 +29,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
         as_what @ (PlanFormat::Text | PlanFormat::Json) => {
             let options = options(&plan, &request.select)?;
             let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
-            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan, Path::new("/"))?].concat();
+            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan, Path::new("/"))].concat();
             let mut tasks = plan.tasks.iter();
             let mut estimates = PlanEstimates::new(&project, request, &plan);
             let mut decisions = Vec::new();
@@ -40,9 +40,9 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 debug_assert!(task.is_some(), "{} is out of order", decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
-                let cost = task.map(MeasurementCost::of).transpose().map_err(anyhow::Error::from)?.flatten();
-                decision.reasons.extend(task.map(environment_faults).transpose()?.into_iter().flatten());
-                let estimate = task.map(|task| estimates.of(task)).transpose()?.flatten();
+                let cost = task.and_then(MeasurementCost::of);
+                decision.reasons.extend(task.map(environment_faults).into_iter().flatten());
+                let estimate = task.and_then(|task| estimates.of(task));
                 decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
             }
             notes.extend(estimates.note());
@@ -111,7 +111,7 @@ fn refuse(problems: &str) -> CliExit {
 
 fn launch_previews(project: &Project, plan: &Plan, options: &RunOptions) -> Result<Vec<ServePreview>, CommandError> {
     let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
-    let serves = plan.tasks.iter().zip(&chosen).any(|(task, chosen)| *chosen && task.kind == ActionKind::Serve);
+    let serves = plan.tasks.iter().zip(&chosen).any(|(task, chosen)| *chosen && task.kind.facts().is_service);
     // To read every action of a large plan takes its time.
     if serves { Ok(previews(plan, &chosen, project.home.project())?) } else { Ok(Vec::new()) }
 }

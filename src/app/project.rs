@@ -12,8 +12,8 @@ use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
 use base::diag::{Diagnostics, ErrorText};
 use base::files::Digest;
+use plan::Plan;
 use plan::manifest::{GivenValues, Manifest, ManifestLibrary};
-use plan::{ActionKind, Plan, Task};
 use runner::store::{CompilerId, PlanSources, StateFolder, last_run};
 use runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
@@ -251,8 +251,7 @@ impl Project {
 fn repeated(plan: Plan, select: &Select) -> Result<Plan, CommandError> {
     let mut plan = plan::repeated(plan, select.repeat).map_err(CommandError::usage)?;
     if select.repeat_number > 1 {
-        let measures = |task: &&mut Task| matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
-        for task in plan.tasks.iter_mut().filter(measures) {
+        for task in plan.tasks.iter_mut().filter(|task| task.kind.facts().measures) {
             // A key of its own: its result is kept beside that of the first.
             task.env.insert("REGATTA_REPEAT".to_owned(), select.repeat_number.to_string());
         }

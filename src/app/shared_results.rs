@@ -12,7 +12,7 @@ use base::files::read_text;
 use base::units::counted;
 use harness::RESULT;
 use interop::MeasuredResult;
-use plan::{ActionKind, Plan, Task};
+use plan::{Plan, Task};
 use runner::shared_store::{
     ResultSummary, SharedSummaries, SignaturePolicy, StoreAddress, share_summaries, shared_summaries,
 };
@@ -30,7 +30,7 @@ pub(super) async fn share(
 ) {
     let mut summaries = Vec::new();
     let benches: BTreeMap<&TaskId, &Task> =
-        plan.tasks.iter().filter(|task| task.kind == ActionKind::Bench).map(|task| (&task.id, task)).collect();
+        plan.tasks.iter().filter(|task| task.bench().is_some()).map(|task| (&task.id, task)).collect();
     for (id, done, out) in done {
         let Some(task) = benches.get(id) else { continue };
         let Ok(text) = read_text(out.join(RESULT)) else { continue };

@@ -15,7 +15,7 @@ use super::instance::{ExpandedStages, Instance, instances};
 use super::plan_builder::{PlanBuilder, TaskDraft};
 use super::semantics::{across, packages, speculative_decoding};
 use super::task::{Need, Plan, Task};
-use super::task_parts::ActionError;
+use super::task_part::UnwritableAction;
 use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
     load_with_errors, on_expression_stack, topological_order,
@@ -209,7 +209,7 @@ fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
 }
 
 /// The tasks in order, their needs pointing to places in that order.
-fn tasks(mut built: Vec<BuiltTask>, sorted: &[usize]) -> Result<Vec<Task>, ActionError> {
+fn tasks(mut built: Vec<BuiltTask>, sorted: &[usize]) -> Result<Vec<Task>, UnwritableAction> {
     let mut place = vec![0_u32; built.len()];
     for (at, index) in sorted.iter().enumerate() {
         place[*index] = at as u32;

@@ -8,8 +8,8 @@ use minijinja::value::{Enumerator, Object};
 use parking_lot::Mutex;
 
 use super::PlanReference;
+use super::actions::ActionKind;
 use super::several_tasks::{SeveralTasks, SeveralTasksProblem};
-use super::task::ActionKind;
 use crate::manifest::NoValue;
 use base::event::TaskId;
 
@@ -84,7 +84,7 @@ impl Object for StageScope {
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
         let known = self.directory.names.get(name)?;
-        if known.kind == ActionKind::Serve {
+        if known.kind.facts().is_service {
             return Some(self.pick(name, PlanReference::Service, false));
         }
         let (stages, stage) = (Arc::clone(self), name.to_owned());

@@ -4,26 +4,24 @@
 
 use super::PlanReference;
 use super::task::{Lifetime, Task};
-use super::task_parts::ActionError;
-use crate::manifest::model::Action;
+use super::task_part::{TaskPart, UnwritableAction};
+use crate::manifest::model::Serve;
 use crate::manifest::targets;
 use base::event::Endpoint;
 
 /// Fills in `external` of the task; its needs are among `before`. `is_cached`: the manifest has `cache: true`.
-pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) -> Result<(), ActionError> {
+pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) -> Result<(), UnwritableAction> {
     if task.lifetime == Lifetime::Service || task.skipped.is_some() {
         return Ok(());
     }
     let mut endpoints: Vec<Endpoint> = Vec::new();
     let needs = task.needs.iter().filter(|need| need.data).filter_map(|need| before.get(need.task as usize));
     for server in needs.filter(|need| need.lifetime == Lifetime::Service) {
-        if let Action::Serve(serve) = server.typed_action()?
-            && let Some(attach) = serve.attached()
-        {
+        if let Some(attach) = server.serve().and_then(Serve::attached) {
             endpoints.extend(attach.endpoints.read().unwrap_or_default());
         }
     }
-    if let Action::Bench(bench) = task.typed_action()? {
+    if let Some(bench) = task.bench() {
         // Beside servers of the run a target may name others.
         let named: Vec<&str> = bench.target.split('|').filter(|part| PlanReference::all_in(part).is_empty()).collect();
         endpoints.extend(targets(&named.join("|")).map(|targets| targets.endpoints).unwrap_or_default());
@@ -31,8 +29,7 @@ pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) -> Result<(), Act
     if endpoints.is_empty() {
         return Ok(());
     }
-    // Texts and numbers always serialize.
-    task.external = serde_json::to_string(&endpoints).ok();
+    task.external = Some(TaskPart::new(endpoints)?);
     task.cache &= is_cached;
     Ok(())
 }
@@ -58,7 +55,7 @@ mod tests {
         let external = |target: &str| {
             let plan = plan(target);
             let task = plan.tasks.iter().find(|task| task.stage == "measure").unwrap();
-            (task.cache, task.typed_external().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>())
+            (task.cache, task.external_servers().iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         assert_eq!(external("{{ stages.ours }}"), (true, vec![]));
         assert_eq!(external("{{ stages.ours }}|10.0.0.5:8001"), (false, vec!["10.0.0.5:8001".to_owned()]));

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use minijinja::Value;
 
-use super::task::ActionKind;
-use crate::manifest::model::Action;
+use super::actions::{Action, ActionKind};
 use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of, value_text};
 use base::diag::{Diagnostic, Diagnostics, Span};
 use base::event::TaskId;
@@ -124,22 +123,10 @@ fn collision_hint(earlier: &Coordinates, later: &Coordinates) -> String {
     )
 }
 
+/// A stage without an action is reported by its schema.
 fn kind_of(entry: &MapEntry) -> ActionKind {
     let key = Action::KEYS.into_iter().find(|key| entry.node.get(key).is_some());
-    match key.unwrap_or_default() {
-        "git" => ActionKind::Git,
-        "image" => ActionKind::Image,
-        "template" => ActionKind::Template,
-        "engine" => ActionKind::Engine,
-        "repository" => ActionKind::Repository,
-        "serve" => ActionKind::Serve,
-        "bench" => ActionKind::Bench,
-        "mlperf" => ActionKind::Mlperf,
-        "weights" => ActionKind::Weights,
-        "trtllm_bench" => ActionKind::TrtllmBench,
-        "compare" => ActionKind::Compare,
-        _ => ActionKind::Shell,
-    }
+    key.and_then(ActionKind::with_key).unwrap_or(ActionKind::Shell)
 }
 
 type Coordinates = Vec<(String, Value)>;

@@ -8,6 +8,7 @@
 //!  Manifest ─expand→ Plan: each Task with its action, PlanReference in its text ─→ what it needs, in which order
 //! ```
 
+mod actions;
 mod expand;
 mod expression_names;
 mod external_servers;
@@ -23,13 +24,13 @@ mod semantics;
 mod several_tasks;
 mod shared_task;
 mod task;
-mod task_parts;
+mod task_part;
 
+pub use actions::{ActionFacts, ActionKind};
 pub use expand::{expand, load};
 pub use measurement_cost::MeasurementCost;
-pub use plan_builder::UnwritableAction;
 pub use reference::{PlanReference, UnknownReference};
 pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
 pub use shared_task::SharedTask;
-pub use task::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task, UnreadablePlan};
-pub use task_parts::{ActionError, action_json, read_action};
+pub use task::{Lifetime, Need, OomReductionRule, Plan, RetryRule, Task, UnreadablePlan};
+pub use task_part::{ActionError, TaskPart, UnwritableAction, key_action, read_action};

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::task::{ActionKind, Task};
-use super::task_parts::ActionError;
-use crate::manifest::model::Action;
+use super::task::Task;
 use base::spec::BenchSweep;
 
 /// More than one measurement in a task.
@@ -22,18 +20,9 @@ pub struct MeasurementCost {
 
 impl MeasurementCost {
     /// `None`: the task measures once, or is no benchmark.
-    ///
-    /// # Errors
-    /// The action of the task cannot be read.
-    pub fn of(task: &Task) -> Result<Option<Self>, ActionError> {
-        if task.kind != ActionKind::Bench || task.skipped.is_some() {
-            return Ok(None);
-        }
-        let Action::Bench(bench) = task.typed_action()? else { return Ok(None) };
-        if bench.turn.is_some() {
-            // Each run is a task of its own.
-            return Ok(None);
-        }
+    pub fn of(task: &Task) -> Option<Self> {
+        // In turns, each run is a task of its own.
+        let bench = task.bench().filter(|bench| bench.turn.is_none())?;
         let points = bench.sweep.as_ref().map_or(1, |sweep| match sweep {
             // One idle, and two to see that more users bring no more.
             BenchSweep::Auto(rates) => rates + 3,
@@ -44,7 +33,7 @@ impl MeasurementCost {
         });
         let finds_levels = matches!(bench.sweep, Some(BenchSweep::Auto(_)));
         let cost = Self { points, finds_levels, runs: bench.repeat.max(1), each: bench.stop.time() };
-        Ok((cost.points > 1 || cost.runs > 1).then_some(cost))
+        (cost.points > 1 || cost.runs > 1).then_some(cost)
     }
 }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 
 use super::PlanReference;
+use super::actions::{Action, ActionKind};
 use super::expression_names::{Directory, ReferenceAccess, StageScope, TouchedReferences, coordinates_match, inputs};
 use super::instance::{ExpandedStages, Instance, StageOf};
 use super::semantics;
 use super::several_tasks::SeveralTasksProblem;
-use super::task::{ActionKind, Lifetime, OomReductionRule, RetryRule, Task};
-use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
+use super::task::{Lifetime, OomReductionRule, RetryRule, Task};
+use super::task_part::{TaskPart, UnwritableAction};
+use crate::manifest::model::{Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
     coerce, is_template, stage_shape, value_text,
@@ -132,11 +134,7 @@ impl<'a> PlanBuilder<'a> {
             found.push(Diagnostic::error(error.to_string()).at(stage.entry.key.clone(), "this stage is too much"));
             return None;
         }
-        let is_compared = by_loadgen
-            || matches!(
-                task.kind,
-                ActionKind::Engine | ActionKind::Repository | ActionKind::Serve | ActionKind::Mlperf
-            );
+        let is_compared = by_loadgen || task.kind.facts().is_checked_across_stages;
         let mut needs = rendering.needs;
         // The first mention of each stays: the sort keeps their order.
         needs.sort_by_key(|(index, _)| *index);
@@ -357,7 +355,7 @@ fn foreach(instance: &Instance) -> Vec<(String, String)> {
 }
 
 const fn lifetime(kind: ActionKind) -> Lifetime {
-    if matches!(kind, ActionKind::Serve) { Lifetime::Service } else { Lifetime::Step }
+    if kind.facts().is_service { Lifetime::Service } else { Lifetime::Step }
 }
 
 /// What is wrong with a stage that was checked. Reads after its name.
@@ -369,15 +367,10 @@ enum StageError {
     Unwritable(#[from] UnwritableAction),
 }
 
-/// An action that has no JSON.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot be written as JSON: {0}")]
-pub struct UnwritableAction(#[from] serde_json::Error);
-
 /// The task of a stage that was checked.
 fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Task, StageError> {
     let container = container(&mut typed);
-    let action = take_action(&mut typed).ok_or(StageError::NoAction)?;
+    let action = typed.take_action().ok_or(StageError::NoAction)?;
     let paths = |paths: InputPaths| match paths {
         InputPaths::One(path) => vec![path],
         InputPaths::Many(paths) => paths,
@@ -394,9 +387,15 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
         }
     }
     let host = typed.host.as_deref().and_then(Host::remote);
-    // A measurement has the machine to itself.
-    let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
-    let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
+    let cpus = typed.cpus.or(if stage.kind.facts().measures { None } else { Some(1) });
+    // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an
+    // attempt that was cut off may still write, so that each has a folder of its own.
+    let continues = match &action {
+        Action::Bench(bench) => bench.search.is_some() || bench.sweep.is_some() || bench.repeat > 1,
+        Action::Weights(weights) => weights.hf.is_some(),
+        _ => false,
+    };
+    let resume = host.is_none() && (typed.resume || continues);
     Ok(Task {
         id: instance.id.clone(),
         stage: stage.name.to_owned(),
@@ -405,15 +404,15 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
         lifetime: lifetime(stage.kind),
         skipped: None,
         kind: stage.kind,
-        action: canonical(&action)?,
-        container: container.as_ref().map(canonical).transpose()?,
+        action: Some(TaskPart::new(action)?),
+        container: container.map(TaskPart::new).transpose()?,
         needs: Vec::new(),
         inputs,
         shipped: BTreeMap::new(),
         outputs: typed.outputs,
         env: typed.env.into_iter().collect(),
         secrets: typed.secrets,
-        host: host.as_ref().map(json).transpose()?,
+        host: host.map(TaskPart::new).transpose()?,
         gpus: typed.gpus,
         gpu_clocks: typed.gpu_clocks,
         cpus,
@@ -424,12 +423,7 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
         share: typed.share,
         strict: typed.strict,
         confine: typed.confine,
-        // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an
-        // attempt that was cut off may still write, so that each has a folder of its own.
-        resume: host.is_none()
-            && (typed.resume
-                || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.sweep.is_some() || bench.repeat > 1)
-                || matches!(&action, Action::Weights(weights) if weights.hf.is_some())),
+        resume,
     })
 }
 
@@ -437,9 +431,9 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
 fn text_of(task: &Task) -> usize {
     let paths = task.inputs.values().flatten().chain(&task.outputs);
     let env = task.env.iter().map(|(name, value)| name.len() + value.len());
-    let container = task.container.as_ref().map_or(0, String::len);
+    let container = task.container.as_ref().map_or(0, |container| container.json().len());
     let about = task.about.as_ref().map_or(0, String::len);
-    task.action.len() + container + about + paths.map(String::len).sum::<usize>() + env.sum::<usize>()
+    task.action_text().len() + container + about + paths.map(String::len).sum::<usize>() + env.sum::<usize>()
 }
 
 fn retry(given: Retry) -> RetryRule {
@@ -461,32 +455,4 @@ fn container(typed: &mut Stage) -> Option<Container> {
         return server.container.clone();
     }
     container
-}
-
-/// Its action, which is taken out of it.
-fn take_action(typed: &mut Stage) -> Option<Action> {
-    let shell = typed.shell.take().map(Action::Shell);
-    shell
-        .or_else(|| typed.git.take().map(Action::Git))
-        .or_else(|| typed.image.take().map(|image| Action::Image(*image)))
-        .or_else(|| typed.template.take().map(Action::Template))
-        .or_else(|| typed.engine.take().map(|engine| Action::Engine(*engine)))
-        .or_else(|| typed.repository.take().map(|repository| Action::Repository(*repository)))
-        .or_else(|| typed.serve.take().map(|serve| Action::Serve(*serve)))
-        .or_else(|| typed.bench.take().map(Action::Bench))
-        .or_else(|| typed.mlperf.take().map(|mlperf| Action::Mlperf(*mlperf)))
-        .or_else(|| typed.weights.take().map(|weights| Action::Weights(*weights)))
-        .or_else(|| typed.trtllm_bench.take().map(Action::TrtllmBench))
-        .or_else(|| typed.compare.take().map(Action::Compare))
-}
-
-/// JSON in which the order of free keys does not depend on how the YAML was written.
-pub(super) fn canonical(value: &impl serde::Serialize) -> Result<String, UnwritableAction> {
-    let mut value = serde_json::to_value(value)?;
-    value.sort_all_objects();
-    json(&value)
-}
-
-fn json(value: &impl serde::Serialize) -> Result<String, UnwritableAction> {
-    Ok(serde_json::to_string(value)?)
 }

@@ -14,10 +14,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::plan_builder::{UnwritableAction, canonical};
 use super::reference::{PlanReference, UnknownReference};
-use super::task::{ActionKind, Lifetime, Need, Plan, Task};
-use super::task_parts::ActionError;
+use super::task::{Lifetime, Need, Plan, Task};
+use super::task_part::{TaskPart, UnwritableAction};
 use crate::manifest::model::{Action, Bench, RepeatRole};
 use base::event::TaskId;
 
@@ -33,9 +32,9 @@ pub enum RepeatError {
     )]
     NoBenchmark,
     #[error(transparent)]
-    Action(#[from] ActionError),
-    #[error(transparent)]
     Unwritable(#[from] UnwritableAction),
+    #[error(transparent)]
+    Unreadable(#[from] serde_json::Error),
     #[error(transparent)]
     Reference(#[from] UnknownReference),
 }
@@ -45,14 +44,13 @@ pub enum RepeatError {
 /// # Errors
 /// `times` is given, and no benchmark of the plan can be repeated.
 pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, RepeatError> {
-    let benches: Vec<Option<Box<Bench>>> =
-        plan.tasks.iter().map(|task| bench(task, times)).collect::<Result<_, _>>()?;
+    let benches: Vec<Option<Bench>> = plan.tasks.iter().map(|task| bench(task, times)).collect();
     if times.is_some() && benches.iter().all(Option::is_none) {
         return Err(RepeatError::NoBenchmark);
     }
     for (task, bench) in plan.tasks.iter_mut().zip(&benches) {
         if let Some(bench) = bench.as_ref().filter(|_| times.is_some()) {
-            task.action = canonical(&Action::Bench(bench.clone()))?;
+            task.action = Some(TaskPart::new(Action::Bench(bench.clone()))?);
             // As in a manifest with `bench.repeat`: what was measured before it was cut off is kept.
             task.resume |= task.host.is_none() && bench.repeat > 1;
         }
@@ -62,23 +60,19 @@ pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, RepeatError>
 }
 
 /// The benchmark of a task as often as it is to be measured, where it can be repeated.
-fn bench(task: &Task, times: Option<u32>) -> Result<Option<Box<Bench>>, ActionError> {
-    if task.kind != ActionKind::Bench || task.skipped.is_some() {
-        return Ok(None);
-    }
-    let Action::Bench(mut bench) = task.typed_action()? else { return Ok(None) };
-    bench.repeat = times.unwrap_or(bench.repeat);
-    Ok((bench.search.is_none() && bench.loadgen.is_none()).then_some(bench))
+fn bench(task: &Task, times: Option<u32>) -> Option<Bench> {
+    let bench = task.bench().filter(|bench| bench.search.is_none() && bench.loadgen.is_none())?;
+    Some(Bench { repeat: times.unwrap_or(bench.repeat), ..bench.clone() })
 }
 
 /// For each task that takes turns: the last task of its stage. A job elsewhere has a machine of its own, and repeats by itself
 /// there.
-fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usize> {
+fn variants(plan: &Plan, benches: &[Option<Bench>]) -> BTreeMap<usize, usize> {
     let mut stages: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (ix, (task, bench)) in plan.tasks.iter().zip(benches).enumerate() {
         // The points of a sweep repeat one by one, inside its stage.
         let is_repeated = |bench: &Bench| bench.repeat > 1 && bench.sweep.is_none();
-        if bench.as_ref().is_some_and(|bench| is_repeated(bench)) && task.host.is_none() {
+        if bench.as_ref().is_some_and(is_repeated) && task.host.is_none() {
             stages.entry(task.stage.as_str()).or_default().push(ix);
         }
     }
@@ -89,7 +83,7 @@ fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usiz
 /// Where a task belongs in the order: by the place of its stage's last task, the number of its run, and its own place.
 type Rank = (usize, u32, usize);
 
-fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize, usize>) -> Result<Plan, RepeatError> {
+fn in_turn(plan: Plan, benches: &[Option<Bench>], variants: &BTreeMap<usize, usize>) -> Result<Plan, RepeatError> {
     let mut tasks: Vec<(Rank, Task)> = Vec::new();
     // The place of each task of the old plan among `tasks`; needs are translated by it.
     let mut place = Vec::with_capacity(plan.tasks.len());
@@ -119,13 +113,13 @@ fn run(task: &Task, bench: &Bench, number: u32) -> Result<Task, UnwritableAction
         bench.preflight = crate::manifest::model::Preflight::Off;
     }
     let id = TaskId::new(format!("{}@{number}", task.id));
-    Ok(Task { id, action: canonical(&Action::Bench(Box::new(bench)))?, resume: false, ..task.clone() })
+    Ok(Task { id, action: Some(TaskPart::new(Action::Bench(bench))?), resume: false, ..task.clone() })
 }
 
 /// The task of the stage: it needs its runs, and no server.
 fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Task)]) -> Result<Task, RepeatError> {
     let bench = Bench { turn: Some(RepeatRole::Sum), ..bench.clone() };
-    let action = canonical(&Action::Bench(Box::new(bench)))?;
+    let action = TaskPart::new(Action::Bench(bench))?;
     let without_servers = |text: &str| {
         PlanReference::replace_in(text, |reference| match reference {
             PlanReference::Service(server) => Some(server.to_string()),
@@ -141,7 +135,7 @@ fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Ta
     let folders = runs.iter().map(|run| PlanReference::OutputFolder(run.id.clone()).token()).collect();
     inputs.insert(REPEATED_RUNS.to_owned(), folders);
     Ok(Task {
-        action: without_servers(&action)?,
+        action: Some(TaskPart::from_json(&without_servers(action.json())?)?),
         needs,
         env,
         inputs,
@@ -248,7 +242,7 @@ stages:
             .iter()
             .filter(|task| task.id.as_str().starts_with("measure/a"))
             .map(|task| {
-                let action: serde_json::Value = serde_json::from_str(&task.action).unwrap();
+                let action: serde_json::Value = serde_json::from_str(task.action_text()).unwrap();
                 format!("{} {} {}", action["bench"]["seed"], action["bench"]["turn"], action["bench"]["target"])
             })
             .collect();
@@ -264,7 +258,7 @@ stages:
         let one = TWO.replace("[a, b]", "[a]");
         let repeated_one = repeated(plan(&one), Some(3)).unwrap();
         assert_eq!(repeated_one.tasks.len(), 3);
-        assert!(repeated_one.tasks[1].action.contains("\"repeat\":3"));
+        assert!(repeated_one.tasks[1].action_text().contains("\"repeat\":3"));
         assert_eq!(repeated(plan(TWO), Some(1)).unwrap(), plan(TWO));
         assert_eq!(repeated(plan(TWO), None).unwrap(), plan(TWO));
     }

@@ -8,7 +8,6 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr};
 
 use super::expression_names::{KnownStages, TouchedReferences};
-use super::task::ActionKind;
 use crate::manifest::value_text;
 use base::event::TaskId;
 
@@ -60,11 +59,12 @@ impl SeveralTasksProblem {
                 is_empty: true,
             };
         }
-        let hint = match known.kind {
-            ActionKind::Serve => format!("give this stage the same `foreach`, or choose one: {{{{ {path}[0] }}}}"),
-            _ => format!(
+        let hint = if known.kind.facts().is_service {
+            format!("give this stage the same `foreach`, or choose one: {{{{ {path}[0] }}}}")
+        } else {
+            format!(
                 "give this stage the same `foreach`, choose one, {{{{ {path}[0] }}}}, or use all: {{{{ {path} | join(' ') }}}}, as a list: {{{{ {path} | tojson }}}}"
-            ),
+            )
         };
         Self {
             message: format!("`{path}` is not one value: `{name}` has {} tasks here", matching.len()),

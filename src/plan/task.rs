@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use base::event::TaskId;
+use base::event::{Endpoint, TaskId};
 use base::files::Digest;
 use base::spec::GpuClocks;
 
 use super::PlanReference;
+use super::actions::{Action, ActionKind};
+use super::task_part::TaskPart;
+use crate::manifest::model::{Bench, Container, HostOn, Mlperf, Serve};
 
 /// Everything a run needs to know of a manifest. Serializable without loss (postcard), so that a fast no-op need not parse YAML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -79,10 +82,11 @@ pub struct Task {
     /// Set when its `when` is false, or something it cannot do without is skipped: why.
     pub skipped: Option<String>,
     pub kind: ActionKind,
-    /// Canonical JSON of `manifest::model::Action` with [`super::PlanReference`] tokens in it.
-    pub action: String,
-    /// Canonical JSON of `manifest::model::Container`, with tokens: where its programs run.
-    pub container: Option<String>,
+    /// With [`super::PlanReference`] tokens in it. A skipped task has none.
+    #[serde(with = "optional_part")]
+    pub action: Option<TaskPart<Action>>,
+    /// Where its programs run; with tokens, too.
+    pub container: Option<TaskPart<Container>>,
     pub needs: Vec<Need>,
     /// Name → paths or globs, as written: relative ones are relative to the project folder. May hold `⟦out:…⟧` tokens.
     pub inputs: BTreeMap<String, Vec<String>>,
@@ -93,8 +97,8 @@ pub struct Task {
     pub outputs: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub secrets: Vec<String>,
-    /// Where it runs when that is not here: JSON of `manifest::model::HostOn`. No part of the key.
-    pub host: Option<String>,
+    /// Where it runs when that is not here. No part of the key.
+    pub host: Option<TaskPart<HostOn>>,
     pub gpus: u32,
     /// What the clocks of its GPUs are locked to while it runs. Part of the key.
     #[serde(default)]
@@ -105,8 +109,8 @@ pub struct Task {
     pub retry: Option<Box<RetryRule>>,
     /// false: never taken from the store.
     pub cache: bool,
-    /// JSON of the endpoints that it uses and that the run does not start. With `cache`, what they are is part of the key.
-    pub external: Option<String>,
+    /// The endpoints that it uses and that the run does not start. With `cache`, what they are is part of the key.
+    pub external: Option<TaskPart<Vec<Endpoint>>>,
     /// false: kept from stores that machines share. No part of the key.
     pub share: bool,
     pub resume: bool,
@@ -128,7 +132,7 @@ impl Task {
             lifetime: Lifetime::Step,
             skipped: None,
             kind,
-            action: String::new(),
+            action: None,
             container: None,
             needs: Vec::new(),
             inputs: BTreeMap::new(),
@@ -151,32 +155,98 @@ impl Task {
         }
     }
 
+    /// [`Self::minimal`] with an action.
+    pub fn new(id: TaskId, stage: String, action: TaskPart<Action>) -> Self {
+        Self { action: Some(action.clone()), ..Self::minimal(id, stage, action.kind()) }
+    }
+
+    /// Its action as canonical JSON.
+    pub fn action_text(&self) -> &str {
+        self.action.as_ref().map_or("{}", TaskPart::json)
+    }
+
+    /// What it does; references are still symbolic. A skipped task does nothing.
+    pub fn action(&self) -> Option<&Action> {
+        self.action.as_deref()
+    }
+
+    /// Its settings, if it is a benchmark that is not skipped.
+    pub fn bench(&self) -> Option<&Bench> {
+        match self.action()? {
+            Action::Bench(bench) => Some(bench),
+            _ => None,
+        }
+    }
+
+    /// Its settings, if it starts servers and is not skipped.
+    pub fn serve(&self) -> Option<&Serve> {
+        match self.action()? {
+            Action::Serve(serve) => Some(serve),
+            _ => None,
+        }
+    }
+
+    /// Whether it compiles LoadGen: of MLPerf's stages the one that measures nothing and is not made of measurements.
+    pub fn is_loadgen_library(&self) -> bool {
+        matches!(self.action(), Some(Action::Mlperf(Mlperf::Loadgen(_))))
+    }
+
+    /// Whether it starts a Triton server.
+    pub fn is_triton_server(&self) -> bool {
+        matches!(self.serve(), Some(Serve::Triton(_)))
+    }
+
+    /// Servers that it uses and that the run does not start; empty for most tasks.
+    pub fn external_servers(&self) -> &[Endpoint] {
+        self.external.as_ref().map_or(&[], |servers| servers)
+    }
+
+    /// How often it is submitted again when it has lost its machine.
+    pub fn resubmit(&self) -> u32 {
+        match self.host.as_deref() {
+            Some(HostOn::Slurm(slurm)) => slurm.resubmit,
+            Some(HostOn::Ssh(_)) | None => 0,
+        }
+    }
+
     /// Whether looking at files can decide that its output still holds: none shows whether an image is still there, or a server
     /// still the same.
     pub fn is_decided_by_files(&self) -> bool {
-        self.container.is_none() && self.kind != ActionKind::Image && self.external.is_none()
-    }
-
-    /// Whether its key determines its output, so that of two tasks with equal keys one is enough. Not so for
-    /// measurements and commands: they may be repeated on purpose.
-    pub const fn is_determined_by_key(&self) -> bool {
-        matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)
-    }
-
-    /// Whether another task may repeat it on purpose.
-    pub const fn is_repeatable(&self) -> bool {
-        matches!(self.kind, ActionKind::Bench | ActionKind::TrtllmBench | ActionKind::Mlperf | ActionKind::Shell)
+        self.container.is_none() && self.kind.facts().is_files && self.external.is_none()
     }
 
     /// Whether it repeats the other one on purpose: the same measurement or the same command, of its own or of an equal server's.
     pub fn repeats(&self, other: &Self) -> bool {
         let without_names = |text: &str| PlanReference::replace_in(text, |_| Some(String::new()));
         let values = |task: &Self| {
-            let inputs = task.inputs.values().flatten();
-            let texts = [&task.action].into_iter().chain(&task.container).chain(inputs).chain(task.env.values());
+            let inputs = task.inputs.values().flatten().map(String::as_str);
+            let parts = std::iter::once(task.action_text()).chain(task.container.as_ref().map(TaskPart::json));
+            let texts = parts.chain(inputs).chain(task.env.values().map(String::as_str));
             texts.map(|text| without_names(text).ok()).collect::<Option<Vec<_>>>()
         };
-        self.is_repeatable() && self.kind == other.kind && self.id != other.id && values(self) == values(other)
+        let is_same_action = self.kind.facts().is_repeatable && self.kind == other.kind;
+        is_same_action && self.id != other.id && values(self) == values(other)
+    }
+}
+
+/// An action in a plan's bytes: its JSON, empty where there is none.
+mod optional_part {
+    use serde::de::{DeserializeOwned, Error as _};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::TaskPart;
+
+    pub fn serialize<T, S: Serializer>(part: &Option<TaskPart<T>>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(part.as_ref().map_or("", TaskPart::json))
+    }
+
+    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<TaskPart<T>>, D::Error>
+    where
+        T: DeserializeOwned,
+        D: Deserializer<'de>,
+    {
+        let json = String::deserialize(deserializer)?;
+        (!json.is_empty()).then(|| TaskPart::from_json(&json)).transpose().map_err(D::Error::custom)
     }
 }
 
@@ -195,23 +265,6 @@ pub enum Lifetime {
     Step,
     /// Is kept up while a dependent runs.
     Service,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ActionKind {
-    Shell,
-    Git,
-    Template,
-    Engine,
-    Repository,
-    Serve,
-    Bench,
-    Mlperf,
-    Image,
-    Weights,
-    TrtllmBench,
-    Compare,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -46,7 +46,6 @@ pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {
     let stage = id.split('/').next().unwrap_or_default().to_owned();
     Task {
         lifetime: if kind == ActionKind::Serve { Lifetime::Service } else { Lifetime::Step },
-        action: "{}".to_owned(),
         needs: needs.iter().map(|&(task, data)| Need { task, data }).collect(),
         cpus: Some(1),
         ..Task::minimal(TaskId::new(id), stage, kind)

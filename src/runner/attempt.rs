@@ -20,7 +20,7 @@ use crate::store::{
     is_there, items_in, left_running, list_folder,
 };
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
-use plan::{ActionKind, Need, Plan, PlanReference, SharedTask, Task};
+use plan::{Need, Plan, PlanReference, SharedTask, Task};
 
 /// What an attempt needs, gathered by the loop.
 pub(super) struct AttemptInputs {
@@ -73,10 +73,10 @@ impl AttemptInputs {
                 return Ok(folder);
             }
         }
-        let resumes: Resumes = if self.task.kind == ActionKind::Bench { is_cut_off } else { |_| true };
+        let resumes: Resumes = if self.task.bench().is_some() { is_cut_off } else { |_| true };
         let folder = self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume.then_some(resumes))?;
         // A forced measurement is made as a whole: nothing of one that was cut off counts.
-        if self.is_anew && self.attempt == 1 && self.task.kind == ActionKind::Bench {
+        if self.is_anew && self.attempt == 1 && self.task.bench().is_some() {
             for item in items_in(&folder)? {
                 discard(&item)?;
             }
@@ -127,7 +127,7 @@ impl AttemptInputs {
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
         // Weights may be links to files of the project.
-        let may_name = self.keyed.names_project || self.task.kind == ActionKind::Weights;
+        let may_name = self.keyed.names_project || self.task.kind.facts().names_project;
         let project = may_name.then(|| self.cache.home().project().to_owned());
         let seal = move || match project {
             Some(project) => listed.seal_with_place(&project),
@@ -174,9 +174,9 @@ impl AttemptInputs {
             _ => None,
         });
         let outputs = outputs.collect();
-        let action = resolve(&self.task.action, Quoting::Json, &self.cache, &inputs, &made)?;
+        let action = resolve(self.task.action_text(), Quoting::Json, &self.cache, &inputs, &made)?;
         let container = match &self.task.container {
-            Some(container) => Some(resolve(container, Quoting::Json, &self.cache, &inputs, &made)?),
+            Some(container) => Some(resolve(container.json(), Quoting::Json, &self.cache, &inputs, &made)?),
             None => None,
         };
         let env = self
@@ -197,7 +197,7 @@ impl AttemptInputs {
             .task
             .host
             .as_ref()
-            .map(|host| resolve(host, Quoting::Json, &self.cache, &inputs, &made))
+            .map(|host| resolve(host.json(), Quoting::Json, &self.cache, &inputs, &made))
             .transpose()?;
         Ok(ResolvedTask { action, container, inputs, outputs, env, endpoints, gpus, host, lowered })
     }

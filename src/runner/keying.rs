@@ -136,12 +136,12 @@ fn unreadable_setting(error: &PathError) -> Failure {
 
 /// The action, and where it is done, as one JSON object: so that a change of either is reported with its path.
 fn with_container(task: &Task) -> String {
-    match (&task.container, task.action.strip_prefix('{')) {
+    match (&task.container, task.action_text().strip_prefix('{')) {
         // A Triton server's action contains it already.
         (Some(container), Some(rest)) if !task.is_triton_server() => {
-            format!("{{\"container\":{container},{rest}")
+            format!("{{\"container\":{},{rest}", container.json())
         }
-        _ => task.action.clone(),
+        _ => task.action_text().to_owned(),
     }
 }
 
@@ -172,7 +172,7 @@ pub(super) fn look_up(
 /// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do not become one.
 fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> Option<Arc<TaskRecord>> {
     let newest = output_cache.newest(key)?;
-    if !task.is_repeatable() || newest.manifest != plan.name || newest.task == task.id {
+    if !task.kind.facts().is_repeatable || newest.manifest != plan.name || newest.task == task.id {
         return None;
     }
     let maker = plan.tasks.iter().find(|other| other.id == newest.task)?;
@@ -182,7 +182,7 @@ fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) 
 /// Whether another task of the plan, which this one repeats, has an output of that key: what other machines have under the key may be
 /// that output, and would count twice.
 pub(super) fn is_made_by_another(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> bool {
-    if !task.is_repeatable() || output_cache.newest(key).is_none() {
+    if !task.kind.facts().is_repeatable || output_cache.newest(key).is_none() {
         return false;
     }
     let mut others = output_cache.tasks_of_key(&plan.name, key);
@@ -236,10 +236,9 @@ pub(super) fn reasons(
 
 /// Why a task that is not kept runs again.
 fn why_not_cached(task: &Task) -> String {
-    match task.typed_external().as_deref() {
-        Ok([server, ..]) => format!("{server} is not started by this run, so it is measured again"),
-        Ok([]) => "cache is false".to_owned(),
-        Err(error) => error.to_string(),
+    match task.external_servers() {
+        [server, ..] => format!("{server} is not started by this run, so it is measured again"),
+        [] => "cache is false".to_owned(),
     }
 }
 

@@ -88,7 +88,7 @@ fn origin(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamTask 
         key: record.as_ref().map(|record| record.key),
         digest: record.as_ref().map(|record| record.digest),
         folder: record.as_ref().map(|record| output_cache.folder(record)),
-        action: task.action.clone(),
+        action: task.action_text().to_owned(),
         facts,
         inputs,
         upstream,

@@ -7,10 +7,7 @@ use plan::Task;
 /// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing
 /// outside their run. `now`: seconds since 1970.
 fn age_of(task: &Task, key: &TaskKey, record: &TaskRecord, now: i64) -> Option<String> {
-    let servers = match task.typed_external() {
-        Ok(servers) => servers,
-        Err(error) => return Some(error.to_string()),
-    };
+    let servers = task.external_servers();
     if servers.is_empty() {
         return None;
     }

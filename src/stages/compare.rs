@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::task_context::TaskContext;
+use crate::Run;
 use base::event::{Done, Failure, FailureKind};
 use base::files::read_text;
 use harness::{LoadPattern, REQUESTS, RESULT, RequestRecord, RunResult, read_records, repeat_folders};
@@ -12,56 +13,61 @@ use plan::manifest::model::CompareResults;
 use report::Styler;
 use report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
 
-pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
-    let columns: Vec<String> = compare.results.keys().cloned().collect();
-    let rows = read(context, compare)?;
-    let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
-    for (index, row) in rows.iter().enumerate() {
-        let sets = columns.iter().zip(row).map(|(column, runs)| {
-            RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
-                .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
-        });
-        let sets = sets.collect::<Result<Vec<_>, _>>()?;
-        let first = row.first().and_then(|runs| runs.first()).and_then(|run| run.result.own());
-        let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
-        let rules = CompareRules { force: compare.force, ..CompareRules::default() };
-        ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
-        let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::of(&name, column, runs));
-        ratios.server.extend(firsts);
-    }
-    let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();
-    for row in &compare.published {
-        let first = ratios.base.clone();
-        let Some(base) = row.values.get(&first).copied() else { continue };
-        for (column, other) in row.values.iter().filter(|(column, _)| **column != first) {
-            let metric = row.metric.as_deref().unwrap_or(metric);
-            ratios.published(&row.row, base, column, *other, metric, &row.source);
+impl Run for CompareResults {
+    const FORMAT: Option<u32> = Some(1);
+
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        let columns: Vec<String> = self.results.keys().cloned().collect();
+        let rows = read(context, self)?;
+        let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
+        for (index, row) in rows.iter().enumerate() {
+            let sets = columns.iter().zip(row).map(|(column, runs)| {
+                RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
+                    .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
+            });
+            let sets = sets.collect::<Result<Vec<_>, _>>()?;
+            let first = row.first().and_then(|runs| runs.first()).and_then(|run| run.result.own());
+            let name = self.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
+            let rules = CompareRules { force: self.force, ..CompareRules::default() };
+            ratios.measured(&name, &columns, &sets, &self.metrics, rules);
+            let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::of(&name, column, runs));
+            ratios.server.extend(firsts);
         }
+        let metric = self.metrics.first().map(String::as_str).unwrap_or_default();
+        for row in &self.published {
+            let first = ratios.base.clone();
+            let Some(base) = row.values.get(&first).copied() else { continue };
+            for (column, other) in row.values.iter().filter(|(column, _)| **column != first) {
+                let metric = row.metric.as_deref().unwrap_or(metric);
+                ratios.published(&row.row, base, column, *other, metric, &row.source);
+            }
+        }
+        ratios.server.extend(self.published_server.iter().map(|row| ServerRow {
+            row: row.row.clone(),
+            column: row.column.clone(),
+            runs: 1,
+            target_qps: Some(row.target_qps),
+            completed_qps: Some(row.completed_qps),
+            output_tokens: Some(row.output_tokens),
+            ttft_ms: Some(row.ttft_ms),
+            tpot_ms: Some(row.tpot_ms),
+            source: Some(row.source.clone()),
+        }));
+        let text = ratios.text(Styler::OFF);
+        for line in text.lines() {
+            context.lease.notice(line.to_owned());
+        }
+        let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
+        let page = ratios.html(&title).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+        for (name, text) in
+            [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
+        {
+            let path = context.lease.out.join(name);
+            fs::write(&path, text).map_err(|error| cannot("write", &path, &error))?;
+        }
+        Ok(Done { headline: ratios.headline(), ..Done::default() })
     }
-    ratios.server.extend(compare.published_server.iter().map(|row| ServerRow {
-        row: row.row.clone(),
-        column: row.column.clone(),
-        runs: 1,
-        target_qps: Some(row.target_qps),
-        completed_qps: Some(row.completed_qps),
-        output_tokens: Some(row.output_tokens),
-        ttft_ms: Some(row.ttft_ms),
-        tpot_ms: Some(row.tpot_ms),
-        source: Some(row.source.clone()),
-    }));
-    let text = ratios.text(Styler::OFF);
-    for line in text.lines() {
-        context.lease.notice(line.to_owned());
-    }
-    let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
-    let page = ratios.html(&title).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
-    for (name, text) in
-        [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
-    {
-        let path = context.lease.out.join(name);
-        fs::write(&path, text).map_err(|error| cannot("write", &path, &error))?;
-    }
-    Ok(Done { headline: ratios.headline(), ..Done::default() })
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {

@@ -11,56 +11,61 @@ use serde_json::json;
 
 use super::container::{FoundImage, engine, inspect_image};
 use super::task_context::TaskContext;
+use crate::Run;
 use base::event::{Done, Failure, FailureKind, MovingSource};
 use base::files::read_text;
 use base::spec::ContainerEngine;
-use plan::Task;
-use plan::manifest::model::{Action, Image, ImageBuild};
+use plan::manifest::model::{Image, ImageBuild};
 
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
 const IMAGE: &str = "image";
 /// For display.
 pub const RECORD_FILE: &str = "image.json";
 
-pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, Failure> {
-    let (engine, program) = program(image);
-    let file = match engine {
-        ContainerEngine::Enroot => Some("image.sqsh"),
-        ContainerEngine::Apptainer => Some("image.sif"),
-        ContainerEngine::Docker | ContainerEngine::Podman => None,
-    };
-    match (&image.build, &image.pull, file) {
-        (Some(build), _, None) => {
-            task_context.lease.report_progress("building", 0, None);
-            let ids = task_context.lease.out.join(".iid");
-            let argv = build_words(task_context, image, build, &program, &ids);
-            // Its default attestations hold the time: every build would have another id.
-            task_context.run(task_context.command(argv).set("BUILDX_NO_DEFAULT_ATTESTATIONS", "1")).await?;
-            let id = read_text(&ids);
-            let _ = fs::remove_file(&ids);
-            let id = id.map_err(|error| system(format!("{program} wrote no id of what it built: {error}")))?;
-            write_image_record(task_context, &program, id.trim(), build.tag.as_deref())
+impl Run for Image {
+    const FORMAT: Option<u32> = Some(1);
+
+    async fn run(&self, task_context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let task_context = &task_context;
+        let (engine, program) = program(self);
+        let file = match engine {
+            ContainerEngine::Enroot => Some("self.sqsh"),
+            ContainerEngine::Apptainer => Some("self.sif"),
+            ContainerEngine::Docker | ContainerEngine::Podman => None,
+        };
+        match (&self.build, &self.pull, file) {
+            (Some(build), _, None) => {
+                task_context.lease.report_progress("building", 0, None);
+                let ids = task_context.lease.out.join(".iid");
+                let argv = build_words(task_context, self, build, &program, &ids);
+                // Its default attestations hold the time: every build would have another id.
+                task_context.run(task_context.command(argv).set("BUILDX_NO_DEFAULT_ATTESTATIONS", "1")).await?;
+                let id = read_text(&ids);
+                let _ = fs::remove_file(&ids);
+                let id = id.map_err(|error| system(format!("{program} wrote no id of what it built: {error}")))?;
+                write_image_record(task_context, &program, id.trim(), build.tag.as_deref())
+            }
+            (None, Some(name), None) => {
+                task_context.lease.report_progress(format!("fetching {name}"), 0, None);
+                let mut argv = vec![program.clone(), "pull".to_owned()];
+                argv.extend(self.platform.iter().map(|platform| format!("--platform={platform}")));
+                argv.extend(self.args.iter().cloned());
+                argv.push(name.clone());
+                task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
+                let done = write_image_record(task_context, &program, name, Some(name))?;
+                Ok(Done { source: moving_source(name, done.headline.clone()), ..done })
+            }
+            (None, Some(name), Some(file)) => {
+                task_context.lease.report_progress(format!("fetching {name}"), 0, None);
+                let argv = file_words(engine, &program, self, name, &task_context.lease.out.join(file));
+                task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
+                write(task_context, RECORD_FILE, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
+                write(task_context, IMAGE, &format!("./{file}\n"))?;
+                Ok(Done { headline: Some(file.to_owned()), source: moving_source(name, None), ..Done::default() })
+            }
+            _ => Err(Failure::new(FailureKind::Refused, format!("{program} cannot build an self"))
+                .hint("build it with docker or podman; `pull` makes a file of what is in a registry")),
         }
-        (None, Some(name), None) => {
-            task_context.lease.report_progress(format!("fetching {name}"), 0, None);
-            let mut argv = vec![program.clone(), "pull".to_owned()];
-            argv.extend(image.platform.iter().map(|platform| format!("--platform={platform}")));
-            argv.extend(image.args.iter().cloned());
-            argv.push(name.clone());
-            task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
-            let done = write_image_record(task_context, &program, name, Some(name))?;
-            Ok(Done { source: moving_source(name, done.headline.clone()), ..done })
-        }
-        (None, Some(name), Some(file)) => {
-            task_context.lease.report_progress(format!("fetching {name}"), 0, None);
-            let argv = file_words(engine, &program, image, name, &task_context.lease.out.join(file));
-            task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
-            write(task_context, RECORD_FILE, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
-            write(task_context, IMAGE, &format!("./{file}\n"))?;
-            Ok(Done { headline: Some(file.to_owned()), source: moving_source(name, None), ..Done::default() })
-        }
-        _ => Err(Failure::new(FailureKind::Refused, format!("{program} cannot build an image"))
-            .hint("build it with docker or podman; `pull` makes a file of what is in a registry")),
     }
 }
 
@@ -73,15 +78,10 @@ fn moving_source(name: &str, id: Option<String>) -> Option<Box<MovingSource>> {
 
 /// Why a finished stage is of no use any more: its image has been removed from the engine's store. Without `may_query` a program of
 /// the manifest's own is not started for that.
-pub fn missing_image(task: &Task, folder: &Path, may_query: bool) -> Option<String> {
-    let image = match task.typed_action() {
-        Ok(Action::Image(image)) => image,
-        Ok(_) => return None,
-        Err(error) => return Some(error.to_string()),
-    };
+pub fn missing_image(image: &Image, folder: &Path, may_query: bool) -> Option<String> {
     let id = read_text(folder.join(IMAGE)).ok()?;
     let id = id.trim();
-    let (engine, program) = program(&image);
+    let (engine, program) = program(image);
     if !may_query && program != word(engine) {
         return None;
     }

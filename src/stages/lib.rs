@@ -1,11 +1,11 @@
-//! What each kind of task does: one closed enum, one `match`.
+//! What each action does: one implementation of `Run` for each.
 //!
 //! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 //!
 //! ```text
-//!  Task ─read_action→ Action ─→ the module of its kind ─→ the output folder of its Lease ─→ Done or Failure
-//!                           └ remote: the same in a Slurm job, or on hosts over ssh
+//!  Action ─→ `Run` of its type ─→ the output folder of its Lease ─→ Done or Failure
+//!         └ remote: the same in a Slurm job, or on hosts over ssh
 //! ```
 
 mod bench;
@@ -43,7 +43,7 @@ use gpu_clocks::LockedClocks;
 pub use image::image_program;
 pub use output_identity::resolved;
 use plan::manifest::model::{Action, HostOn};
-use plan::{ActionKind, Task, read_action};
+use plan::{Task, read_action};
 use remote::hosts;
 pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, query_host, run_agent};
 use remote::slurm::{self, SlurmContext};
@@ -118,43 +118,45 @@ impl StageExecutor {
     }
 }
 
-/// The version of each kind's own code, where that code decides what is in the output. Raise it when you change what a kind
-/// writes: then outputs of older programs are made again.
-const fn format(kind: ActionKind) -> Option<u32> {
-    match kind {
-        ActionKind::Git
-        | ActionKind::Image
-        | ActionKind::Weights
-        | ActionKind::Engine
-        | ActionKind::TrtllmBench
-        | ActionKind::Mlperf
-        | ActionKind::Compare => Some(1),
-        // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
-        // a plan, metrics and GPUs. 5: all settings of a request over `generate`, warm-up as the load comes, goodput of a TPOT.
-        ActionKind::Bench => Some(5),
-        // A shell stage, 2: strict by default. A repository, 2: its digest is without paths of the machine. A template, 2: with
-        // `true` and `false`.
-        ActionKind::Shell | ActionKind::Repository | ActionKind::Template => Some(2),
-        ActionKind::Serve => None,
+/// The code of an action.
+trait Run {
+    /// The version of its own code, where that code decides what is in the output. Raise it when you change what the action writes:
+    /// then outputs of older programs are made again.
+    const FORMAT: Option<u32>;
+
+    /// [`Self::FORMAT`], unless the settings decide it.
+    fn format(&self) -> Option<u32> {
+        Self::FORMAT
     }
+
+    /// Fills the output folder of the lease. `program`: the program whose `sim serve` is the simulated server, if that is not this one.
+    async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure>;
 }
 
-/// The same for weights that are on this machine already. 2: their digest is without paths of the machine.
-const LOCAL_WEIGHTS_FORMAT: u32 = 2;
+macro_rules! run_actions {
+    ($($(#[doc = $about:literal])* $key:ident: $name:ident($settings:ty),)+) => {
+        fn format(action: &Action) -> Option<u32> {
+            match action {
+                $(Action::$name(settings) => settings.format(),)+
+            }
+        }
 
-fn is_local(task: &Task) -> bool {
-    let is_path = |action| matches!(action, Action::Weights(weights) if weights.path.is_some());
-    task.kind == ActionKind::Weights && task.typed_action().is_ok_and(is_path)
+        async fn run(action: Action, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
+            match action {
+                $(Action::$name(settings) => Box::pin(settings.run(context, program)).await,)+
+            }
+        }
+    };
 }
+plan::for_each_action!(run_actions);
 
 /// The fact of a task's key that has its locked clocks.
 const GPU_CLOCKS: &str = "gpu_clocks";
 
 impl TaskExecutor for StageExecutor {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
-        let format = if is_local(task) { Some(LOCAL_WEIGHTS_FORMAT) } else { format(task.kind) };
-        let format = format.map(|version| ("stage format".to_owned(), version.to_string()));
-        let is_lenient = task.kind == ActionKind::Shell && !task.strict;
+        let format = task.action().and_then(format).map(|version| ("stage format".to_owned(), version.to_string()));
+        let is_lenient = matches!(task.action(), Some(Action::Shell(_))) && !task.strict;
         let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
         let confined = task.confine.then(|| ("confine".to_owned(), "true".to_owned()));
         let knows_image = self.may_query || container::open_image(task).is_none();
@@ -177,9 +179,9 @@ impl TaskExecutor for StageExecutor {
     fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
         // What is on a node is not looked for here.
         let is_here = task.host.is_none() || self.in_place;
-        match task.kind {
-            ActionKind::Image if is_here => image::missing_image(task, folder, self.may_query),
-            ActionKind::Repository if is_here => repository::unusable_output(folder, &self.home),
+        match task.action() {
+            Some(Action::Image(image)) if is_here => image::missing_image(image, folder, self.may_query),
+            Some(Action::Repository(_)) if is_here => repository::unusable_output(folder, &self.home),
             _ => None,
         }
     }
@@ -194,9 +196,9 @@ impl TaskExecutor for StageExecutor {
         folder: &Path,
         places: &dyn Fn() -> Vec<(PathBuf, String)>,
     ) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
-        match task.kind {
-            ActionKind::Repository => repository::portable_configs(folder, places),
-            ActionKind::Weights if is_local(task) => weights::portable_links(folder),
+        match task.action() {
+            Some(Action::Repository(_)) => repository::portable_configs(folder, places),
+            Some(Action::Weights(weights)) if weights.path.is_some() => weights::portable_links(folder),
             _ => Ok(BTreeMap::new()),
         }
     }
@@ -220,8 +222,7 @@ impl TaskExecutor for StageExecutor {
 impl StageExecutor {
     /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
     ///
-    /// Its future has room for the largest of all kinds, and is moved several times before it begins: it is in a box, and so is what
-    /// a small command does not need.
+    /// Its future is moved several times before it begins: it is in a box, and so is what a small command does not need.
     fn run_locally(&self, lease: Lease) -> BoxFuture<'_> {
         Box::pin(self.perform_action(lease))
     }
@@ -268,19 +269,6 @@ impl StageExecutor {
         if !is_pyxis {
             context.place = Box::pin(container::TaskContainer::of(&context.lease, &context.mark, &self.images)).await?;
         }
-        match action {
-            Action::Shell(script) => shell::perform(&context, &script).await,
-            Action::Git(git) => Box::pin(git::perform(context, &git)).await,
-            Action::Image(image) => Box::pin(image::perform(&context, &image)).await,
-            Action::Template(template) => template::perform(&context, &template),
-            Action::Engine(engine) => Box::pin(engine::perform(&context, &engine)).await,
-            Action::Repository(repository) => repository::perform(&context, &repository),
-            Action::Serve(serve) => Box::pin(serve::perform(context, &serve, self.program.as_deref())).await,
-            Action::Compare(compare) => compare::perform(&context, &compare),
-            Action::Mlperf(step) => Box::pin(mlperf::perform(&context, &step, self.program.as_deref())).await,
-            Action::Weights(weights) => Box::pin(weights::perform(context, &weights)).await,
-            Action::TrtllmBench(bench) => Box::pin(trtllm_bench::perform(&context, &bench)).await,
-            Action::Bench(bench) => Box::pin(bench::perform(&context, &bench, self.program.as_deref())).await,
-        }
+        run(action, context, self.program.as_deref()).await
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::{git, image, mlperf, weights};
 use base::files::{read_bytes, read_text};
 use exec::process::probe;
+use plan::Task;
 use plan::manifest::model::{Action, Git, Mlperf};
-use plan::{ActionError, Task};
 
 /// How long git may take to print a commit.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -22,23 +22,20 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// - weights: `repository`, `commit`, `bytes`, `files` (name → digest)
 /// - engine: `tensorrt_llm`, the version that built it
 /// - LoadGen: `version`, `revision`, `sdist_sha256`, `compiler`
-///
-/// # Errors
-/// The task's action cannot be read.
-pub fn resolved(task: &Task, folder: &Path) -> Result<BTreeMap<String, Value>, ActionError> {
-    Ok(match task.typed_action()? {
-        Action::Git(clone) => revision(&clone, folder),
-        Action::Image(_) => fields(&folder.join(image::RECORD_FILE), &["id", "digests"]),
-        Action::Weights(_) => checkpoint(folder),
-        Action::Engine(_) => {
+pub fn resolved(task: &Task, folder: &Path) -> BTreeMap<String, Value> {
+    match task.action() {
+        Some(Action::Git(clone)) => revision(clone, folder),
+        Some(Action::Image(_)) => fields(&folder.join(image::RECORD_FILE), &["id", "digests"]),
+        Some(Action::Weights(_)) => checkpoint(folder),
+        Some(Action::Engine(_)) => {
             let version = json(&folder.join("config.json")).and_then(|config| config.get("version").cloned());
             version.into_iter().map(|version| ("tensorrt_llm".to_owned(), version)).collect()
         }
-        Action::Mlperf(Mlperf::Loadgen(_)) => {
+        Some(Action::Mlperf(Mlperf::Loadgen(_))) => {
             fields(&folder.join(mlperf::LOADGEN_RECORD_FILE), &["version", "revision", "sdist_sha256", "compiler"])
         }
         _ => BTreeMap::new(),
-    })
+    }
 }
 
 fn revision(clone: &Git, folder: &Path) -> BTreeMap<String, Value> {
@@ -87,34 +84,35 @@ mod tests {
 
     use super::*;
     use base::event::TaskId;
-    use plan::ActionKind;
+    use plan::TaskPart;
     use serde_json::json;
 
-    fn identity_of(kind: ActionKind, action: &Value, files: &[(&str, &str)]) -> Value {
+    fn identity_of(action: &Value, files: &[(&str, &str)]) -> Value {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let task = Task { action: action.to_string(), ..Task::minimal(TaskId::new("t"), "t".to_owned(), kind) };
-        json!(resolved(&task, folder.path()).unwrap())
+        let action = TaskPart::from_json(&action.to_string()).unwrap();
+        let task = Task::new(TaskId::new("t"), "t".to_owned(), action);
+        json!(resolved(&task, folder.path()))
     }
 
     #[test]
     fn outputs_say_what_they_are() {
         let git = json!({"git": {"url": "u", "rev": "main"}});
-        assert_eq!(identity_of(ActionKind::Git, &git, &[(git::REVISION, "abc\n")]), json!({"commit": "abc"}));
+        assert_eq!(identity_of(&git, &[(git::REVISION, "abc\n")]), json!({"commit": "abc"}));
         let image = json!({"image": {"pull": "x:1"}});
         let text = r#"{"name": "x:1", "id": "sha256:1", "digests": ["x@sha256:2"]}"#;
         let expected = json!({"id": "sha256:1", "digests": ["x@sha256:2"]});
-        assert_eq!(identity_of(ActionKind::Image, &image, &[("image.json", text)]), expected);
+        assert_eq!(identity_of(&image, &[("image.json", text)]), expected);
         let weights = json!({"weights": {"hf": "a/b"}});
         let list = r#"{"repository": "a/b", "commit": "c", "bytes": 3, "files": [
             {"path": "m", "size": 2, "sha256": "5"}, {"path": "n", "size": 1, "git_blob": "6"}]}"#;
         assert_eq!(
-            identity_of(ActionKind::Weights, &weights, &[("weights.json", list)]),
+            identity_of(&weights, &[("weights.json", list)]),
             json!({"repository": "a/b", "commit": "c", "bytes": 3, "files": {"m": "sha256:5", "n": "git_blob:6"}})
         );
-        assert_eq!(identity_of(ActionKind::Git, &git, &[]), json!({}));
-        assert_eq!(identity_of(ActionKind::Shell, &json!({"shell": "x"}), &[]), json!({}));
+        assert_eq!(identity_of(&git, &[]), json!({}));
+        assert_eq!(identity_of(&json!({"shell": "x"}), &[]), json!({}));
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
+use crate::Run;
 use base::event::{Done, Failure, FailureKind};
 use base::files::{Digest, read_text};
 use base::units::replace_folder;
@@ -15,49 +16,55 @@ use runner::store::{OutputPlace, PathError, WithPath as _, place_of_output};
 use triton::repository::{Layout, RepositoryError, write};
 use triton::{RepositorySpec, pbtxt};
 
-pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, Failure> {
-    let leased = context.lease.gpus.len() as u32;
-    let spec = RepositorySpec {
-        engine: context.path(&repository.engine),
-        triton_num_servers: repository.triton_num_servers,
-        gpus: repository.gpus.or((leased > 0).then_some(leased)),
-        streaming: repository.streaming,
-        tokenizer: repository.tokenizer.as_ref().map(|tokenizer| context.path(tokenizer)),
-        layout: match repository.layout {
-            RepositoryLayout::Five => Layout::Five,
-            RepositoryLayout::Harness => {
-                Layout::Harness { triton_num_models_per_server: repository.triton_num_models_per_server }
+impl Run for Repository {
+    // 2: its digest is without paths of the machine.
+    const FORMAT: Option<u32> = Some(2);
+
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        let leased = context.lease.gpus.len() as u32;
+        let spec = RepositorySpec {
+            engine: context.path(&self.engine),
+            triton_num_servers: self.triton_num_servers,
+            gpus: self.gpus.or((leased > 0).then_some(leased)),
+            streaming: self.streaming,
+            tokenizer: self.tokenizer.as_ref().map(|tokenizer| context.path(tokenizer)),
+            layout: match self.layout {
+                RepositoryLayout::Five => Layout::Five,
+                RepositoryLayout::Harness => {
+                    Layout::Harness { triton_num_models_per_server: self.triton_num_models_per_server }
+                }
+            },
+            models: self.models.clone(),
+            files: self.files.as_ref().map(|files| context.path(files)),
+            runtime_flags: self.runtime_flags.clone(),
+            parameters: self.parameters.clone(),
+        };
+        let written = write(&spec, &context.lease.out).map_err(|error| match error {
+            RepositoryError::Invalid { problems } => {
+                let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+                let hints: Vec<String> = problems.into_iter().filter_map(|problem| problem.hint).collect();
+                let failure = Failure::new(FailureKind::Refused, what);
+                if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
             }
-        },
-        models: repository.models.clone(),
-        files: repository.files.as_ref().map(|files| context.path(files)),
-        runtime_flags: repository.runtime_flags.clone(),
-        parameters: repository.parameters.clone(),
-    };
-    let written = write(&spec, &context.lease.out).map_err(|error| match error {
-        RepositoryError::Invalid { problems } => {
-            let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
-            let hints: Vec<String> = problems.into_iter().filter_map(|problem| problem.hint).collect();
-            let failure = Failure::new(FailureKind::Refused, what);
-            if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
+            RepositoryError::Write { ref path, ref source } => {
+                Failure::new(FailureKind::System, format!("cannot write {}: {source}", path.display()))
+            }
+            other => Failure::new(FailureKind::Refused, other.to_string()),
+        })?;
+        verify_written(&written.repositories)?;
+        // What a real Triton would miss does not concern the simulator.
+        if !sim::simulated(&spec.engine) {
+            for note in &written.notes {
+                context.lease.notice(note.clone());
+            }
         }
-        RepositoryError::Write { ref path, ref source } => {
-            Failure::new(FailureKind::System, format!("cannot write {}: {source}", path.display()))
-        }
-        other => Failure::new(FailureKind::Refused, other.to_string()),
-    })?;
-    verify_written(&written.repositories)?;
-    // What a real Triton would miss does not concern the simulator.
-    if !sim::simulated(&spec.engine) {
-        for note in &written.notes {
-            context.lease.notice(note.clone());
-        }
+        let count = written.repositories.len();
+        Ok(Done {
+            headline: Some(format!("{count} model repositor{}", if count == 1 { "y" } else { "ies" })),
+            ..Done::default()
+        })
     }
-    let count = written.repositories.len();
-    Ok(Done {
-        headline: Some(format!("{count} model repositor{}", if count == 1 { "y" } else { "ies" })),
-        ..Done::default()
-    })
 }
 
 /// Why a finished repository is of no use any more: a config of it names an output, mostly the engine, that is gone, or by the place where

@@ -1,10 +1,12 @@
 //! `shell:` — a command in its own empty output folder.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::task_context::{TaskContext, confinement, options};
+use crate::Run;
 use base::event::{Done, Failure};
 use exec::process::probe;
 use plan::manifest::model::ShellScript;
@@ -30,25 +32,31 @@ fn pipefail(context: &TaskContext) -> &'static str {
     })
 }
 
-pub async fn perform(context: &TaskContext, script: &ShellScript) -> Result<Done, Failure> {
-    let argv: Vec<OsString> = match script {
-        ShellScript::Text(text) if context.lease.task.strict => {
-            vec!["/bin/sh".into(), "-eu".into(), "-c".into(), format!("{}{text}", pipefail(context)).into()]
-        }
-        ShellScript::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
-        ShellScript::Words(words) => {
-            let mut words = words.clone();
-            if let Some(lowered) = &context.lease.lowered {
-                options::lower(&mut words, lowered);
+impl Run for ShellScript {
+    // 2: strict by default.
+    const FORMAT: Option<u32> = Some(2);
+
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        let argv: Vec<OsString> = match self {
+            ShellScript::Text(text) if context.lease.task.strict => {
+                vec!["/bin/sh".into(), "-eu".into(), "-c".into(), format!("{}{text}", pipefail(context)).into()]
             }
-            words.into_iter().map(OsString::from).collect()
+            ShellScript::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
+            ShellScript::Words(words) => {
+                let mut words = words.clone();
+                if let Some(lowered) = &context.lease.lowered {
+                    options::lower(&mut words, lowered);
+                }
+                words.into_iter().map(OsString::from).collect()
+            }
+        };
+        context.warn_of_undeclared(&argv);
+        if context.lease.task.confine {
+            confinement::run_confined(context, context.command(argv)).await?;
+        } else {
+            context.run(context.command(argv)).await?;
         }
-    };
-    context.warn_of_undeclared(&argv);
-    if context.lease.task.confine {
-        confinement::run_confined(context, context.command(argv)).await?;
-    } else {
-        context.run(context.command(argv)).await?;
+        Ok(Done::default())
     }
-    Ok(Done::default())
 }

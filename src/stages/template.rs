@@ -14,6 +14,7 @@ use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
+use crate::Run;
 use base::diag::{SourceText, catch_panic, did_you_mean, list_of};
 use base::event::{Done, Failure, FailureKind};
 use base::files::{metadata_if_there, read_text};
@@ -30,52 +31,59 @@ const MOST_OF_FILTER: usize = 16 << 20;
 /// The longest file that a template may become, bytes.
 const LONGEST_FILE: usize = 256 << 20;
 
-pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failure> {
-    let from = context.path(&template.from);
-    let found = metadata_if_there(&from)
-        .map_err(|error| Failure::new(FailureKind::System, format!("cannot look at {}: {error}", from.display())))?;
-    if found.as_ref().is_some_and(fs::Metadata::is_file) {
-        return Err(Failure::new(
-            FailureKind::Files,
-            format!("{} is a file, and `from` names a folder", from.display()),
-        )
-        .hint("name the folder that it is in; files in it that end in `.j2` are rendered, others are copied"));
-    }
-    if !found.is_some_and(|found| found.is_dir()) {
-        return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
-            .hint("`from` is a path relative to the current folder"));
-    }
-    let environment = environment()?;
-    let (mut targets, mut used, mut templates) = (BTreeSet::new(), BTreeSet::new(), 0);
-    for entry in WalkDir::new(&from).follow_links(true).min_depth(1).sort_by_file_name() {
-        let entry = entry.map_err(|error| broken(&from, &error.into()))?;
-        let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
-        let mut target = context.lease.out.join(name);
-        let is_template = entry.path().extension().is_some_and(|extension| extension == "j2");
-        if is_template && !entry.file_type().is_dir() {
-            target.set_extension("");
+impl Run for Template {
+    // 2: with `true` and `false`.
+    const FORMAT: Option<u32> = Some(2);
+
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        let from = context.path(&self.from);
+        let found = metadata_if_there(&from).map_err(|error| {
+            Failure::new(FailureKind::System, format!("cannot look at {}: {error}", from.display()))
+        })?;
+        if found.as_ref().is_some_and(fs::Metadata::is_file) {
+            return Err(Failure::new(
+                FailureKind::Files,
+                format!("{} is a file, and `from` names a folder", from.display()),
+            )
+            .hint("name the folder that it is in; files in it that end in `.j2` are rendered, others are copied"));
         }
-        if entry.file_type().is_file() && !targets.insert(target.clone()) {
-            return Err(Failure::new(FailureKind::Refused, format!("two files become {}", target.display())));
+        if !found.is_some_and(|found| found.is_dir()) {
+            return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
+                .hint("`from` is a path relative to the current folder"));
         }
-        if entry.file_type().is_dir() {
-            fs::create_dir_all(&target).map_err(|error| broken(&target, &error))?;
-        } else if is_template {
-            used.extend(render(&environment, entry.path(), &from, &target, template)?);
-            templates += 1;
-        } else {
-            fs::copy(entry.path(), &target).map_err(|error| broken(entry.path(), &error))?;
+        let environment = environment()?;
+        let (mut targets, mut used, mut templates) = (BTreeSet::new(), BTreeSet::new(), 0);
+        for entry in WalkDir::new(&from).follow_links(true).min_depth(1).sort_by_file_name() {
+            let entry = entry.map_err(|error| broken(&from, &error.into()))?;
+            let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
+            let mut target = context.lease.out.join(name);
+            let is_template = entry.path().extension().is_some_and(|extension| extension == "j2");
+            if is_template && !entry.file_type().is_dir() {
+                target.set_extension("");
+            }
+            if entry.file_type().is_file() && !targets.insert(target.clone()) {
+                return Err(Failure::new(FailureKind::Refused, format!("two files become {}", target.display())));
+            }
+            if entry.file_type().is_dir() {
+                fs::create_dir_all(&target).map_err(|error| broken(&target, &error))?;
+            } else if is_template {
+                used.extend(render(&environment, entry.path(), &from, &target, self)?);
+                templates += 1;
+            } else {
+                fs::copy(entry.path(), &target).map_err(|error| broken(entry.path(), &error))?;
+            }
         }
+        let unused: Vec<&str> = self.with.keys().map(String::as_str).filter(|name| !used.contains(*name)).collect();
+        if templates > 0 && !unused.is_empty() {
+            context.lease.notice(format!("no self uses {} of `with`", list_of(unused.iter().copied())));
+        }
+        let written = targets.len();
+        if written == 0 {
+            return Err(Failure::new(FailureKind::Files, format!("the folder {} has no files", from.display())));
+        }
+        Ok(Done { headline: Some(counted(written, "file")), ..Done::default() })
     }
-    let unused: Vec<&str> = template.with.keys().map(String::as_str).filter(|name| !used.contains(*name)).collect();
-    if templates > 0 && !unused.is_empty() {
-        context.lease.notice(format!("no template uses {} of `with`", list_of(unused.iter().copied())));
-    }
-    let written = targets.len();
-    if written == 0 {
-        return Err(Failure::new(FailureKind::Files, format!("the folder {} has no files", from.display())));
-    }
-    Ok(Done { headline: Some(counted(written, "file")), ..Done::default() })
 }
 
 fn environment() -> Result<Environment<'static>, Failure> {

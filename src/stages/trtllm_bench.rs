@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::task_context::TaskContext;
+use crate::Run;
 use base::event::{Done, Failure, FailureKind};
 use base::files::{read_bytes, read_text};
 use base::units::three_digits;
@@ -18,45 +19,50 @@ use harness::RESULT;
 use interop::{ImportSource, Imported, ImportedResult};
 use plan::manifest::model::TrtllmBench;
 
-pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done, Failure> {
-    let out = &context.lease.out;
-    let path = |written: &String| context.path(written).to_string_lossy().into_owned();
-    let bench = TrtllmBench {
-        dataset: path(&bench.dataset),
-        model_path: bench.model_path.as_ref().map(path),
-        engine_dir: bench.engine_dir.as_ref().map(path),
-        ..bench.clone()
-    };
-    let options = out.join(format!("{}.yml", bench.name));
-    let wanted = without_nulls(&bench.options);
-    let bench = TrtllmBench { options: wanted, ..bench };
-    if !bench.options.is_empty() {
-        let text = serde_yaml::to_string(&bench.options)
-            .map_err(|error| Failure::new(FailureKind::Refused, format!("`options` cannot be written: {error}")))?;
-        write(&options, text.as_bytes())?;
-    }
-    let report = out.join(format!("{}.json", bench.name));
-    let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
-    context.lease.report_progress("trtllm-bench", 0, None);
-    let copies = StreamCopies {
-        stdout: out.join(format!("{}.out", bench.name)),
-        stderr: out.join(format!("{}.err", bench.name)),
-    };
-    context.run(context.command(argv.clone()).copies(copies)).await?;
+impl Run for TrtllmBench {
+    const FORMAT: Option<u32> = Some(1);
 
-    let log = read_bytes(&context.lease.log)
-        .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
-    let printed = log.get(context.log.begin() as usize..).unwrap_or_default();
-    let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
-    let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
-    measured_something(&imported.result).map_err(empty)?;
-    let text = serde_json::to_string_pretty(&imported.result)
-        .map_err(|error| Failure::new(FailureKind::System, format!("the result cannot be written: {error}")))?;
-    write(&out.join(RESULT), format!("{text}\n").as_bytes())?;
-    for doubt in doubts(&bench, &imported.result) {
-        context.lease.notice(doubt);
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        let out = &context.lease.out;
+        let path = |written: &String| context.path(written).to_string_lossy().into_owned();
+        let bench = TrtllmBench {
+            dataset: path(&self.dataset),
+            model_path: self.model_path.as_ref().map(path),
+            engine_dir: self.engine_dir.as_ref().map(path),
+            ..self.clone()
+        };
+        let options = out.join(format!("{}.yml", bench.name));
+        let wanted = without_nulls(&bench.options);
+        let bench = TrtllmBench { options: wanted, ..bench };
+        if !bench.options.is_empty() {
+            let text = serde_yaml::to_string(&bench.options)
+                .map_err(|error| Failure::new(FailureKind::Refused, format!("`options` cannot be written: {error}")))?;
+            write(&options, text.as_bytes())?;
+        }
+        let report = out.join(format!("{}.json", bench.name));
+        let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
+        context.lease.report_progress("trtllm-bench", 0, None);
+        let copies = StreamCopies {
+            stdout: out.join(format!("{}.out", bench.name)),
+            stderr: out.join(format!("{}.err", bench.name)),
+        };
+        context.run(context.command(argv.clone()).copies(copies)).await?;
+
+        let log = read_bytes(&context.lease.log)
+            .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
+        let printed = log.get(context.log.begin() as usize..).unwrap_or_default();
+        let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
+        let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
+        measured_something(&imported.result).map_err(empty)?;
+        let text = serde_json::to_string_pretty(&imported.result)
+            .map_err(|error| Failure::new(FailureKind::System, format!("the result cannot be written: {error}")))?;
+        write(&out.join(RESULT), format!("{text}\n").as_bytes())?;
+        for doubt in doubts(&bench, &imported.result) {
+            context.lease.notice(doubt);
+        }
+        Ok(Done { headline: Some(headline(&imported.result)), ..Done::default() })
     }
-    Ok(Done { headline: Some(headline(&imported.result)), ..Done::default() })
 }
 
 /// The command. `options` is the file of `--extra_llm_api_options`, `report` where its numbers go.

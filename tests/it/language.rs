@@ -63,8 +63,13 @@ fn describe(plan: &Plan) -> String {
             format!("{dash}{}", plan.tasks[need.task as usize].id)
         };
         let needs: Vec<String> = task.needs.iter().map(name).collect();
-        let _ =
-            writeln!(out, "{} <- [{}] {}", task.id, needs.join(", "), task.skipped.as_deref().unwrap_or(&task.action));
+        let _ = writeln!(
+            out,
+            "{} <- [{}] {}",
+            task.id,
+            needs.join(", "),
+            task.skipped.as_deref().unwrap_or(task.action_text())
+        );
     }
     out
 }
@@ -101,7 +106,7 @@ fn a_given_engine_skips_its_stage_and_nothing_else() {
     let engine = plan.tasks.iter().find(|task| task.stage == "engine").expect("engine is there");
     assert_eq!(engine.skipped.as_deref(), Some("when is false: not engine_dir"));
     let repo = plan.tasks.iter().find(|task| task.id.as_str() == "repo/offline").expect("repo is there");
-    assert!(repo.action.contains(r#""engine":"/""#), "{}", repo.action);
+    assert!(repo.action_text().contains(r#""engine":"/""#), "{}", repo.action_text());
     assert!(repo.needs.is_empty());
 }
 
@@ -460,7 +465,7 @@ fn a_stage_that_is_skipped_as_a_whole_is_an_empty_list_to_the_one_that_gathers_i
     ));
     let (all, count) = (&plan.tasks[2], &plan.tasks[3]);
     assert_eq!(all.inputs["all"], [""; 0]);
-    assert_eq!(count.action, r#"{"shell":"echo 0 "}"#);
+    assert_eq!(count.action_text(), r#"{"shell":"echo 0 "}"#);
     for needed in ["shell: 'cat {{ stages.x.out }}/f'", "template: { from: '{{ stages.x.out }}' }"] {
         let text = complaint(&format!("{off}  one: {{ {needed} }}\n"));
         assert!(text.contains("`x/1` is skipped, but this stage cannot do without it"), "{text}");

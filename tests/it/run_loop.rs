@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use regatta::event::{Done, Endpoint, Failure, FailureKind, MemoryKind, OutOfMemory, Stop, TaskId, Verdict};
-use regatta::plan::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task};
+use regatta::plan::manifest::model::Container;
+use regatta::plan::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task, TaskPart};
 use regatta::runner::store::{Digests, LockAttempt, OutputCache, ProjectLock, TaskRecord, name_run};
 use regatta::runner::{Lease, OutputCheck, RunOptions, RunSummary, TaskExecutor, TaskRole, run};
 use tokio::runtime::Builder;
@@ -20,7 +21,11 @@ use crate::campaign::home;
 use crate::world::World;
 
 fn task(id: &str) -> Task {
-    Task { action: "{}".to_owned(), ..Task::minimal(TaskId::new(id), id.to_owned(), ActionKind::Shell) }
+    Task::minimal(TaskId::new(id), id.to_owned(), ActionKind::Shell)
+}
+
+fn container() -> TaskPart<Container> {
+    TaskPart::from_json(r#"{"image":"x"}"#).unwrap()
 }
 
 fn endpoint() -> Endpoint {
@@ -175,7 +180,7 @@ async fn a_key_that_was_being_computed_when_the_server_was_lowered_is_computed_a
         Task { lifetime: Lifetime::Service, retry, ..task("server") },
         of_server("first"),
         // Its image would be looked up: that takes a while.
-        Task { container: Some("{}".to_owned()), ..of_server("second") },
+        Task { container: Some(container()), ..of_server("second") },
     ];
     let (restarted, wait) = mpsc::channel();
     let (restarted, wait) = (Mutex::new(Some(restarted)), Mutex::new(wait));
@@ -210,7 +215,7 @@ impl TaskExecutor for LosesMachines {
 #[tokio::test]
 async fn a_server_whose_node_is_lost_before_it_is_up_is_submitted_again() {
     let run_with = async |losses: u32| {
-        let host = Some(r#"{"slurm": {"resubmit": 2}}"#.to_owned());
+        let host = Some(TaskPart::from_json(r#"{"slurm": {"resubmit": 2}}"#).unwrap());
         let server = Task { lifetime: Lifetime::Service, host, ..task("server") };
         let step = Task { needs: vec![Need { task: 0, data: true }], ..task("step") };
         let executor = LosesMachines { starts: AtomicU32::new(0), losses };
@@ -365,7 +370,7 @@ impl TaskExecutor for PanicsAtFacts {
 
 #[tokio::test]
 async fn a_panic_beside_the_loop_fails_the_task_and_the_run_ends() {
-    let tasks = vec![Task { container: Some("{}".to_owned()), ..task("a") }];
+    let tasks = vec![Task { container: Some(container()), ..task("a") }];
     let run = timeout(Duration::from_mins(1), run_tasks(&World::new(), tasks, 1, PanicsAtFacts)).await;
     let failures = run.expect("it ends").failures;
     let failed: Vec<&str> = failures.iter().map(|(_, failure)| failure.what.as_str()).collect();

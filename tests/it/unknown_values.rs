@@ -161,7 +161,7 @@ fn planned(text: &str, values: &BTreeMap<String, String>) -> Vec<Value> {
     let plan = load(&library, "m", &given).and_then(|manifest| expand(&manifest));
     let plan = plan.unwrap_or_else(|found| panic!("{found}\n{manifest}"));
     let tasks = plan.tasks.iter().map(|task| {
-        let action: Value = serde_json::from_str(&task.action).expect("JSON");
+        let action: Value = serde_json::from_str(task.action_text()).expect("JSON");
         let mut task = json!({"stage": task.stage, "gpus": task.gpus, "action": action});
         round(&mut task);
         task

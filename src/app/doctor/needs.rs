@@ -76,27 +76,29 @@ pub struct ModelNeed {
 }
 
 /// Reads tasks, except what their servers will start.
-pub fn needs_of_tasks<'a>(tasks: impl Iterator<Item = &'a Task>) -> Result<Needs, ActionError> {
+pub fn needs_of_tasks<'a>(tasks: impl Iterator<Item = &'a Task>) -> Needs {
     let mut needs = Needs::default();
     for task in tasks.filter(|task| task.skipped.is_none()) {
-        if let Some(machines) = hosts(task)? {
-            needs.on(task, &machines);
+        if let Some(machines) = hosts(task) {
+            needs.on(task, machines);
             continue;
         }
-        needs.common(task)?;
-        needs.action(task, &task.typed_action()?);
+        needs.common(task);
+        if let Some(action) = task.action() {
+            needs.action(task, action);
+        }
     }
-    Ok(needs)
+    needs
 }
 
 /// Reads a plan. `project` is the folder that relative paths are relative to.
 pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
-    let mut needs = needs_of_tasks(plan.tasks.iter())?;
+    let mut needs = needs_of_tasks(plan.tasks.iter());
     let chosen = vec![true; plan.tasks.len()];
     for preview in previews(plan, &chosen, project)? {
         let LaunchPreview::Start(launch) = preview.launch else { continue };
         let task = plan.tasks.iter().find(|task| task.id.to_string() == preview.task);
-        if task.map(hosts).transpose()?.flatten().is_some() {
+        if task.and_then(hosts).is_some() {
             continue;
         }
         for server in launch.servers {
@@ -114,11 +116,11 @@ pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
 }
 
 /// The hosts that a task runs on, if it does.
-fn hosts(task: &Task) -> Result<Option<Vec<SshHost>>, ActionError> {
-    Ok(match task.typed_host()? {
-        Some(HostOn::Ssh(hosts)) => Some(hosts),
-        Some(HostOn::Slurm(_)) | None => None,
-    })
+fn hosts(task: &Task) -> Option<&[SshHost]> {
+    match task.host.as_deref()? {
+        HostOn::Ssh(hosts) => Some(hosts),
+        HostOn::Slurm(_) => None,
+    }
 }
 
 impl Needs {
@@ -143,7 +145,7 @@ impl Needs {
         }
     }
 
-    fn common(&mut self, task: &Task) -> Result<(), ActionError> {
+    fn common(&mut self, task: &Task) {
         let id = task.id.to_string();
         for name in &task.secrets {
             self.secrets.entry(name.clone()).or_default().push(id.clone());
@@ -161,7 +163,7 @@ impl Needs {
         if task.gpu_clocks.is_some() {
             self.program("nvidia-smi", &id);
         }
-        match place_of(task)? {
+        match place_of(task) {
             Some(container) => {
                 let program = container.program().to_owned();
                 let contained = self.containers.entry(program).or_default();
@@ -180,7 +182,6 @@ impl Needs {
             }
             None => {}
         }
-        Ok(())
     }
 
     fn action(&mut self, task: &Task, action: &Action) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::PrivateValues;
 use base::files::Digest;
-use plan::{ActionError, ActionKind, Lifetime, Plan, Task, action_json};
+use plan::{ActionError, ActionKind, Lifetime, Plan, Task, key_action};
 use runner::store::TaskKey;
 
 /// A benchmark's number is part of its environment, and no part of what is measured.
@@ -84,7 +84,7 @@ impl LockedTask {
             let kept = map.iter().filter(|(name, _)| !leave(name));
             kept.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
         };
-        if let Value::Object(action) = action_json(&task.id, &key.action)? {
+        if let Value::Object(action) = key_action(&task.id, &key.action)? {
             put("action", action);
         }
         put("env", texts(&key.env, &|name| name == REPEAT));
@@ -131,7 +131,7 @@ impl LockedTask {
 pub fn measured(plan: &Plan) -> Vec<bool> {
     let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     for task in &plan.tasks {
-        let itself = matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
+        let itself = task.kind.facts().measures;
         let by_need = task.needs.iter().filter(|need| need.data).any(|need| {
             let at = need.task as usize;
             all[at] || plan.tasks[at].lifetime == Lifetime::Service

@@ -7,9 +7,9 @@ use crate::console::print;
 use crate::error::CommandError;
 use base::diag::ErrorText;
 use base::event::TaskId;
+use plan::Plan;
 use plan::loadgen::Cost;
-use plan::manifest::model::{Action, Bench};
-use plan::{ActionError, Plan};
+use plan::manifest::model::Bench;
 
 /// The parameter that makes a manifest run its searches, where it has one.
 const PARAM: &str = "search";
@@ -27,7 +27,7 @@ pub(super) fn search(
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings);
-    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?)?;
+    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
     if found.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
         return Err(CommandError::usage(
@@ -64,15 +64,8 @@ pub(super) fn search(
     )
 }
 
-fn searches(plan: &Plan) -> Result<Vec<(TaskId, Bench)>, ActionError> {
-    let mut found = Vec::new();
-    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
-        if let Action::Bench(bench) = task.typed_action()?
-            && bench.search.is_some()
-            && bench.loadgen.is_some()
-        {
-            found.push((task.id.clone(), *bench));
-        }
-    }
-    Ok(found)
+fn searches(plan: &Plan) -> Vec<(TaskId, Bench)> {
+    let benches = plan.tasks.iter().filter_map(|task| Some((&task.id, task.bench()?)));
+    let searches = benches.filter(|(_, bench)| bench.search.is_some() && bench.loadgen.is_some());
+    searches.map(|(id, bench)| (id.clone(), bench.clone())).collect()
 }

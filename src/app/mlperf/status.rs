@@ -16,7 +16,7 @@ use base::event::TaskId;
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
 use plan::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
-use plan::{ActionError, Plan, PlanReference, Task};
+use plan::{Plan, PlanReference, Task};
 use report::Styler;
 use report::mlperf::{ResultProgress, StepCell, StepState};
 use runner::store::OutputCache;
@@ -46,7 +46,7 @@ pub(super) fn status(
         decisions: decisions.iter().map(|decision| (&decision.id, decision)).collect(),
         command: format!("regatta run {manifest}{}", words.concat()),
     };
-    let standing = look.result_progress()?;
+    let standing = look.result_progress();
     if standing.is_empty() {
         let (what, hint) = if plan.params.contains_key("package") {
             let what = "runs no LoadGen and packs nothing with these arguments";
@@ -88,14 +88,9 @@ struct Sources<'a> {
 
 impl StatusContext<'_> {
     /// A row for each benchmark and scenario: first those of packages, then LoadGen tests that no package names.
-    fn result_progress(&self) -> Result<Vec<ResultProgress>, ActionError> {
-        let actions: Vec<(&Task, Action)> = self
-            .plan
-            .tasks
-            .iter()
-            .filter(|task| task.skipped.is_none())
-            .map(|task| Ok((task, task.typed_action()?)))
-            .collect::<Result<_, ActionError>>()?;
+    fn result_progress(&self) -> Vec<ResultProgress> {
+        let actions: Vec<(&Task, &Action)> =
+            self.plan.tasks.iter().filter_map(|task| Some((task, task.action()?))).collect();
         let mut rows = Vec::new();
         for (task, action) in &actions {
             let Action::Mlperf(Mlperf::Package(package)) = action else { continue };
@@ -122,7 +117,7 @@ impl StatusContext<'_> {
             let system = self.plan.params.get("system").map_or("–", String::as_str);
             rows.push(self.row(system, &one.benchmark, one.scenario, &sources));
         }
-        Ok(rows)
+        rows
     }
 
     /// One result of a package, by the stages that its entry names.

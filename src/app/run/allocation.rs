@@ -148,7 +148,7 @@ fn missing_gpus(
     slurm: &Slurm,
     mut variables: impl Iterator<Item = OsString>,
 ) -> Option<String> {
-    let is_here = |task: &Task| !matches!(task.typed_host(), Ok(Some(HostOn::Ssh(_))));
+    let is_here = |task: &Task| !matches!(task.host.as_deref(), Some(HostOn::Ssh(_)));
     let part = plan.tasks.iter().zip(roles).filter(|(task, role)| **role != TaskRole::NotNeeded && is_here(task));
     let task = part.map(|(task, _)| task).max_by_key(|task| task.gpus)?;
     let is_of_gpus = |arg: &String| ["--gp", "-G", "--gres", "--tres"].iter().any(|start| arg.starts_with(start));

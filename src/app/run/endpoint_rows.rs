@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use base::event::Endpoint;
-use plan::Plan;
-use plan::manifest::model::{Action, Serve};
+use plan::manifest::model::Serve;
+use plan::{Plan, Task};
 use report::EndpointRow;
 use runner::KeptService;
 use triton::TritonClient;
@@ -39,9 +39,9 @@ pub(super) async fn endpoint_rows(plan: &Plan, services: &[KeptService]) -> Vec<
 
 fn interface(plan: &Plan, service: &KeptService) -> Interface {
     let task = plan.tasks.iter().find(|task| task.id == service.task);
-    match task.and_then(|task| task.typed_action().ok()) {
-        Some(Action::Serve(Serve::TrtllmServe(_) | Serve::Vllm(_))) => Interface::OpenAi,
-        Some(Action::Serve(Serve::Command(server))) => match server.ready.by.as_str() {
+    match task.and_then(Task::serve) {
+        Some(Serve::TrtllmServe(_) | Serve::Vllm(_)) => Interface::OpenAi,
+        Some(Serve::Command(server)) => match server.ready.by.as_str() {
             "health" => Interface::OpenAi,
             "kserve" => Interface::Kserve,
             _ => Interface::Unknown,

@@ -16,7 +16,7 @@ use crate::project::current_folder;
 use base::diag::ErrorText;
 use base::event::{Endpoint, Event, RunId, Stop};
 use exec::process::{self, ExitKind, ProcessCommand};
-use plan::{ActionKind, Plan, Task};
+use plan::{Plan, Task};
 use report::EndpointRow;
 use runner::store::{ProjectLock, StateFolder};
 use runner::{EventEmitter, GPUS_HINT, KeptService, KeptServices, RunOptions, RunSummary};
@@ -84,7 +84,7 @@ impl KeptServers {
         // An unknown name is reported with a suggestion.
         plan.select(std::slice::from_ref(&name), &[])?;
         let named: Vec<&Task> = plan.tasks.iter().filter(|task| is_named(task, &name)).collect();
-        if named.iter().any(|task| task.kind != ActionKind::Serve) {
+        if named.iter().any(|task| !task.kind.facts().is_service) {
             return Err(CommandError::usage(
                 ErrorText::new(format!("`{name}` starts no servers")).hint(stages_hint(&serve_stages(plan))),
             ));
@@ -272,7 +272,7 @@ fn is_named(task: &Task, name: &str) -> bool {
 
 /// The stages that start servers in this plan.
 fn serve_stages(plan: &Plan) -> Vec<&str> {
-    let serves = |task: &&Task| task.kind == ActionKind::Serve && task.skipped.is_none();
+    let serves = |task: &&Task| task.serve().is_some();
     let mut stages: Vec<&str> = plan.tasks.iter().filter(serves).map(|task| task.stage.as_str()).collect();
     stages.dedup();
     stages

@@ -6,7 +6,7 @@ use crate::error::CommandError;
 use crate::served_twin::ServedTwin;
 use base::spec::{LatencyLimit, Length, Scenario};
 use plan::manifest::ManifestLibrary;
-use plan::manifest::model::{Action, Bench};
+use plan::manifest::model::Bench;
 use plan::{Plan, Task};
 use report::{WhatIfLengths, WhatIfProblem, WhatIfRow};
 use sim::VirtualWorkload;
@@ -27,14 +27,14 @@ pub(super) fn questions_of(
     lengths: &Lengths,
 ) -> Result<Vec<Question>, CommandError> {
     let mut questions = Vec::new();
-    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
-        let Action::Bench(bench) = task.typed_action()? else { continue };
+    for task in &plan.tasks {
+        let Some(bench) = task.bench() else { continue };
         let is_offline = match bench.scenario {
             Scenario::Offline => true,
             Scenario::Server | Scenario::Interactive => false,
             Scenario::Trace | Scenario::Concurrency | Scenario::SingleStream => continue,
         };
-        let servers = ServedTwin::of(plan, task)?;
+        let servers = ServedTwin::of(plan, task);
         let given = |length: &Length| *length == Length::Given;
         let workload = VirtualWorkload {
             input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),

@@ -10,7 +10,7 @@ use base::event::Endpoint;
 use rules::conf::conf;
 use rules::{Estimate, MlperfScenario, Round, TestRequest, needs_sentences};
 
-use super::{ActionError, ActionKind, Plan};
+use super::{Plan, Task};
 use package_notes::package_notes;
 pub use search::{Cost, full_test, short};
 
@@ -33,41 +33,30 @@ pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
 
 /// What the user should know before a plan's LoadGen tests are run: how long each takes, which scores cannot be computed, and
 /// what a package lacks, as detected below the root folder of this machine. One line each.
-///
-/// # Errors
-/// A task's action cannot be read.
-pub fn notes(plan: &Plan, machine: &Path) -> Result<Vec<String>, ActionError> {
+pub fn notes(plan: &Plan, machine: &Path) -> Vec<String> {
     let mut notes = Vec::new();
-    let servers = external_servers(plan)?;
-    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
-        if !matches!(task.kind, ActionKind::Bench | ActionKind::Mlperf) {
-            continue;
-        }
-        match task.typed_action()? {
-            Action::Bench(bench) => {
-                notes.extend(estimate(&bench).map(|text| format!("{}: {text}", task.id)));
-            }
-            Action::Mlperf(Mlperf::Package(package)) => {
-                let lacking = package_notes(&package, machine, &servers);
-                notes.extend(lacking.into_iter().map(|text| format!("{}: {text}", task.id)));
-            }
-            Action::Mlperf(Mlperf::Score(score)) => {
-                notes.extend(unscored(&score).map(|text| format!("{}: {text}", task.id)));
-            }
-            _ => {}
-        }
+    let servers = external_servers(plan);
+    for task in &plan.tasks {
+        let texts = match task.action() {
+            Some(Action::Bench(bench)) => estimate(bench).into_iter().collect(),
+            Some(Action::Mlperf(Mlperf::Package(package))) => package_notes(package, machine, &servers),
+            Some(Action::Mlperf(Mlperf::Score(score))) => unscored(score).into_iter().collect(),
+            _ => Vec::new(),
+        };
+        notes.extend(texts.into_iter().map(|text| format!("{}: {text}", task.id)));
     }
-    Ok(notes)
+    notes
 }
 
 /// The servers of a plan that none of its stages starts.
-fn external_servers(plan: &Plan) -> Result<Vec<Endpoint>, ActionError> {
+fn external_servers(plan: &Plan) -> Vec<Endpoint> {
     let mut servers: Vec<Endpoint> = Vec::new();
-    for task in plan.tasks.iter().filter(|task| task.skipped.is_none() && task.kind == ActionKind::Bench) {
-        let new = task.typed_external()?.into_iter().filter(|server| !servers.contains(server));
-        servers.extend(new.collect::<Vec<_>>());
+    for server in plan.tasks.iter().filter(|task| task.bench().is_some()).flat_map(Task::external_servers) {
+        if !servers.contains(server) {
+            servers.push(server.clone());
+        }
     }
-    Ok(servers)
+    servers
 }
 
 /// Scores that the round asks for and that a stage does not compute as it is.

@@ -1,8 +1,23 @@
 //! What the types cannot express about `compare:`.
 
 use super::StageChecker;
-use crate::manifest::model::CompareResults;
+use crate::actions::{ActionFacts, BY_THIS_PROGRAM, Check};
+use crate::manifest::model::{CompareResults, ResultPaths, Stage};
 use base::diag::did_you_mean;
+
+impl Check for CompareResults {
+    const FACTS: ActionFacts =
+        ActionFacts { is_repeatable: false, container_obstacle: BY_THIS_PROGRAM, ..ActionFacts::MEASUREMENT };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let paths = self.results.values().flat_map(ResultPaths::all);
+        paths.map(|path| ("compare.results", path.as_str())).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.compare(self);
+    }
+}
 
 impl StageChecker<'_> {
     pub(super) fn compare(&mut self, compare: &CompareResults) {

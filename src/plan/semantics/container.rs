@@ -2,6 +2,7 @@
 //! stages that start a program which could be put into one.
 
 use super::StageChecker;
+use crate::actions::{ActionFacts, ActionKind, Check};
 use crate::manifest::model::{Container, Image, Mlperf, Serve, Stage};
 use base::diag::did_you_mean;
 use base::spec::ContainerEngine;
@@ -25,11 +26,30 @@ const LIMITS: [&str; 15] = [
     "stack",
 ];
 
+impl Check for Image {
+    const FACTS: ActionFacts = ActionFacts {
+        is_files: false,
+        container_obstacle: Some("an image is made by the engine itself"),
+        sharing_obstacle: Some("an image is in a container program's own store; a registry shares it"),
+        ..ActionFacts::STEP
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let files = self.build.iter().flat_map(|build| {
+            let dockerfile = build.dockerfile.as_deref().map(|path| ("image.build.dockerfile", path));
+            std::iter::once(("image.build.context", build.context.as_str())).chain(dockerfile)
+        });
+        // A repository's address is no local file.
+        files.filter(|(_, path)| !path.contains("://")).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.image(self);
+    }
+}
+
 impl StageChecker<'_> {
     pub(super) fn containers(&mut self, stage: &Stage) {
-        if let Some(image) = &stage.image {
-            self.image(image);
-        }
         let Some(container) = &stage.container else { return };
         if let Some(why) = cannot_run_in_container(stage) {
             let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program, `mlperf: package`";
@@ -107,13 +127,7 @@ fn cannot_run_in_container(stage: &Stage) -> Option<&'static str> {
         (Some(Serve::Attach(_)), _) => Some("the servers are there already"),
         (_, Some(Mlperf::Package(_))) => None,
         (_, Some(_)) => Some("this program does this step itself"),
-        _ if stage.git.is_some() => Some("a clone is made with this machine's git and its credentials"),
-        _ if stage.image.is_some() => Some("an image is made by the engine itself"),
-        _ if stage.weights.is_some() || stage.template.is_some() || stage.repository.is_some() => {
-            Some("this program does it itself")
-        }
-        _ if stage.bench.is_some() || stage.compare.is_some() => Some("this program does it itself"),
-        _ => None,
+        _ => stage.action_kind().map(ActionKind::facts)?.container_obstacle,
     }
 }
 

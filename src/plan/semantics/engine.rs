@@ -5,7 +5,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::StageChecker;
-use crate::manifest::model::{Engine, EngineBackend};
+use crate::actions::{ActionFacts, Check};
+use crate::manifest::model::{Engine, EngineBackend, Stage};
 use base::diag::nearest;
 
 /// Flags of trtllm-build, to detect typing errors; others are passed on, because newer versions have more.
@@ -92,6 +93,35 @@ fn on(flags: &IndexMap<String, Value>, name: &str) -> Option<String> {
 
 fn is_off(flags: &IndexMap<String, Value>, name: &str) -> bool {
     flags.get(name).is_some_and(|value| !value.is_null()) && on(flags, name).is_none()
+}
+
+const PRECISIONS: [&str; 10] =
+    ["fp16", "bf16", "fp8", "fp4", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"];
+
+impl Check for Engine {
+    const FACTS: ActionFacts = ActionFacts {
+        is_determined_by_key: true,
+        is_of_server: true,
+        is_checked_across_stages: true,
+        is_command: true,
+        runs_programs: true,
+        ..ActionFacts::STEP
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let paths = [
+            ("engine.checkpoint", &self.checkpoint),
+            ("engine.trtllm", &self.trtllm),
+            ("engine.trtllm_checkpoint", &self.trtllm_checkpoint),
+        ];
+        paths.into_iter().filter_map(|(key, path)| Some((key, path.as_deref()?))).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.word(&["engine", "precision"], &self.precision, &PRECISIONS);
+        checker.engine(self);
+        checker.engine_numbers(self);
+    }
 }
 
 impl StageChecker<'_> {

@@ -9,8 +9,8 @@ use super::repository_parameters::repository_facts;
 use crate::PlanReference;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Engine, Repository};
-use crate::task::{ActionKind, Task};
-use base::diag::{Diagnostic, Diagnostics};
+use crate::task::Task;
+use base::diag::Diagnostics;
 use base::event::TaskId;
 
 /// What trtllm-build takes without the flag.
@@ -18,28 +18,20 @@ const DEFAULTS: [(&str, f64); 3] = [("max_batch_size", 2048.0), ("max_num_tokens
 
 /// Looks at every repository with an engine that is built in the same plan. Each task comes with its rendered stage.
 pub fn across<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, found: &mut Diagnostics) {
-    let mut engines: HashMap<&TaskId, Engine> = HashMap::new();
-    for (task, _) in tasks.clone().filter(|(task, _)| task.kind == ActionKind::Engine) {
-        match task.typed_action() {
-            Ok(Action::Engine(engine)) => drop(engines.insert(&task.id, engine)),
-            Ok(_) => {}
-            Err(error) => found.push(Diagnostic::error(error.to_string())),
-        }
-    }
-    for (task, node) in tasks.filter(|(task, _)| task.kind == ActionKind::Repository) {
-        let repository = match task.typed_action() {
-            Ok(Action::Repository(repository)) => repository,
-            Ok(_) => continue,
-            Err(error) => {
-                found.push(Diagnostic::error(error.to_string()));
-                continue;
-            }
-        };
+    let engines: HashMap<&TaskId, &Engine> = tasks
+        .clone()
+        .filter_map(|(task, _)| match task.action() {
+            Some(Action::Engine(engine)) => Some((&task.id, engine)),
+            _ => None,
+        })
+        .collect();
+    for (task, node) in tasks {
+        let Some(Action::Repository(repository)) = task.action() else { continue };
         let Some(PlanReference::OutputFolder(id)) = PlanReference::all_in(&repository.engine).into_iter().next() else {
             continue;
         };
         let Some(engine) = engines.get(&id) else { continue };
-        StageChecker { node, name: &task.stage, found }.against(&repository, engine, &id);
+        StageChecker::new(node, &task.stage, found).against(repository, engine, &id);
     }
 }
 

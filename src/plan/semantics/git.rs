@@ -1,9 +1,24 @@
 //! `git:` — addresses that would be kept with a secret in them.
 
 use super::StageChecker;
-use crate::manifest::model::{CherryPick, Git};
+use crate::actions::{ActionFacts, Check};
+use crate::manifest::model::{CherryPick, Git, Stage};
 use base::diag::Diagnostic;
 use base::units::{credentials, has_secret_parameter};
+
+impl Check for Git {
+    const FACTS: ActionFacts = ActionFacts {
+        is_determined_by_key: true,
+        needs_memory: false,
+        container_obstacle: Some("a clone is made with this machine's git and its credentials"),
+        sharing_obstacle: Some("a clone's history is no part of its digest; its remote shares it"),
+        ..ActionFacts::STEP
+    };
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.git(self);
+    }
+}
 
 impl StageChecker<'_> {
     /// Plans, records and reports hold a stage's settings, and every user of the machine sees the arguments of `git`.

@@ -1,6 +1,7 @@
 //! `bench.loadgen` and `mlperf:` against the rules, before hours are spent.
 
-use crate::manifest::model::{Bench, Mlperf};
+use crate::actions::{ActionFacts, Check};
+use crate::manifest::model::{Bench, Mlperf, MlperfOutputs, Stage};
 use crate::manifest::{Node, targets};
 use base::diag::{did_you_mean, list_of};
 use base::spec::{Interface, Protocol, Scenario, TestMode, requests_token_ids};
@@ -29,6 +30,50 @@ const DECIDED: [(&str, &str); 15] = [
 ];
 /// Likewise: the benchmark has them.
 const OF_THE_BENCHMARK: [&str; 2] = ["input_tokens", "output_tokens"];
+
+impl Check for Mlperf {
+    const FACTS: ActionFacts =
+        ActionFacts { is_checked_across_stages: true, writes_provenance: true, ..ActionFacts::MEASUREMENT };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let mut reads: Vec<(&'static str, Option<&str>)> = Vec::new();
+        match self {
+            Self::Loadgen(library) => reads.push(("mlperf.loadgen.sdist", library.sdist.as_deref())),
+            Self::Dataset(dataset) => reads.push(("mlperf.dataset.from", dataset.from.as_deref())),
+            Self::Score(score) => reads.extend([
+                ("mlperf.score.accuracy", Some(score.accuracy.as_str())),
+                ("mlperf.score.dataset", Some(&score.dataset)),
+                ("mlperf.score.tokenizer", score.tokenizer.as_deref()),
+                ("mlperf.score.sentences", score.sentences.as_deref()),
+                ("mlperf.score.official", score.official.as_deref()),
+            ]),
+            Self::Verify(verify) => reads.extend([
+                ("mlperf.verify.audit", Some(verify.audit.as_str())),
+                ("mlperf.verify.score", verify.score.as_deref()),
+                ("mlperf.verify.performance", verify.performance.as_deref()),
+                ("mlperf.verify.dataset", verify.dataset.as_deref()),
+                ("mlperf.verify.tokenizer", verify.tokenizer.as_deref()),
+            ]),
+            Self::Package(package) => {
+                reads.push(("mlperf.package.source", package.source.as_deref()));
+                reads.push(("mlperf.package.documentation", package.documentation.as_deref()));
+                reads.push(("mlperf.package.checker", package.checker.as_deref()));
+                reads.push(("mlperf.package.nvidia_smi", package.nvidia_smi.as_deref()));
+                for results in &package.results {
+                    let outputs = [&results.performance, &results.accuracy, &results.score];
+                    let outputs = outputs.into_iter().chain(results.audits.values()).chain(results.verified.values());
+                    let paths = outputs.flat_map(MlperfOutputs::all);
+                    reads.extend(paths.map(|path| ("mlperf.package.results", Some(path.as_str()))));
+                }
+            }
+        }
+        reads.into_iter().filter_map(|(key, path)| Some((key, path?))).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.mlperf(self);
+    }
+}
 
 impl StageChecker<'_> {
     /// A `bench` with `loadgen`.

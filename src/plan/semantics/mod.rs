@@ -29,7 +29,10 @@ pub use speculative_decoding::speculative_decoding;
 
 use std::fmt::Write as _;
 
-use crate::manifest::model::{Bench, Host, InputPaths, RepositoryLayout, ShellScript, Stage};
+use crate::actions::{ActionFacts, BY_THIS_PROGRAM, Check};
+use crate::manifest::model::{
+    Bench, Data, Host, InputPaths, Repository, RepositoryLayout, ShellScript, Stage, Template,
+};
 use crate::manifest::{Node, targets};
 use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 use base::event::EndpointError;
@@ -40,8 +43,6 @@ use base::units::{has_secret_parameter, is_identifier};
 
 use super::PlanReference;
 
-const PRECISIONS: [&str; 10] =
-    ["fp16", "bf16", "fp8", "fp4", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"];
 const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
 
 /// Models of NVIDIA's `all_models/multimodal` and `all_models/whisper`.
@@ -49,69 +50,28 @@ const OTHER_LAYOUTS: [&str; 2] = ["multimodal_encoders", "whisper_bls"];
 
 /// Reports everything wrong with one stage, at its places. `written`: the stage before its texts were rendered.
 pub fn check(stage: &Stage, node: &Node, written: &Node, name: &str, found: &mut Diagnostics) {
-    let mut checker = StageChecker { node, name, found };
+    let mut checker = StageChecker { node, written, name, found };
     checker.common(stage);
     checker.containers(stage);
     if let Some(host) = stage.host.as_deref().and_then(Host::remote) {
         checker.check_remote_stage(stage, &host);
     }
-    if let Some(engine) = &stage.engine {
-        checker.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
-        checker.engine(engine);
-        checker.engine_numbers(engine);
-    }
-    if let Some(repository) = &stage.repository {
-        for (index, model) in repository.models.iter().enumerate() {
-            if OTHER_LAYOUTS.contains(&model.as_str()) {
-                let hint = Some("serve it with `serve: command` or attach to it, and measure that server".to_owned());
-                let what = format!(
-                    "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
-                );
-                checker.push_error(&["repository", "models", &index.to_string()], &what, "another layout", hint);
-                continue;
-            }
-            checker.word(&["repository", "models", &index.to_string()], model, &MODELS);
-        }
-        if repository.layout == RepositoryLayout::Five && repository.triton_num_models_per_server.is_some() {
-            let hint = "write `layout: harness`, or remove it".to_owned();
-            checker.push_error(
-                &["repository", "triton_num_models_per_server"],
-                "needs the harness layout",
-                "here",
-                Some(hint),
-            );
-        }
-    }
-    if let Some(repository) = &stage.repository {
-        checker.repository_flags(repository);
-    }
-    if let Some(server) = &stage.serve {
-        checker.serve(server);
-    }
-    if let Some(bench) = &stage.bench {
-        checker.bench(bench, written);
-    }
-    if let Some(git) = &stage.git {
-        checker.git(git);
-    }
-    if let Some(weights) = &stage.weights {
-        checker.weights(weights);
-    }
-    if let Some(bench) = &stage.trtllm_bench {
-        checker.trtllm_bench(bench, stage.gpus);
-    }
-    if let Some(compare) = &stage.compare {
-        checker.compare(compare);
-    }
-    if let Some(step) = &stage.mlperf {
-        checker.mlperf(step);
-    }
+    stage.check_action(&mut checker);
 }
 
-struct StageChecker<'a> {
+/// Reports what is wrong with one stage.
+pub struct StageChecker<'a> {
     node: &'a Node,
+    written: &'a Node,
     name: &'a str,
     found: &'a mut Diagnostics,
+}
+
+impl<'a> StageChecker<'a> {
+    /// For checks against other stages, after all are rendered.
+    const fn new(node: &'a Node, name: &'a str, found: &'a mut Diagnostics) -> Self {
+        Self { node, written: node, name, found }
+    }
 }
 
 impl StageChecker<'_> {
@@ -140,7 +100,7 @@ impl StageChecker<'_> {
     fn common(&mut self, stage: &Stage) {
         self.retry(stage);
         self.gpu_clocks(stage);
-        if !stage.strict && !matches!(stage.shell, Some(ShellScript::Text(_))) {
+        if !stage.strict && !matches!(stage.shell.as_deref(), Some(ShellScript::Text(_))) {
             let hint = Some("remove it".to_owned());
             self.push_error(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);
         }
@@ -155,9 +115,6 @@ impl StageChecker<'_> {
         }
         if stage.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
             self.push_error(&["timeout"], "must be above 0", "the stage would end at once", None);
-        }
-        if stage.shell.as_ref().is_some_and(ShellScript::is_empty) {
-            self.push_error(&["shell"], "needs a command", "it is empty", None);
         }
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
@@ -362,7 +319,8 @@ impl StageChecker<'_> {
         }
     }
 
-    fn bench(&mut self, bench: &Bench, written: &Node) {
+    fn bench(&mut self, bench: &Bench) {
+        let written = self.written;
         self.sweep(bench);
         self.load_keys(bench, written);
         // A point of the sweep is checked as a benchmark of its own.
@@ -567,6 +525,93 @@ impl StageChecker<'_> {
             }
             Err(error) => self.push_error(&["bench", "target"], "must name servers", &error.to_string(), hint),
         }
+    }
+}
+
+impl Check for ShellScript {
+    const FACTS: ActionFacts =
+        ActionFacts { is_repeatable: true, is_command: true, runs_programs: true, ..ActionFacts::STEP };
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        if self.is_empty() {
+            checker.push_error(&["shell"], "needs a command", "it is empty", None);
+        }
+    }
+}
+
+impl Check for Template {
+    const FACTS: ActionFacts = ActionFacts {
+        is_determined_by_key: true,
+        needs_memory: false,
+        container_obstacle: BY_THIS_PROGRAM,
+        ..ActionFacts::STEP
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        vec![("template.from", self.from.as_str())]
+    }
+
+    fn check(&self, _: &Stage, _: &mut StageChecker<'_>) {}
+}
+
+impl Check for Repository {
+    const FACTS: ActionFacts = ActionFacts {
+        is_determined_by_key: true,
+        is_of_server: true,
+        is_checked_across_stages: true,
+        needs_memory: false,
+        container_obstacle: BY_THIS_PROGRAM,
+        sharing_obstacle: Some("a model repository names its engine by a path of this machine, and is made in no time"),
+        ..ActionFacts::STEP
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        std::iter::once(("repository.engine", self.engine.as_str()))
+            .chain(self.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
+            .chain(self.files.as_deref().map(|path| ("repository.files", path)))
+            .collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        for (index, model) in self.models.iter().enumerate() {
+            let path = ["repository", "models", &index.to_string()];
+            if OTHER_LAYOUTS.contains(&model.as_str()) {
+                let hint = Some("serve it with `serve: command` or attach to it, and measure that server".to_owned());
+                let what = format!(
+                    "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
+                );
+                checker.push_error(&path, &what, "another layout", hint);
+            } else {
+                checker.word(&path, model, &MODELS);
+            }
+        }
+        if self.layout == RepositoryLayout::Five && self.triton_num_models_per_server.is_some() {
+            let path = ["repository", "triton_num_models_per_server"];
+            let hint = Some("write `layout: harness`, or remove it".to_owned());
+            checker.push_error(&path, "needs the harness layout", "here", hint);
+        }
+        checker.repository_flags(self);
+    }
+}
+
+impl Check for Bench {
+    const FACTS: ActionFacts = ActionFacts {
+        measures: true,
+        writes_provenance: true,
+        container_obstacle: BY_THIS_PROGRAM,
+        ..ActionFacts::MEASUREMENT
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let tokenizer = self.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
+        let loadgen = self.loadgen.iter().flat_map(|loadgen| loadgen.reads());
+        let earlier = self.search.iter().filter_map(|search| search.start_from.as_deref());
+        let earlier = earlier.map(|path| ("bench.search.start_from", path));
+        self.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).chain(earlier).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.bench(self);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::PlanReference;
 use crate::loadgen::test_request;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Bench, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults};
-use crate::task::{ActionKind, Task};
+use crate::task::Task;
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::TaskId;
 use base::spec::{Division, TestMode};
@@ -16,19 +16,15 @@ use rules::{MlperfScenario, Round, conf, wrong_values};
 struct PlannedTask<'a> {
     task: &'a Task,
     node: &'a Node,
-    action: Action,
+    action: &'a Action,
 }
 
 type PlannedTasks<'a> = HashMap<TaskId, PlannedTask<'a>>;
 
 /// Looks at every package whose runs are in the same plan. Each task comes with its rendered stage.
 pub fn packages<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)>, found: &mut Diagnostics) {
-    let of_mlperf =
-        tasks.filter(|(task, _)| task.skipped.is_none() && matches!(task.kind, ActionKind::Bench | ActionKind::Mlperf));
-    // An action that cannot be read is reported where it is used.
-    let planned: Vec<PlannedTask<'a>> = of_mlperf
-        .filter_map(|(task, node)| Some(PlannedTask { task, node, action: task.typed_action().ok()? }))
-        .collect();
+    let planned: Vec<PlannedTask<'a>> =
+        tasks.filter_map(|(task, node)| Some(PlannedTask { task, node, action: task.action()? })).collect();
     let packages: Vec<TaskId> = planned
         .iter()
         .filter(|one| matches!(one.action, Action::Mlperf(Mlperf::Package(_))))
@@ -160,7 +156,7 @@ impl<'a> PackageChecker<'a> {
         let mut path = vec!["results", result.index.as_str()];
         path.extend(key);
         let id = &planned.task.id;
-        let Action::Bench(bench) = &planned.action else {
+        let Action::Bench(bench) = planned.action else {
             let what = format!("{id} is no LoadGen run");
             let hint = format!("the output of a bench with `loadgen: {{ mode: {} }}`", mode.as_str());
             self.refuse(&path, &what, "it has no logs to pack", &hint, None);
@@ -206,7 +202,7 @@ impl<'a> PackageChecker<'a> {
     fn data(&mut self, path: &[&str], bench: &Bench) {
         let Some(loadgen) = bench.loadgen.as_deref() else { return };
         let Some(planned) = self.planned_for(&loadgen.dataset) else { return };
-        let Action::Mlperf(Mlperf::Dataset(MlperfDataset { synthetic: Some(_), .. })) = &planned.action else { return };
+        let Action::Mlperf(Mlperf::Dataset(MlperfDataset { synthetic: Some(_), .. })) = planned.action else { return };
         let what = format!("the data of {} is made up", planned.task.id);
         let hint = "read the data set there, `from: PATH`; `rehearse: true` under `package` packs for practice";
         let related = (planned, &["mlperf", "dataset", "synthetic"][..]);

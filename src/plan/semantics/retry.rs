@@ -13,8 +13,8 @@ impl StageChecker<'_> {
         if let Some(Serve::Attach(_)) = stage.serve.as_deref() {
             self.push_error(&["retry"], "has no effect", "the run does not start these servers", None);
         }
-        let runs_nothing = stage.git.is_some() || stage.template.is_some() || stage.repository.is_some();
-        if retry.on == RetryAfter::Oom && runs_nothing {
+        let needs_memory = stage.action_kind().is_none_or(|kind| kind.facts().needs_memory);
+        if retry.on == RetryAfter::Oom && !needs_memory {
             let hint = Some("take `on: oom` away".to_owned());
             self.push_error(&["retry", "on"], "has no effect here", "this stage never runs out of memory", hint);
         }
@@ -51,7 +51,7 @@ impl StageChecker<'_> {
         if retry.to.is_some_and(|to| !(to > 0.0 && to.is_finite())) {
             self.push_error(&["retry", "to"], "must be above 0", "the lowest value", None);
         }
-        let lacks = match (stage.serve.as_deref(), &stage.shell) {
+        let lacks = match (stage.serve.as_deref(), stage.shell.as_deref()) {
             _ if stage.engine.is_some() => None,
             (Some(Serve::Simulator(_) | Serve::Triton(_)), _) if is_of_a_model(setting) => None,
             (Some(Serve::Simulator(_) | Serve::Triton(_)), _) => Some("a server's models have no number of that name"),

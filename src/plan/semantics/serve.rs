@@ -4,8 +4,9 @@
 use serde_json::Value;
 
 use super::StageChecker;
+use crate::actions::{ActionFacts, Check};
 use crate::manifest::model::{
-    AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe, Vllm,
+    AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, Stage, TritonServer, TrtllmServe, Vllm,
 };
 use base::diag::{Diagnostic, nearest};
 use base::event::EndpointError;
@@ -13,6 +14,36 @@ use base::spec::{Launcher, ServerMode};
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets. A server over HTTP needs no stage: its URL is a bench's `target`";
+
+impl Check for Serve {
+    const FACTS: ActionFacts = ActionFacts {
+        is_service: true,
+        is_of_server: true,
+        is_checked_across_stages: true,
+        sharing_obstacle: Some("a server leaves no output"),
+        ..ActionFacts::STEP
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        match self {
+            Self::Simulator(server) => vec![("serve.repository", server.repository.as_str())],
+            Self::Triton(server) => server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect(),
+            Self::TrtllmServe(server) => checkpoint_paths(&server.model, server.tokenizer.as_ref()),
+            Self::Vllm(server) => checkpoint_paths(&server.model, server.tokenizer.as_ref()),
+            Self::Command(_) | Self::Attach(_) => Vec::new(),
+        }
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.serve(self);
+    }
+}
+
+/// A name at Hugging Face is no folder, and begins with neither `/` nor `.`.
+fn checkpoint_paths<'a>(model: &'a String, tokenizer: Option<&'a String>) -> Vec<(&'static str, &'a str)> {
+    let folders = std::iter::once(model).chain(tokenizer).filter(|path| path.starts_with(['/', '.']));
+    folders.map(|path| ("serve.model", path.as_str())).collect()
+}
 
 impl StageChecker<'_> {
     pub(super) fn serve(&mut self, serve: &Serve) {

@@ -9,7 +9,7 @@ use crate::PlanReference;
 use crate::loadgen::test_request;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Engine, Serve};
-use crate::task::{ActionKind, Task};
+use crate::task::Task;
 use base::diag::Diagnostics;
 use base::event::TaskId;
 use base::spec::Division;
@@ -17,34 +17,24 @@ use rules::{Benchmark, MlperfScenario, TestRequest};
 
 /// Looks at every LoadGen test whose servers are started in the same plan. Each task comes with its rendered stage.
 pub fn speculative_decoding<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, found: &mut Diagnostics) {
-    let tasks = tasks.filter(|(task, _)| task.skipped.is_none());
-    // To read every action of a large plan takes its time. One that cannot be read is reported where it is used.
-    let drafting: Vec<(&Task, &Node, DraftSetting)> = tasks
-        .clone()
-        .filter(|(task, _)| is_of_a_server(task) && task.action.contains("speculative"))
-        .filter_map(|(task, node)| Some((task, node, DraftSetting::of(&task.typed_action().ok()?)?)))
-        .collect();
+    let drafting: Vec<(&Task, &Node, DraftSetting)> =
+        tasks.clone().filter_map(|(task, node)| Some((task, node, DraftSetting::of(task.action()?)?))).collect();
     if drafting.is_empty() {
         return;
     }
     let by_id: HashMap<&TaskId, &Task> = tasks.clone().map(|(task, _)| (&task.id, task)).collect();
-    for (task, _) in tasks.filter(|(task, _)| task.kind == ActionKind::Bench) {
-        let Ok(Action::Bench(bench)) = task.typed_action() else { continue };
-        let Some(request) = test_request(&bench).filter(|request| request.division == Division::Closed) else {
+    for (task, _) in tasks {
+        let Some(request) = task.bench().and_then(test_request).filter(|test| test.division == Division::Closed) else {
             continue;
         };
         let Ok(test) = request.find() else { continue };
         let servers = servers_of(task, &by_id);
         for (server, node, setting) in &drafting {
             if servers.iter().any(|one| one.id == server.id) {
-                StageChecker { node, name: &server.stage, found }.drafts(setting, &request, &test.benchmark);
+                StageChecker::new(node, &server.stage, found).drafts(setting, &request, &test.benchmark);
             }
         }
     }
-}
-
-fn is_of_a_server(task: &Task) -> bool {
-    matches!(task.kind, ActionKind::Serve | ActionKind::Repository | ActionKind::Engine)
 }
 
 /// The servers of a benchmark, and what they are made of.
@@ -52,9 +42,9 @@ fn servers_of<'a>(bench: &'a Task, by_id: &HashMap<&TaskId, &'a Task>) -> Vec<&'
     let mut reached: Vec<&Task> = Vec::new();
     let mut open = vec![bench];
     while let Some(task) = open.pop() {
-        for reference in PlanReference::all_in(&task.action) {
+        for reference in PlanReference::all_in(task.action_text()) {
             let (PlanReference::Service(id) | PlanReference::OutputFolder(id)) = reference else { continue };
-            let next = by_id.get(&id).copied().filter(|next| is_of_a_server(next));
+            let next = by_id.get(&id).copied().filter(|next| next.kind.facts().is_of_server);
             if let Some(next) = next.filter(|next| reached.iter().all(|one| one.id != next.id)) {
                 reached.push(next);
                 open.push(next);

@@ -1,6 +1,7 @@
 //! `trtllm_bench:` before hours of GPU time: options that would mean nothing, and GPUs that are not there.
 
-use crate::manifest::model::{TrtllmBench, TrtllmBenchBackend};
+use crate::actions::{ActionFacts, Check};
+use crate::manifest::model::{Stage, TrtllmBench, TrtllmBenchBackend};
 
 use super::StageChecker;
 
@@ -24,6 +25,20 @@ const KEYS: [&str; 17] = [
     "report_json",
     "model_path",
 ];
+
+impl Check for TrtllmBench {
+    const FACTS: ActionFacts = ActionFacts { measures: true, is_command: true, ..ActionFacts::MEASUREMENT };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let optional = [("trtllm_bench.model_path", &self.model_path), ("trtllm_bench.engine_dir", &self.engine_dir)];
+        let optional = optional.into_iter().filter_map(|(key, path)| Some((key, path.as_deref()?)));
+        std::iter::once(("trtllm_bench.dataset", self.dataset.as_str())).chain(optional).collect()
+    }
+
+    fn check(&self, stage: &Stage, checker: &mut StageChecker<'_>) {
+        checker.trtllm_bench(self, stage.gpus);
+    }
+}
 
 impl StageChecker<'_> {
     pub(super) fn trtllm_bench(&mut self, bench: &TrtllmBench, gpus: u32) {

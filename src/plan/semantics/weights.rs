@@ -2,9 +2,23 @@
 
 use globset::Glob;
 
-use crate::manifest::model::{Fetcher, Weights};
+use crate::actions::{ActionFacts, BY_THIS_PROGRAM, Check};
+use crate::manifest::model::{Fetcher, Stage, Weights};
 
 use super::StageChecker;
+
+impl Check for Weights {
+    const FACTS: ActionFacts =
+        ActionFacts { names_project: true, container_obstacle: BY_THIS_PROGRAM, ..ActionFacts::STEP };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        self.path.iter().map(|path| ("weights.path", path.as_str())).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.weights(self);
+    }
+}
 
 impl StageChecker<'_> {
     pub(super) fn weights(&mut self, weights: &Weights) {

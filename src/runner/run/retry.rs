@@ -61,8 +61,7 @@ impl<W: TaskExecutor> Runner<W> {
                 *times += 1;
                 let again = *times;
                 let rest = "it is submitted again, and what the old attempt still writes counts for nothing";
-                // It was started on its host, so that the host was read.
-                let may_again = self.task(ix).resubmit().is_ok_and(|most| again <= most);
+                let may_again = again <= self.task(ix).resubmit();
                 may_again.then(|| format!("{}; {rest}", failure.what))
             }
             _ => None,

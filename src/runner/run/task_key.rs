@@ -87,7 +87,7 @@ impl<W: TaskExecutor> Runner<W> {
             _ => {
                 let maker = *self.task_by_key.entry(keyed.digest).or_insert(ix);
                 let is_made = maker == ix || matches!(self.schedule.state(maker), ScheduleState::Finished(_));
-                if task.is_determined_by_key() && !is_made {
+                if task.kind.facts().is_determined_by_key && !is_made {
                     return self.schedule.waits_for(ix, maker);
                 }
                 // The shared store has one output of the key, which is that of one of them.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::files::{Digest, Hasher, read_text};
-use plan::{ActionKind, Task};
+use plan::Task;
 
 /// The GPUs of a machine, as far as they decide what an engine is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Machine {
     /// The machine properties that a task's output depends on, as names and values; `Err`: why they are unknown.
     pub fn facts_for(&self, task: &Task) -> Result<BTreeMap<String, String>, UnknownGpus> {
         let mut facts = BTreeMap::new();
-        let runs_programs = matches!(task.kind, ActionKind::Shell | ActionKind::Engine) || task.is_loadgen_library();
+        let runs_programs = task.kind.facts().runs_programs || task.is_loadgen_library();
         if runs_programs {
             facts.insert("arch".to_owned(), self.arch.clone());
             // A container contains its own system, and its image is part of the key.

@@ -23,6 +23,7 @@ use std::path::Path;
 
 use super::serve::attach_check;
 use super::task_context::TaskContext;
+use crate::Run;
 use base::event::{Done, Failure, FailureKind};
 use harness::{BenchSpec, SentHeaders};
 use measurement::{measure, task_outcome};
@@ -33,43 +34,50 @@ pub use telemetry::is_here;
 use unused_proxy::unused_proxy;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
-pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
-    if bench.turn == Some(RepeatRole::Sum) {
-        let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
-        return Box::pin(repeat::summarize(context, runs.map_or(&[], Vec::as_slice))).await;
+impl Run for Bench {
+    // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
+    // a plan, metrics and GPUs. 5: all settings of a request over `generate`, warm-up as the load comes, goodput of a TPOT.
+    const FORMAT: Option<u32> = Some(5);
+
+    async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        if self.turn == Some(RepeatRole::Sum) {
+            let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
+            return Box::pin(repeat::summarize(context, runs.map_or(&[], Vec::as_slice))).await;
+        }
+        let mut spec = spec(self, &context.lease.project)
+            .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
+        fill_in_known_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
+        for lowered in &context.lease.assignment.lowered {
+            context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
+        }
+        if let Some(limit) = &self.ready_timeout {
+            await_servers::await_servers(context, &spec, limit.time()).await?;
+        }
+        match spec.protocol {
+            harness::Transport::Kserve => check_servers(context, self, &spec).await?,
+            harness::Transport::Http(_) => require_http_port(context, &spec)?,
+        }
+        if let Some(loadgen) = &self.loadgen {
+            return Box::pin(loadgen::perform(context, self, loadgen, spec, program)).await;
+        }
+        if let Some(search) = &self.search {
+            return Box::pin(search::perform(context, spec, search, self.telemetry)).await;
+        }
+        if let Some(sweep) = &self.sweep {
+            return Box::pin(sweep::perform(context, &spec, self, sweep, program)).await;
+        }
+        let before = Box::pin(preflight::preflight(context, &spec, self.preflight, program)).await;
+        if self.repeat > 1 {
+            return Box::pin(repeat::perform(context, &spec, self.repeat, self.telemetry, before)).await;
+        }
+        let measured = Box::pin(measure(context, &spec, self.telemetry, "", before)).await?;
+        let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
+        if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
+            return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
+        }
+        if self.turn == Some(RepeatRole::Run) { repeat::repeat_outcome(&result) } else { task_outcome(&result) }
     }
-    let mut spec =
-        spec(bench, &context.lease.project).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
-    fill_in_known_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
-    for lowered in &context.lease.assignment.lowered {
-        context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
-    }
-    if let Some(limit) = &bench.ready_timeout {
-        await_servers::await_servers(context, &spec, limit.time()).await?;
-    }
-    match spec.protocol {
-        harness::Transport::Kserve => check_servers(context, bench, &spec).await?,
-        harness::Transport::Http(_) => require_http_port(context, &spec)?,
-    }
-    if let Some(loadgen) = &bench.loadgen {
-        return Box::pin(loadgen::perform(context, bench, loadgen, spec, program)).await;
-    }
-    if let Some(search) = &bench.search {
-        return Box::pin(search::perform(context, spec, search, bench.telemetry)).await;
-    }
-    if let Some(sweep) = &bench.sweep {
-        return Box::pin(sweep::perform(context, &spec, bench, sweep, program)).await;
-    }
-    let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;
-    if bench.repeat > 1 {
-        return Box::pin(repeat::perform(context, &spec, bench.repeat, bench.telemetry, before)).await;
-    }
-    let measured = Box::pin(measure(context, &spec, bench.telemetry, "", before)).await?;
-    let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
-    if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
-        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
-    }
-    if bench.turn == Some(RepeatRole::Run) { repeat::repeat_outcome(&result) } else { task_outcome(&result) }
 }
 
 /// A service of ours without an HTTP port cannot be queried over HTTP.

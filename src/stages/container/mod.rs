@@ -22,8 +22,8 @@ use exec::container::ContainerSpec;
 use exec::process::ProcessCommand;
 pub use exit_meaning::{inner_exit, meaning};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
+use plan::Task;
 use plan::manifest::model;
-use plan::{ActionError, Task};
 pub use run::{ContainerRunError, emit_removal, refuse_taken, remove, run, run_engine_ignoring_output};
 use runner::{Lease, OpenFact};
 pub use wrap::{ContainerView, WrappedEngine, mount_problem, wrap_in};
@@ -56,7 +56,7 @@ impl TaskContainer {
         let Some(written) = written(lease.assignment.container.as_deref())? else { return Ok(None) };
         let mut container = of_model(&written, &name(mark));
         if container.engine.is_detached() {
-            let is_literal = lease.task.container.as_ref().is_none_or(|text| !text.contains('⟦'));
+            let is_literal = lease.task.container.as_ref().is_none_or(|written| !written.image.contains('⟦'));
             let (program, image) = (container.program().to_owned(), container.image.clone());
             let images = Arc::clone(images);
             let found = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
@@ -145,8 +145,8 @@ pub fn of_model(written: &model::Container, name: &str) -> ContainerSpec {
 }
 
 /// Where a planned task's programs will run; references are still symbolic.
-pub fn place_of(task: &Task) -> Result<Option<ContainerSpec>, ActionError> {
-    Ok(task.typed_container()?.map(|written| of_model(&written, "")))
+pub fn place_of(task: &Task) -> Option<ContainerSpec> {
+    task.container.as_ref().map(|written| of_model(written, ""))
 }
 
 /// The fact of a key that has an image's id.
@@ -154,36 +154,28 @@ const IMAGE: &str = "image";
 
 /// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
 pub fn image_fact(task: &Task, images: &Images) -> Option<(String, String)> {
-    let id = match with_image_id(task) {
-        Ok(container) => {
-            let container = container?;
-            images.first_seen(container.program(), &container.image).unwrap_or_else(|| "not on this machine".to_owned())
-        }
-        // The stage fails with it, if it is ever run.
-        Err(error) => error.to_string(),
-    };
-    Some((IMAGE.to_owned(), id))
+    let container = with_image_id(task)?;
+    let id = images.first_seen(container.program(), &container.image);
+    Some((IMAGE.to_owned(), id.unwrap_or_else(|| "not on this machine".to_owned())))
 }
 
 /// Where only a program of the manifest's own knows the image: a plan starts none.
 pub fn open_image(task: &Task) -> Option<OpenFact> {
-    // Most containers name none, and reading each of a large plan takes its time.
-    task.container.as_deref().filter(|written| written.contains("\"program\""))?;
-    let container = with_image_id(task).ok()??;
+    let container = with_image_id(task)?;
     let program = container.program.as_deref().filter(|program| *program != container.engine.program_name())?;
     let condition = format!("{} is still the same image, for which a plan does not start {program}", container.image);
     Some(OpenFact { names: IMAGE.to_owned(), condition })
 }
 
 /// The container of a task whose image has an id on this machine.
-fn with_image_id(task: &Task) -> Result<Option<ContainerSpec>, ActionError> {
+fn with_image_id(task: &Task) -> Option<ContainerSpec> {
     // What a node has under that name is not known here.
     if task.host.is_some() {
-        return Ok(None);
+        return None;
     }
     // An image that a stage made is in the key by that stage's output.
     let is_looked_up = |container: &ContainerSpec| container.engine.is_detached() && !container.image.contains('⟦');
-    Ok(place_of(task)?.filter(is_looked_up))
+    place_of(task).filter(is_looked_up)
 }
 
 fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {

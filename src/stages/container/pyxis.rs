@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::written;
 use base::event::Failure;
 use exec::process::{ProbeResult, ProcessCommand, probe};
-use plan::ActionKind;
 use plan::manifest::model::SlurmContainer;
 use runner::Lease;
 
@@ -17,7 +16,7 @@ const JOB: &str = "SLURM_JOB_ID";
 /// The container of a lease's commands as options of `srun`: inside a job whose `srun` has pyxis, where the stage names no engine and
 /// neither docker nor podman is there.
 pub async fn of_job(lease: &Lease) -> Result<Option<SlurmContainer>, Failure> {
-    let is_command = matches!(lease.task.kind, ActionKind::Shell | ActionKind::TrtllmBench | ActionKind::Engine);
+    let is_command = lease.task.kind.facts().is_command;
     let Some(container) = written(lease.assignment.container.as_deref())?.filter(|_| is_command) else {
         return Ok(None);
     };

@@ -11,18 +11,24 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::task_context::{TaskContext, memory};
+use crate::Run;
 use base::event::{Done, Failure, FailureKind};
 use plan::manifest::model::{
     DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
 };
 use sim::{Chunking, EngineServing, EngineSpec, SchedulerPolicy};
 
-pub async fn perform(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
-    let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
-    let engine = lowered.as_ref().unwrap_or(engine);
-    match engine.backend {
-        EngineBackend::TensorrtLlm => build(context, engine).await,
-        EngineBackend::Simulator => simulate(context, engine),
+impl Run for Engine {
+    const FORMAT: Option<u32> = Some(1);
+
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(self, lowered));
+        let engine = lowered.as_ref().unwrap_or(self);
+        match engine.backend {
+            EngineBackend::TensorrtLlm => build(context, engine).await,
+            EngineBackend::Simulator => simulate(context, engine),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod moved_source;
 use std::path::Path;
 
 use super::task_context::TaskContext;
+use crate::Run;
 use base::event::{Done, Failure, FailureKind, MovingSource, RemoteRef};
 use base::files::read_text;
 use base::units::{credentials, userinfo, without_credentials};
@@ -21,48 +22,54 @@ use plan::manifest::model::{CherryPick, Git};
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";
 
-pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failure> {
-    let urls = std::iter::once(&git.url).chain(git.cherry_picks.iter().filter_map(|pick| match pick {
-        CherryPick::From { url, .. } => Some(url),
-        CherryPick::Commit(_) => None,
-    }));
-    let hidden: Vec<String> = urls.filter_map(|url| credentials(url)).collect();
-    context.hide(hidden);
-    let context = &context;
-    let command = GitCommand { context };
-    let url = local(context, &git.url);
+impl Run for Git {
+    const FORMAT: Option<u32> = Some(1);
 
-    // A lock that a killed git left behind would stop this one.
-    for lock in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock"] {
-        let _ = std::fs::remove_file(context.lease.out.join(".git").join(lock));
-    }
-    command.run(&["init", "--quiet", "--template=", "."]).await?;
-    let (commit, name) = find(&command, &url, &git.rev).await?;
-    context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
-    command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
-    // Force twice: also what an earlier attempt left of submodules.
-    command.run(&["clean", "--quiet", "-ffdx"]).await?;
-    for pick in &git.cherry_picks {
-        cherry_pick(&command, &url, pick).await?;
-    }
-    if git.submodules {
-        context.lease.report_progress("fetching submodules", 0, None);
-        // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
-        command.run(&["config", "remote.origin.url", &url]).await?;
-        let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
-        command.run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"]).await?;
-    }
-    fetch_lfs(&command, git, &url).await?;
+    async fn run(&self, mut context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let urls = std::iter::once(&self.url).chain(self.cherry_picks.iter().filter_map(|pick| match pick {
+            CherryPick::From { url, .. } => Some(url),
+            CherryPick::Commit(_) => None,
+        }));
+        let hidden: Vec<String> = urls.filter_map(|url| credentials(url)).collect();
+        context.hide(hidden);
+        let context = &context;
+        let command = GitCommand { context };
+        let url = local(context, &self.url);
 
-    command.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
-    remove_credentials(&context.lease.out.join(".git"), &git.url)?;
-    let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
-    write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
-    write(&context.lease.out, REVISION, &format!("{head}\n"))?;
-    // A repository in another output has a key, which changes with it.
-    let name = name.filter(|_| !Path::new(&url).starts_with(context.state()));
-    let source = name.map(|name| Box::new(moving_source(&git.rev, without_credentials(&url), name, commit)));
-    Ok(Done { headline: Some(short(&head).to_owned()), source, ..Done::default() })
+        // A lock that a killed self left behind would stop this one.
+        for lock in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock"] {
+            let _ = std::fs::remove_file(context.lease.out.join(".git").join(lock));
+        }
+        command.run(&["init", "--quiet", "--template=", "."]).await?;
+        let (commit, name) = find(&command, &url, &self.rev).await?;
+        context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
+        command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
+        // Force twice: also what an earlier attempt left of submodules.
+        command.run(&["clean", "--quiet", "-ffdx"]).await?;
+        for pick in &self.cherry_picks {
+            cherry_pick(&command, &url, pick).await?;
+        }
+        if self.submodules {
+            context.lease.report_progress("fetching submodules", 0, None);
+            // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
+            command.run(&["config", "remote.origin.url", &url]).await?;
+            let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
+            command
+                .run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"])
+                .await?;
+        }
+        fetch_lfs(&command, self, &url).await?;
+
+        command.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
+        remove_credentials(&context.lease.out.join(".git"), &self.url)?;
+        let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
+        write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
+        write(&context.lease.out, REVISION, &format!("{head}\n"))?;
+        // A repository in another output has a key, which changes with it.
+        let name = name.filter(|_| !Path::new(&url).starts_with(context.state()));
+        let source = name.map(|name| Box::new(moving_source(&self.rev, without_credentials(&url), name, commit)));
+        Ok(Done { headline: Some(short(&head).to_owned()), source, ..Done::default() })
+    }
 }
 
 fn moving_source(rev: &str, url: String, name: String, commit: String) -> MovingSource {

@@ -33,6 +33,7 @@ use tokio::task::JoinSet;
 
 use super::container::refuse_taken;
 use super::task_context::TaskContext;
+use crate::Run;
 use ::plan::manifest::model::Serve;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use exec::process::{ExitKind, Running};
@@ -44,36 +45,44 @@ use running_server::{ExitCause, RunningServer, ServerExit};
 /// signal(7)
 const SIGKILL: i32 = 9;
 
-pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
-    if let Some(attach) = serve.attached() {
-        return attached::perform(&mut context, &attach).await;
-    }
-    let ready = match serve {
-        Serve::Simulator(server) => &server.ready,
-        Serve::Triton(server) => &server.ready,
-        Serve::TrtllmServe(server) => &server.ready,
-        Serve::Vllm(server) => &server.ready,
-        Serve::Command(server) => &server.ready,
-        Serve::Attach(server) => &server.ready,
-    };
-    let limit = ready.limit();
-    let send_ready = context.lease.ready.take();
-    let _copies = repository_copies::RepositoryCopies(&context.lease.out);
-    let planned = plan::plan(&context, serve, program)?;
-    let mut servers =
-        Servers { context: &context, set: JoinSet::new(), ready_senders: Vec::new(), quit: context.lease.stop.child() };
-    let mut planned: Vec<PlannedServer> = planned;
-    let result = servers.run_until_end(&mut planned, limit, send_ready).await;
-    let left = servers.end(&planned).await;
-    if let Serve::Vllm(server) = serve
-        && server.step_log
-    {
-        keep_steps(&context, &planned);
-    }
-    // A server that was already dead at the stop request has failed.
-    match (result, left) {
-        (Ok(_), Some(left)) => Err(servers.exit_failure(&planned[left.server], &left, "while it was needed")),
-        (result, _) => result,
+impl Run for Serve {
+    const FORMAT: Option<u32> = None;
+
+    async fn run(&self, mut context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
+        if let Some(attach) = self.attached() {
+            return attached::perform(&mut context, &attach).await;
+        }
+        let ready = match self {
+            Serve::Simulator(server) => &server.ready,
+            Serve::Triton(server) => &server.ready,
+            Serve::TrtllmServe(server) => &server.ready,
+            Serve::Vllm(server) => &server.ready,
+            Serve::Command(server) => &server.ready,
+            Serve::Attach(server) => &server.ready,
+        };
+        let limit = ready.limit();
+        let send_ready = context.lease.ready.take();
+        let _copies = repository_copies::RepositoryCopies(&context.lease.out);
+        let planned = plan::plan(&context, self, program)?;
+        let mut servers = Servers {
+            context: &context,
+            set: JoinSet::new(),
+            ready_senders: Vec::new(),
+            quit: context.lease.stop.child(),
+        };
+        let mut planned: Vec<PlannedServer> = planned;
+        let result = servers.run_until_end(&mut planned, limit, send_ready).await;
+        let left = servers.end(&planned).await;
+        if let Serve::Vllm(server) = self
+            && server.step_log
+        {
+            keep_steps(&context, &planned);
+        }
+        // A server that was already dead at the stop request has failed.
+        match (result, left) {
+            (Ok(_), Some(left)) => Err(servers.exit_failure(&planned[left.server], &left, "while it was needed")),
+            (result, _) => result,
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Launch plans before anything is built: what a repository and an engine will be is read from the stages that make them.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::engine_copies::EngineCopies;
@@ -11,12 +10,12 @@ use super::{trtllm_argv, vllm_argv};
 use crate::container::{named_paths, place_of};
 use crate::remote::hosts;
 use base::diag::error_chain;
-use base::event::{Endpoint, GpuId, TaskId};
+use base::event::{Endpoint, GpuId};
 use base::spec::{Launcher, ServerMode};
 use plan::manifest::model::{
     Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe, Vllm,
 };
-use plan::{ActionError, ActionKind, Plan, PlanReference, Task, read_action};
+use plan::{ActionError, Plan, PlanReference, Task, read_action};
 use triton::launch::{
     LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Port, Ports, Rank, ServerSpec, plan as launch_plan,
 };
@@ -75,22 +74,18 @@ impl From<PreviewError> for LaunchPreview {
 /// # Errors
 /// A task's action cannot be read.
 pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<ServePreview>, ActionError> {
-    let known = plan.tasks.iter().filter(|task| task.skipped.is_none());
-    let actions: BTreeMap<&TaskId, Action> =
-        known.map(|task| Ok((&task.id, task.typed_action()?))).collect::<Result<_, ActionError>>()?;
-    let serves = plan.tasks.iter().zip(chosen).filter(|(task, chosen)| **chosen && task.kind == ActionKind::Serve);
+    let serves = plan.tasks.iter().zip(chosen).filter(|(_, chosen)| **chosen);
     serves
-        .filter(|(task, _)| task.skipped.is_none())
-        .map(|(task, _)| {
-            let look = PreviewContext { plan, actions: &actions, task, project };
-            let Some(Action::Serve(written)) = actions.get(&task.id) else { return Ok(None) };
+        .filter_map(|(task, _)| Some((task, task.serve()?)))
+        .map(|(task, written)| {
+            let look = PreviewContext { plan, task, project };
             let repository = match written {
                 Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
                 Serve::Simulator(server) => server.repository.clone(),
                 Serve::TrtllmServe(_) | Serve::Vllm(_) | Serve::Command(_) | Serve::Attach(_) => String::new(),
             };
             // Everything else is only to be shown.
-            let Action::Serve(serve) = read_action(&task.id, &look.shown(&task.action))? else { return Ok(None) };
+            let Action::Serve(serve) = read_action(&task.id, &look.shown(task.action_text()))? else { return Ok(None) };
             let launch = look.serve(&serve, &repository).unwrap_or_else(LaunchPreview::from);
             let launch = on_hosts(task, launch);
             Ok(Some(ServePreview { task: task.id.to_string(), launch }))
@@ -101,8 +96,7 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<Serv
 
 /// Each of several machines starts the same.
 fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
-    if let (LaunchPreview::Start(plan), Ok(Some(host))) = (&mut launch, hosts::parse_remote_host(task.host.as_deref()))
-    {
+    if let (LaunchPreview::Start(plan), Some(host)) = (&mut launch, task.host.as_deref()) {
         match host {
             HostOn::Ssh(machines) => {
                 let hosts = match machines.len() {
@@ -110,7 +104,7 @@ fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
                     count => format!("each of {count} hosts"),
                 };
                 plan.notes.push(format!("{hosts} starts this, with free ports of its own"));
-                plan.notes.extend(hosts::agent_command_lines(&machines));
+                plan.notes.extend(hosts::agent_command_lines(machines));
             }
             HostOn::Slurm(slurm) if slurm.each_node => {
                 let nodes =
@@ -133,7 +127,6 @@ enum ResolvedPath<'a> {
 
 struct PreviewContext<'a> {
     plan: &'a Plan,
-    actions: &'a BTreeMap<&'a TaskId, Action>,
     task: &'a Task,
     project: &'a Path,
 }
@@ -194,8 +187,7 @@ impl PreviewContext<'_> {
         match self.resolve_path(repository) {
             ResolvedPath::TaskOutput(task, rest) if rest.is_empty() => {
                 let from = self.writer(task);
-                let Some((from, Action::Repository(repository))) =
-                    from.and_then(|from| Some((from, self.actions.get(&from.id)?)))
+                let Some((from, Action::Repository(repository))) = from.and_then(|from| Some((from, from.action()?)))
                 else {
                     notes.push(format!(
                         "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
@@ -218,7 +210,7 @@ impl PreviewContext<'_> {
             ResolvedPath::TaskOutput(task, rest) => {
                 let (mut models, mut reads) = (Vec::new(), Vec::new());
                 if let Some(from) = self.writer(task)
-                    && let Some(Action::Repository(repository)) = self.actions.get(&from.id)
+                    && let Some(Action::Repository(repository)) = from.action()
                 {
                     let writer = PreviewContext { task: from, ..*self };
                     (models, reads) = (writer.models(repository, notes)?, writer.reads(repository));
@@ -238,12 +230,12 @@ impl PreviewContext<'_> {
 
     /// The `repository:` task behind a folder: that task itself, or the only one that another kind of task reads.
     fn writer<'b>(&'b self, task: &'b Task) -> Option<&'b Task> {
-        if task.kind == ActionKind::Repository {
+        if matches!(task.action(), Some(Action::Repository(_))) {
             return Some(task);
         }
         let needs =
             task.needs.iter().filter(|need| need.data).filter_map(|need| self.plan.tasks.get(need.task as usize));
-        let mut writers = needs.filter(|one| one.kind == ActionKind::Repository);
+        let mut writers = needs.filter(|one| matches!(one.action(), Some(Action::Repository(_))));
         writers.next().filter(|_| writers.next().is_none())
     }
 
@@ -257,7 +249,7 @@ impl PreviewContext<'_> {
         }
         let (engine, parallelism) = match self.resolve_path(&repository.engine) {
             ResolvedPath::TaskOutput(task, rest) => {
-                let parallelism = match self.actions.get(&task.id) {
+                let parallelism = match task.action() {
                     Some(Action::Engine(engine)) if rest.is_empty() => {
                         Some((engine.tensor_parallelism, engine.pipeline_parallelism))
                     }
@@ -411,7 +403,7 @@ impl PreviewContext<'_> {
         };
         let inputs = self.task.inputs.iter();
         let inputs = inputs.map(|(name, all)| (name.clone(), all.iter().filter_map(there).collect()));
-        let mut spec = place_of(self.task).map_err(|error| vec![SpecProblem::new(error.to_string(), "")])?;
+        let mut spec = place_of(self.task);
         if let Some(spec) = &mut spec {
             spec.image = self.shown(&spec.image);
         }

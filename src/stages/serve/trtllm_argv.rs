@@ -8,7 +8,7 @@ use super::planned_server::{PlannedServer, ReadinessProbe};
 use crate::container::named_paths;
 use crate::task_context::TaskContext;
 use base::event::{Failure, FailureKind, ReducedSetting};
-use plan::manifest::model::{Action, Serve, TrtllmServe};
+use plan::manifest::model::{Serve, TrtllmServe};
 
 /// The file that `--extra_llm_api_options` names, in the task's folder.
 const OPTIONS: &str = "extra_llm_api_options.yaml";
@@ -83,8 +83,7 @@ pub fn option_value(context: &TaskContext, setting: &str) -> Option<f64> {
     if let Some(lowered) = context.lease.lowered.as_ref().filter(|lowered| lowered.setting == setting) {
         return Some(lowered.to);
     }
-    // The stage runs, so that its action was read.
-    let Ok(Action::Serve(Serve::TrtllmServe(server))) = context.lease.task.typed_action() else { return None };
+    let Some(Serve::TrtllmServe(server)) = context.lease.task.serve() else { return None };
     serde_json::to_value(&server.options).ok()?.pointer(&server.option(setting)?)?.as_f64()
 }
 

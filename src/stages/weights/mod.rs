@@ -22,12 +22,14 @@ mod token;
 
 use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use self::checked_files::CheckedFiles;
 use self::hub::Hub;
 use self::index::{ExpectedFile, HubIndex, differs};
 pub use self::size::{listed_size, weights_size};
 use super::task_context::TaskContext;
+use crate::Run;
 use base::event::{Done, Failure, MovingSource};
 use failures::{refused, stopped, system};
 pub use list::LIST;
@@ -36,11 +38,20 @@ pub use local::portable_links;
 use plan::manifest::model::{Fetcher, Weights};
 use selection::chosen;
 
-pub async fn perform(context: TaskContext, weights: &Weights) -> Result<Done, Failure> {
-    match (&weights.hf, &weights.path) {
-        (Some(name), _) => from_hub(context, weights, name).await,
-        (None, Some(path)) => local::perform(&context, weights, path).await,
-        (None, None) => Err(refused("it names neither `hf` nor `path`")),
+impl Run for Weights {
+    const FORMAT: Option<u32> = Some(1);
+
+    // 2, of weights that are on this machine already: their digest is without paths of the machine.
+    fn format(&self) -> Option<u32> {
+        if self.path.is_some() { Some(2) } else { Self::FORMAT }
+    }
+
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        match (&self.hf, &self.path) {
+            (Some(name), _) => from_hub(context, self, name).await,
+            (None, Some(path)) => local::perform(&context, self, path).await,
+            (None, None) => Err(refused("it names neither `hf` nor `path`")),
+        }
     }
 }
 

@@ -122,9 +122,9 @@ fn compiled_plan(bytes: &[u8]) {
     }
 }
 
-/// The texts in a task, which are JSON.
+/// The typed parts of a task.
 fn look_at_task(task: &Task) {
-    let _ = (task.typed_action(), task.typed_host(), task.typed_container(), task.typed_external(), task.resubmit());
+    let _ = (task.action(), task.action_text(), task.external_servers(), task.resubmit());
 }
 
 fn plan_sources(bytes: &[u8]) {

@@ -12,7 +12,7 @@ use crate::lockfile::{
 use crate::project::Project;
 use base::event::{Failure, RunId};
 use base::units::shell_word;
-use plan::{ActionError, ActionKind, Plan, Task};
+use plan::{ActionError, Plan, Task};
 use runner::store::{Digests, OutputCache, TaskKey};
 use runner::{RunOptions, predict_keys};
 use stages::StageExecutor;
@@ -91,7 +91,7 @@ pub fn head(
     // This machine does not know what is on a node of a cluster.
     let is_here = |task: &Task, part: &runner::TaskRole| *part != runner::TaskRole::NotNeeded && task.host.is_none();
     let folder = project.home.project();
-    let needs = if plan.tasks.iter().any(|task| task.kind == ActionKind::Serve) {
+    let needs = if plan.tasks.iter().any(|task| task.kind.facts().is_service) {
         let mut here = plan.clone();
         for (task, _) in here.tasks.iter_mut().zip(parts).filter(|(task, part)| !is_here(task, part)) {
             task.skipped.get_or_insert_default();
@@ -100,7 +100,7 @@ pub fn head(
     } else {
         // What they need of each other is of interest for servers only, and a large plan takes long to copy.
         let tasks = plan.tasks.iter().zip(parts).filter(|(task, part)| is_here(task, part));
-        doctor::needs_of_tasks(tasks.map(|(task, _)| task))?
+        doctor::needs_of_tasks(tasks.map(|(task, _)| task))
     };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),

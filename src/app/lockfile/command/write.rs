@@ -158,7 +158,7 @@ impl StageMaker<'_> {
         let entry = LockedTask::new(self.plan, task, &key, self.private)?;
         let record = one.record();
         let folder = record.map(|record| self.project.home.output(&record.folder));
-        let values = folder.map(|folder| resolved(task, &folder)).transpose()?.unwrap_or_default();
+        let values = folder.map(|folder| resolved(task, &folder)).unwrap_or_default();
         // The file beside an image's id holds the requested name.
         let is_new = self.measured[one.task] || (task.kind == ActionKind::Image && values.contains_key("id"));
         let output = record.map(|record| &record.digest).filter(|_| !is_new);

@@ -223,7 +223,7 @@ pub enum MlperfOutputs {
 }
 
 impl MlperfOutputs {
-    fn all(&self) -> &[String] {
+    pub(crate) fn all(&self) -> &[String] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Many(many) => many,
@@ -287,44 +287,6 @@ impl MlperfPackage {
     /// One for each benchmark and scenario, as far as the lists fit each other; whether they do is checked before.
     pub fn entries(&self) -> Vec<MlperfEntry> {
         self.results.iter().filter_map(|results| results.entries().ok()).flatten().collect()
-    }
-}
-
-impl Mlperf {
-    /// Files and folders that it reads, by the key that names them.
-    pub fn reads(&self) -> Vec<(&'static str, &str)> {
-        let mut reads: Vec<(&'static str, Option<&str>)> = Vec::new();
-        match self {
-            Self::Loadgen(library) => reads.push(("mlperf.loadgen.sdist", library.sdist.as_deref())),
-            Self::Dataset(dataset) => reads.push(("mlperf.dataset.from", dataset.from.as_deref())),
-            Self::Score(score) => reads.extend([
-                ("mlperf.score.accuracy", Some(score.accuracy.as_str())),
-                ("mlperf.score.dataset", Some(&score.dataset)),
-                ("mlperf.score.tokenizer", score.tokenizer.as_deref()),
-                ("mlperf.score.sentences", score.sentences.as_deref()),
-                ("mlperf.score.official", score.official.as_deref()),
-            ]),
-            Self::Verify(verify) => reads.extend([
-                ("mlperf.verify.audit", Some(verify.audit.as_str())),
-                ("mlperf.verify.score", verify.score.as_deref()),
-                ("mlperf.verify.performance", verify.performance.as_deref()),
-                ("mlperf.verify.dataset", verify.dataset.as_deref()),
-                ("mlperf.verify.tokenizer", verify.tokenizer.as_deref()),
-            ]),
-            Self::Package(package) => {
-                reads.push(("mlperf.package.source", package.source.as_deref()));
-                reads.push(("mlperf.package.documentation", package.documentation.as_deref()));
-                reads.push(("mlperf.package.checker", package.checker.as_deref()));
-                reads.push(("mlperf.package.nvidia_smi", package.nvidia_smi.as_deref()));
-                for results in &package.results {
-                    let outputs = [&results.performance, &results.accuracy, &results.score];
-                    let outputs = outputs.into_iter().chain(results.audits.values()).chain(results.verified.values());
-                    let paths = outputs.flat_map(MlperfOutputs::all);
-                    reads.extend(paths.map(|path| ("mlperf.package.results", Some(path.as_str()))));
-                }
-            }
-        }
-        reads.into_iter().filter_map(|(key, path)| Some((key, path?))).collect()
     }
 }
 

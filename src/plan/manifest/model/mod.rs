@@ -30,7 +30,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use action::{Action, CherryPick, Git, ShellScript, Template};
+pub use crate::actions::Action;
+pub use action::{CherryPick, Git, ShellScript, Template};
 pub use bench::{Bench, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID};
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::Container;

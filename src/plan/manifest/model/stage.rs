@@ -8,114 +8,89 @@ use super::{
     Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Serve, ShellScript, Template,
     TrtllmBench, Weights,
 };
+use crate::for_each_action;
 use base::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
 
-/// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
-/// trtllm_bench, mlperf, compare`.
-// Its large parts are in boxes: a stage has one action at most, and a plan moves the whole several times.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Stage {
-    /// A one-line description.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub about: Option<String>,
-    /// One task for each combination of these lists. Inside, each name stands for its value.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub foreach: IndexMap<String, serde_json::Value>,
-    /// Skip the stage when this is false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub when: Option<bool>,
-    /// Stages that must end before this one, where no data flows. References make edges by themselves.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<String>,
-    /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder. `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable `INPUT_NAME`; where a path may have one of these in it, name the folder.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub inputs: IndexMap<String, InputPaths>,
-    /// Files it must leave in its output folder.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outputs: Vec<String>,
-    /// Environment variables, part of the key. The rest of the environment is passed through and is not.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub env: IndexMap<String, String>,
-    /// Names of environment variables that are passed through and never shown, logged or hashed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub secrets: Vec<String>,
-    /// Where it runs: `slurm` makes a job of it. [default: here]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<Box<Host>>,
-    /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
-    #[serde(default)]
-    #[schemars(range(max = MOST_PARTS))]
-    pub gpus: u32,
-    /// Lock the clocks of its GPUs while it runs, and unlock them at its end, however it ends. Part of the key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_clocks: Option<GpuClocks>,
-    /// How many of the run's `-j` slots it takes. `bench` takes all by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = MOST_USERS))]
-    pub cpus: Option<u32>,
-    /// End it after this long: `90s`, `30m`, `2h`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<TimeSpan>,
-    /// Retry when it fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
-    /// false: run it every time. true: keep also what was measured on servers that the run does not start (attached ones, and a `target` that is an address), as long as they report the same version, model and start time. [default: true, for such measurements false]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache: Option<bool>,
-    /// false: its output is for this machine only and never goes to a shared store (`--store`).
-    #[serde(default = "yes")]
-    pub share: bool,
-    /// Keep unfinished work, so that the next attempt continues in the same folder.
-    #[serde(default)]
-    pub resume: bool,
-    /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
-    #[serde(default = "yes")]
-    pub strict: bool,
-    /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
-    #[serde(default)]
-    pub confine: bool,
-    /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program and `mlperf: package`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container: Option<Box<Container>>,
+macro_rules! define_stage {
+    ($($(#[doc = $about:literal])* $key:ident: $name:ident($settings:ty),)+) => {
+        /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
+        /// trtllm_bench, mlperf, compare`.
+        // Its large parts are in boxes: a stage has one action at most, and a plan moves the whole several times.
+        #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct Stage {
+            /// A one-line description.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub about: Option<String>,
+            /// One task for each combination of these lists. Inside, each name stands for its value.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub foreach: IndexMap<String, serde_json::Value>,
+            /// Skip the stage when this is false.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub when: Option<bool>,
+            /// Stages that must end before this one, where no data flows. References make edges by themselves.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub needs: Vec<String>,
+            /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder. `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable `INPUT_NAME`; where a path may have one of these in it, name the folder.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub inputs: IndexMap<String, InputPaths>,
+            /// Files it must leave in its output folder.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub outputs: Vec<String>,
+            /// Environment variables, part of the key. The rest of the environment is passed through and is not.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub env: IndexMap<String, String>,
+            /// Names of environment variables that are passed through and never shown, logged or hashed.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub secrets: Vec<String>,
+            /// Where it runs: `slurm` makes a job of it. [default: here]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub host: Option<Box<Host>>,
+            /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
+            #[serde(default)]
+            #[schemars(range(max = MOST_PARTS))]
+            pub gpus: u32,
+            /// Lock the clocks of its GPUs while it runs, and unlock them at its end, however it ends. Part of the key.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub gpu_clocks: Option<GpuClocks>,
+            /// How many of the run's `-j` slots it takes. `bench` takes all by default.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(range(max = MOST_USERS))]
+            pub cpus: Option<u32>,
+            /// End it after this long: `90s`, `30m`, `2h`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub timeout: Option<TimeSpan>,
+            /// Retry when it fails.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub retry: Option<Retry>,
+            /// false: run it every time. true: keep also what was measured on servers that the run does not start (attached ones, and a `target` that is an address), as long as they report the same version, model and start time. [default: true, for such measurements false]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub cache: Option<bool>,
+            /// false: its output is for this machine only and never goes to a shared store (`--store`).
+            #[serde(default = "yes")]
+            pub share: bool,
+            /// Keep unfinished work, so that the next attempt continues in the same folder.
+            #[serde(default)]
+            pub resume: bool,
+            /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
+            #[serde(default = "yes")]
+            pub strict: bool,
+            /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
+            #[serde(default)]
+            pub confine: bool,
+            /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program and `mlperf: package`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub container: Option<Box<Container>>,
 
-    /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of arguments. It runs in its (empty) output folder, `$OUT`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shell: Option<ShellScript>,
-    /// Clone a repository at a revision.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub git: Option<Git>,
-    /// Build or fetch a container image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<Box<Image>>,
-    /// Render a folder of minijinja templates into files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<Template>,
-    /// Get a model's checkpoint, and check every file of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weights: Option<Box<Weights>>,
-    /// Build a TensorRT-LLM engine, or the simulator's stand-in for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<Box<Engine>>,
-    /// Write Triton model repositories with their config.pbtxt files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repository: Option<Box<Repository>>,
-    /// Start servers and keep them running while any stage that references this one runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serve: Option<Box<Serve>>,
-    /// Send requests, measure the answers, give a verdict.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bench: Option<Box<Bench>>,
-    /// Run TensorRT-LLM's own benchmark, in process, without a server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trtllm_bench: Option<Box<TrtllmBench>>,
-    /// A step of an MLPerf submission: LoadGen, data set, score, audit, package.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mlperf: Option<Box<Mlperf>>,
-    /// Compare results of other stages, as ratios.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compare: Option<CompareResults>,
+            $(
+                $(#[doc = $about])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<Box<$settings>>,
+            )+
+        }
+    };
 }
+for_each_action!(define_stage);
 
 const fn yes() -> bool {
     true

@@ -101,15 +101,6 @@ impl TrtllmBenchBackend {
     }
 }
 
-impl TrtllmBench {
-    /// What it reads, by the key that names it.
-    pub fn reads(&self) -> Vec<(&'static str, &str)> {
-        let optional = [("trtllm_bench.model_path", &self.model_path), ("trtllm_bench.engine_dir", &self.engine_dir)];
-        let optional = optional.into_iter().filter_map(|(key, path)| Some((key, path.as_deref()?)));
-        std::iter::once(("trtllm_bench.dataset", self.dataset.as_str())).chain(optional).collect()
-    }
-}
-
 const fn one() -> u32 {
     1
 }

@@ -10,32 +10,24 @@ use crate::bench::telemetry::is_here;
 use base::event::Endpoint;
 use base::spec::RequestHeaders;
 use harness::{ServerIdentity, Transport};
-use plan::manifest::model::{Action, Bench};
 use plan::manifest::targets;
-use plan::{ActionError, PlanReference, Task, read_action};
+use plan::{PlanReference, Task};
 use runner::OpenFact;
 
 /// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
 /// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached. Sends the
 /// keys that the benchmark names, so no plan may call it.
 pub fn facts(task: &Task) -> BTreeMap<String, String> {
-    let fault = |error: ActionError| BTreeMap::from([("servers".to_owned(), error.to_string())]);
-    let endpoints = match queried_servers(task) {
-        Ok(endpoints) => endpoints,
-        Err(error) => return fault(error),
-    };
+    let endpoints = queried_servers(task);
     if endpoints.is_empty() {
         return BTreeMap::new();
     }
-    let (protocol, headers, model) = match queried_as(task, &endpoints) {
-        Ok(found) => found.unwrap_or_default(),
-        Err(error) => return fault(error),
-    };
+    let (protocol, headers, model) = queried_as(task, endpoints).unwrap_or_default();
     // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
     let identity = std::thread::scope(|scope| {
         let query = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-            Some(runtime.block_on(identity_facts(&endpoints, &protocol, &headers, &model)))
+            Some(runtime.block_on(identity_facts(endpoints, &protocol, &headers, &model)))
         };
         scope.spawn(query).join().ok().flatten()
     });
@@ -46,33 +38,27 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
 pub fn open_facts(task: &Task) -> Vec<OpenFact> {
     let condition = |server: &Endpoint| format!("{server} is still the same server, which only a run queries");
     let open = |server: &Endpoint| OpenFact { names: format!("{server} "), condition: condition(server) };
-    queried_servers(task).unwrap_or_default().iter().map(open).collect()
+    queried_servers(task).iter().map(open).collect()
 }
 
 /// The servers of a task whose result is kept although the run does not start them.
-fn queried_servers(task: &Task) -> Result<Vec<Endpoint>, ActionError> {
-    if task.cache { task.typed_external() } else { Ok(Vec::new()) }
+fn queried_servers(task: &Task) -> &[Endpoint] {
+    if task.cache { task.external_servers() } else { &[] }
 }
 
 /// The protocol, headers and model of a benchmark.
 type QueryForm = (Transport, RequestHeaders, String);
 
 /// Of a benchmark. Other stages are commands; their servers are queried over KServe.
-fn queried_as(task: &Task, endpoints: &[Endpoint]) -> Result<Option<QueryForm>, ActionError> {
+fn queried_as(task: &Task, endpoints: &[Endpoint]) -> Option<QueryForm> {
+    let bench = task.bench()?;
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");
-    let action = PlanReference::replace_in(&task.action, |reference| match reference {
+    let target = PlanReference::replace_in(&bench.target, |reference| match reference {
         PlanReference::Service(_) => Some(servers.clone()),
         other => Some(other.token()),
     });
-    // Every reference has a text here.
-    let Ok(action) = action else { return Ok(None) };
-    let Action::Bench(bench) = read_action(&task.id, &action)? else { return Ok(None) };
-    Ok(over(&bench))
-}
-
-fn over(bench: &Bench) -> Option<QueryForm> {
-    let targets = targets(&bench.target).ok()?;
+    let targets = targets(&target.ok()?).ok()?;
     let protocol = spec::protocol(bench, &targets, std::path::Path::new("")).ok()?;
     Some((protocol, bench.request.headers.clone(), targets.model.unwrap_or_else(|| bench.model.clone())))
 }

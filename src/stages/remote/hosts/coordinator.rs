@@ -70,7 +70,7 @@ impl<'a> Coordinator<'a> {
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
         let programs = handshake::programs(lease)?;
-        let writes_origins = lease.task.kind == plan::ActionKind::Bench;
+        let writes_origins = lease.task.bench().is_some();
         let origins = if writes_origins { (lease.origins)() } else { runner::UpstreamProvenance::default() };
         let mut coordinator = Coordinator {
             context,

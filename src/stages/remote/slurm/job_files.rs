@@ -8,7 +8,6 @@ use super::batch_script;
 use super::commands::{at_clusters, environment, has_many_clusters, max_array_size};
 use super::context::SlurmContext;
 use super::job_protocol::JobSpec;
-use plan::ActionKind;
 use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, PathError, WithPath as _};
 use runner::{BatchSlot, Lease, UpstreamProvenance};
@@ -52,7 +51,7 @@ pub async fn write_job_spec(
 ) -> Result<JobSpec, PathError> {
     let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
     // Only a package records its origins, and computing them reads many records.
-    let writes_them = matches!(lease.task.kind, ActionKind::Mlperf | ActionKind::Bench);
+    let writes_them = lease.task.kind.facts().writes_provenance;
     let origins = if writes_them { (lease.origins)() } else { UpstreamProvenance::default() };
     let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (name, element) = match place {
