@@ -7,7 +7,6 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use base::diag::ErrorText;
 use serde_json::{Map, Value};
 
 use super::file_format::{FileFormat, ImportedNumbers, ImportedRequests, SERVER, known_formats};
