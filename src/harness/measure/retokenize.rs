@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::collector::Collector;
 use crate::schedule::data::PreviousAnswers;
 use crate::tokens::{AnswerText, TokenSource};
-use crate::transport::call::TokenCounting;
+use crate::transport::request_encoder::TokenCounting;
 use crate::{PlannedRequest, RequestEnd, RequestRecord, RequestRecords, RequestSchedule};
 use base::files::shared_pool;
 

@@ -15,9 +15,9 @@ use super::unexplained_ends::UnexplainedEnds;
 use super::unknown_chunks::one_read_share;
 use super::worker_output::WorkerOutput;
 use super::{arrival_law, by_host, consistency, latency, retokenize, secondary_metrics};
-use crate::schedule::random_draws;
+use crate::schedule::arrivals;
 use crate::tokens::{CHUNKS, TokenSource};
-use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::{
     BenchSpec, CachedInput, CutInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
     RequestRecords, RequestSchedule, ServerFreeze, Stability, Steady, Transport,
@@ -89,7 +89,7 @@ pub(crate) fn summarize(
         identity: None,
         requested: Requested::of(spec),
         schedule_digest: schedule.digest.to_string(),
-        generator: random_draws::GENERATOR.to_owned(),
+        generator: arrivals::GENERATOR.to_owned(),
         started: start.wall.clone(),
         load: LoadConditions::of(spec, schedule, &outputs, records, &tokens.source),
         self_check: consistency::check(&all, &counts),

@@ -1,7 +1,7 @@
 //! What one worker reports at the end of a run.
 
 use super::collector::Collector;
-use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 
 /// The output of a worker.
 pub(crate) struct WorkerOutput {

@@ -9,7 +9,7 @@ use crate::measure::unknown_chunks::{COALESCED, NEGLIGIBLE, in_one_read};
 use crate::measure::verdict_check::VerdictCheck;
 use crate::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::tokens::CHUNKS;
-use crate::transport::call::TokenCounting;
+use crate::transport::request_encoder::TokenCounting;
 use crate::{Api, BenchSpec, CallSource, LoadPattern, Transport, Violation};
 
 /// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.

@@ -4,7 +4,7 @@ use super::metric_vector_tests::{ended, spec, summarize_with, summarized};
 use crate::measure::collector::Collector;
 use crate::record::RecordWriter;
 use crate::spool::SpoolContext;
-use crate::transport::call::TokenCounting;
+use crate::transport::request_encoder::TokenCounting;
 use crate::*;
 use base::spec::{GoodputLimit, Limits};
 

@@ -10,7 +10,7 @@ use super::metric_vector_tests::{ended, spec, summarize_with};
 use crate::measure::collector::Collector;
 use crate::measure::stability::Stability;
 use crate::measure::steady::Steady;
-use crate::transport::call::CallKind;
+use crate::transport::request_encoder::CallKind;
 use crate::*;
 use triton::{Scrape, ServerMetric, ServerMetrics};
 
