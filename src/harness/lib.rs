@@ -33,6 +33,8 @@ mod tokens;
 mod transport;
 mod verdict;
 
+pub use self::transport::kserve::grpc_messages::read_grpc_answer;
+pub use self::transport::sent_headers::{api_key_in, give_key};
 pub use drive::driver::{BenchProgress, measure, measure_external, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
@@ -86,8 +88,6 @@ pub use sweep::{
     SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
-pub use transport::api_key::{api_key_in, give_key};
 pub use transport::http::read_http_answer;
-pub use transport::kserve::read_answer::read_grpc_answer;
 pub use transport::sent_headers::SentHeaders;
 pub use verdict::{UnjudgedRun, preflight, refused_field};

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::external_driver::{CallInbox, CallListener, ExternalCall};
 use super::in_flight::{ConcurrencyGauge, InFlightRequest, MessageEnd};
 use super::pacer::{Alarms, Pacer};
-use super::worker_share::WorkerShare;
+use super::worker::WorkerShare;
 use crate::measure::collector::Collector;
 use crate::schedule::data::PreviousAnswers;
 use crate::transport::connection::Connection;

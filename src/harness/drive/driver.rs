@@ -10,7 +10,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::{CallInbox, SampleCache, called};
-use super::worker_share::{PreparedMessages, WorkerShare};
+use super::worker::{PreparedMessages, WorkerShare};
 use crate::clock::BenchClock;
 use crate::measure::collector::WorkerOutput;
 use crate::measure::result::Measured;

@@ -12,4 +12,3 @@ pub(super) mod pacer;
 pub(super) mod request_attempt;
 mod warm_up;
 pub(super) mod worker;
-mod worker_share;

@@ -8,7 +8,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::in_flight::covers;
 use super::request_attempt::{RequestAttempt, RequestProgress};
-use super::worker_share::WorkerShare;
+use super::worker::WorkerShare;
 use crate::record::RequestEnd;
 use crate::schedule::data::PreviousAnswers;
 use crate::transport::connection::Connection;

@@ -1,25 +1,32 @@
 //! One load worker: its own thread, reactor, connections and share of the arrivals. Shares nothing on the hot path.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
+use super::external_driver::CallInbox;
 use super::pacer::{Alarms, Pacer};
-use super::worker_share::WorkerShare;
+use crate::clock::BenchClock;
 use crate::measure::collector::Collector;
 use crate::measure::collector::WorkerOutput;
 use crate::schedule::data::PreviousAnswers;
+use crate::schedule::plan::PlanQueue;
+use crate::tokens::LiveCounts;
 use crate::transport::connection::Connection;
-use crate::transport::http::ConnectionPool;
+use crate::transport::http::{ConnectionPool, Connector};
 use crate::transport::request_encoder::RequestEncoder;
 use crate::transport::sent_headers::SentHeaders;
-use crate::{HarnessError, LoadPattern};
+use crate::{BenchSpec, HarnessError, LoadPattern, PlannedRequest, RequestSchedule};
 use base::files::read_text;
 
 /// Connections of a worker that are opened before the start, at most.
@@ -234,12 +241,101 @@ fn run_queue_wait() -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
+// The part of a run that one worker carries out.
+
+pub(crate) struct WorkerShare {
+    pub number: usize,
+    pub workers: usize,
+    pub spec: Arc<BenchSpec>,
+    pub schedule: Arc<RequestSchedule>,
+    pub clock: BenchClock,
+    pub live: Arc<LiveCounts>,
+    pub stop: CancellationToken,
+    /// The source of the users' sessions.
+    pub queue: Arc<PlanQueue>,
+    pub bodies: Arc<PreparedMessages>,
+    /// One permit for each request that may be in flight.
+    pub in_flight_permits: Option<Arc<Semaphore>>,
+    pub keeps_answers: bool,
+    pub tls: Option<Connector>,
+    /// The source of requests from an external driver.
+    pub inbox: Cell<Option<CallInbox>>,
+}
+
+impl WorkerShare {
+    /// The endpoints of this worker's connections.
+    pub fn spec_connections(&self) -> impl Iterator<Item = usize> + use<> {
+        let endpoints = self.spec.endpoints.len();
+        (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
+    }
+
+    /// The endpoints that this worker warms up.
+    pub fn warmed_endpoints(&self) -> Vec<usize> {
+        (0..self.spec.endpoints.len()).filter(|endpoint| self.warming_worker(*endpoint) == Some(self.number)).collect()
+    }
+
+    /// The workers that warm up any endpoint.
+    pub fn warming_workers(&self) -> usize {
+        let all: BTreeSet<_> =
+            (0..self.spec.endpoints.len()).filter_map(|endpoint| self.warming_worker(endpoint)).collect();
+        all.len().max(1)
+    }
+
+    /// An endpoint is warmed up by the first worker that has a connection to it.
+    fn warming_worker(&self, endpoint: usize) -> Option<usize> {
+        let connections = (endpoint..self.spec.connections()).step_by(self.spec.endpoints.len());
+        connections.map(|connection| connection % self.workers).min()
+    }
+
+    /// This worker's sessions in the order of their times: the index of the first request, and the requests.
+    pub fn worker_sessions(&self) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
+        self.schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
+    }
+
+    /// Requests that are sent together: a batch, or one turn after the other.
+    pub fn messages<'s>(&self, session: &'s [PlannedRequest]) -> std::slice::Chunks<'s, PlannedRequest> {
+        session.chunks(self.spec.request.batch())
+    }
+}
+
+/// Messages made before the start, by the index of their first request.
+pub(crate) struct PreparedMessages {
+    places: Vec<Mutex<Option<Bytes>>>,
+    /// Bytes of them, in all; the rest is made one ahead of need.
+    pub bytes: usize,
+}
+
+impl PreparedMessages {
+    /// Only where all requests leave at once is making them a part of the load.
+    pub fn for_plan(spec: &BenchSpec, schedule: &RequestSchedule) -> Self {
+        // A place costs memory too.
+        let (bytes, most) =
+            if matches!(spec.scenario, LoadPattern::Offline) { (64 << 20, 1 << 18) } else { (8 << 20, 1 << 15) };
+        let places = (0..schedule.requests.len().min(most)).map(|_| Mutex::new(None)).collect();
+        Self { places, bytes }
+    }
+
+    /// False: there is no place for it, nor for any with a higher index.
+    pub fn put(&self, index: u64, body: Bytes) -> bool {
+        let place = self.places.get(index as usize);
+        if let Some(place) = place {
+            *place.lock() = Some(body);
+        }
+        place.is_some()
+    }
+
+    /// Each once.
+    pub fn take(&self, index: u64) -> Option<Bytes> {
+        self.places.get(index as usize)?.lock().take()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::task::LocalSet;
     use tokio_util::sync::CancellationToken;
 
-    use super::super::worker_share::PreparedMessages;
+    use super::PreparedMessages;
     use super::*;
     use crate::clock::BenchClock;
     use crate::schedule::plan::{PlanQueue, plan};

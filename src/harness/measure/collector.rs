@@ -4,7 +4,7 @@ use crate::measure::metric::ValueHistogram;
 use crate::record::RecordWriter;
 use crate::spool::SpoolContext;
 use crate::tokens::{AnswerText, CountedTokens, Violations};
-use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::transport::kserve::extra_outputs::OutputTallies;
 use crate::{RequestEnd, RequestRecord, RequestRecords, TokenSource};
 

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::measure::collector::Collector;
 use crate::tokens::AnswerText;
-use crate::transport::call::TokenCounting;
+use crate::transport::request_encoder::TokenCounting;
 use crate::{PlannedRequest, PreviousAnswers, RequestEnd, RequestRecord, RequestRecords, RequestSchedule, TokenSource};
 use base::files::shared_pool;
 

@@ -13,7 +13,7 @@ use crate::measure::subsets::{by_host, cancellations, server_side};
 use crate::measure::{arrival_law, consistency, latency};
 use crate::schedule::random_draws;
 use crate::tokens::CHUNKS;
-use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::{
     BenchSpec, CachedInput, ClientUsage, Connections, Counts, CutInput, ExtraOutput, FailureClass, FailureCounts,
     Goodput, LittlesLaw, LoadConditions, LoadPattern, Measured, Rates, RequestEnd, RequestRecord, RequestRecords,
@@ -87,7 +87,7 @@ pub(crate) fn summarize(
         identity: None,
         requested: Requested::of(spec),
         schedule_digest: schedule.digest.to_string(),
-        generator: random_draws::GENERATOR.to_owned(),
+        generator: arrivals::GENERATOR.to_owned(),
         started: start.wall.clone(),
         load: LoadConditions::of(spec, schedule, &outputs, records, &tokens.source),
         self_check: consistency::check(&all, &counts),

@@ -3,12 +3,12 @@
 //! Every law is drawn at a rate of 1 and mapped through the rate's integral: a ramp scales time and leaves the law unchanged.
 
 use rand::RngExt;
-use rand_distr::{Distribution, Gamma};
+use rand_distr::{Distribution, Gamma, LogNormal, Normal};
 use rand_pcg::Pcg64;
 
-use super::random_draws::generator;
-use crate::LoadLevel;
-use base::spec::Arrivals;
+use crate::{LoadLevel, Pause};
+use base::files::Hasher;
+use base::spec::{Arrivals, Length, Weighted};
 
 const NS: f64 = 1e9;
 
@@ -60,5 +60,142 @@ impl Iterator for ArrivalTimes {
             ArrivalProcess::Gamma(law, rng) => self.sum += law.sample(rng),
         }
         self.rate.when(self.sum).map(|at| (at * NS).round() as u64)
+    }
+}
+
+// Random draws: lengths, prompt tokens and think times, each a pure function of (seed, index).
+
+/// The name that goes into results; a change of how numbers are drawn needs a new one.
+pub(crate) const GENERATOR: &str = "pcg64-blake3/2";
+
+/// Ids below this are special in the vocabularies in use (unknown, begin, end).
+const FIRST_PLAIN_TOKEN: u32 = 3;
+
+/// The generator for one purpose and one request. State and stream come from a hash, so neighbors are unrelated.
+pub(crate) fn generator(purpose: &str, seed: u64, index: u64) -> Pcg64 {
+    let digest = Hasher::new()
+        .field(GENERATOR.as_bytes())
+        .field(purpose.as_bytes())
+        .field(&seed.to_le_bytes())
+        .field(&index.to_le_bytes())
+        .finish();
+    let (state, stream) = digest.bytes().split_at(16);
+    let number = |half: &[u8]| half.iter().rev().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
+    Pcg64::new(number(state), number(stream))
+}
+
+/// None where the law leaves it to the data.
+pub(crate) fn length(law: &Length, purpose: &str, seed: u64, index: u64) -> Option<u32> {
+    let within = |drawn: f64, min: u32, max: u32| drawn.round().clamp(f64::from(min), f64::from(max)) as u32;
+    let rng = || generator(purpose, seed, index);
+    Some(match law {
+        Length::Given => return None,
+        Length::Fixed(tokens) => *tokens,
+        Length::Uniform { min, max } => rng().random_range(*min..=*max),
+        Length::Normal { mean, stddev, min, max } => {
+            within(Normal::new(*mean, *stddev).map_or(*mean, |law| law.sample(&mut rng())), *min, *max)
+        }
+        Length::Lognormal { mean, stddev, min, max } => {
+            let law = LogNormal::from_mean_cv(*mean, stddev / mean);
+            within(law.map_or(*mean, |law| law.sample(&mut rng())), *min, *max)
+        }
+        Length::Empirical(values) => empirical(values, &mut rng()),
+    })
+}
+
+fn empirical(values: &[Weighted], rng: &mut impl RngExt) -> u32 {
+    let total: f64 = values.iter().map(|value| value.weight).sum();
+    let mut left = rng.random::<f64>() * total;
+    for value in values {
+        left -= value.weight;
+        if left < 0.0 {
+            return value.tokens;
+        }
+    }
+    values.iter().rev().find(|value| value.weight > 0.0).map_or(1, |value| value.tokens)
+}
+
+/// The think time before request `index`, ns.
+pub(crate) fn think_time(pause: Pause, seed: u64, index: u64) -> u64 {
+    let ms = match pause {
+        Pause::Fixed(ms) => ms,
+        Pause::Exponential(mean) => {
+            let uniform: f64 = generator("think", seed, index).random();
+            -(-uniform).ln_1p() * mean
+        }
+        Pause::Uniform { min, max } => {
+            let uniform: f64 = generator("think", seed, index).random();
+            min + (max - min) * uniform
+        }
+    };
+    (ms * 1e6).round() as u64
+}
+
+/// `len` tokens in 3..vocab_size without `end_id`.
+pub(crate) fn prompt(purpose: &str, seed: u64, index: u64, len: u32, vocab_size: u32, end_id: i32) -> Vec<i32> {
+    let mut rng = generator(purpose, seed, index);
+    (0..len)
+        .map(|_| {
+            let token = rng.random_range(FIRST_PLAIN_TOKEN..vocab_size) as i32;
+            if token != end_id {
+                token
+            } else if token as u32 + 1 < vocab_size {
+                token + 1
+            } else {
+                FIRST_PLAIN_TOKEN as i32
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_a_pure_function_and_avoid_special_tokens() {
+        let one = prompt("prompt", 7, 3, 5_000, 50, 49);
+        assert_eq!(one, prompt("prompt", 7, 3, 5_000, 50, 49));
+        assert_ne!(one, prompt("prompt", 7, 4, 5_000, 50, 49));
+        assert!(one.iter().all(|token| (3..49).contains(token)));
+        assert_eq!(one[..100], prompt("prompt", 7, 3, 100, 50, 49)[..]);
+    }
+
+    #[test]
+    fn lengths_stay_within_their_bounds() {
+        let law = Length::Normal { mean: 100.0, stddev: 50.0, min: 80, max: 120 };
+        let drawn: Vec<u32> = (0..500).map(|index| length(&law, "input", 1, index).unwrap()).collect();
+        assert!(drawn.iter().all(|tokens| (80..=120).contains(tokens)));
+        assert!(drawn.contains(&80) && drawn.contains(&120) && drawn.iter().any(|t| (81..120).contains(t)));
+        let even: Vec<u32> =
+            (0..500).map(|i| length(&Length::Uniform { min: 3, max: 5 }, "input", 1, i).unwrap()).collect();
+        assert!([3, 4, 5].iter().all(|tokens| even.contains(tokens)) && even.iter().all(|t| (3..=5).contains(t)));
+    }
+
+    #[test]
+    fn laws_have_the_mean_that_they_are_given() {
+        let mean = |law: &Length| {
+            (0..20_000).map(|index| f64::from(length(law, "input", 4, index).unwrap())).sum::<f64>() / 20_000.0
+        };
+        let lognormal = mean(&Length::Lognormal { mean: 500.0, stddev: 300.0, min: 1, max: 100_000 });
+        // Six standard errors.
+        assert!((lognormal - 500.0).abs() < 6.0 * 300.0 / 20_000f64.sqrt(), "{lognormal}");
+        let values = [(100, 3.0), (900, 1.0), (7, 0.0)].map(|(tokens, weight)| Weighted { tokens, weight });
+        let empirical = mean(&Length::Empirical(values.into()));
+        assert!((empirical - 300.0).abs() < 6.0 * 347.0 / 20_000f64.sqrt(), "{empirical}");
+        assert_eq!(length(&Length::Given, "input", 4, 0), None);
+    }
+
+    #[test]
+    fn pauses_are_a_pure_function_with_the_mean_they_say() {
+        for (pause, mean) in [(Pause::Exponential(200.0), 200.0), (Pause::Uniform { min: 100.0, max: 300.0 }, 200.0)] {
+            let drawn: Vec<u64> = (0..4_000).map(|index| think_time(pause, 9, index)).collect();
+            assert_eq!(drawn[17], think_time(pause, 9, 17));
+            let found = drawn.iter().sum::<u64>() as f64 / 4e9;
+            // Six standard errors of the exponential one.
+            assert!((found - mean).abs() < 6.0 * 200.0 / 4_000f64.sqrt(), "{found}");
+        }
+        assert_eq!(think_time(Pause::from(std::time::Duration::from_millis(5)), 0, 3), 5_000_000);
+        assert!(Pause::Uniform { min: 3.0, max: 1.0 }.problem().is_some() && Pause::default().problem().is_none());
     }
 }

@@ -8,4 +8,3 @@
 pub(super) mod arrivals;
 pub(super) mod data;
 pub(super) mod plan;
-pub(super) mod random_draws;

@@ -2,29 +2,29 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use h2::client::Builder;
 use http::Request;
+use rustix::io::Errno;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use super::http::ConnectionPool;
-use super::kserve::stamped_socket::StampedSocket;
+use super::http::{ConnectionPool, TlsError};
+use super::kserve::rpc::{self, CallError, RpcSender, StampedSocket};
+use super::kserve::shared_stream::SharedStream;
+use super::limits::CONNECT_TIMEOUT;
+use super::sent_headers::SentHeaders;
 use crate::Transport;
 use crate::clock::BenchClock;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::Violations;
-use crate::transport::connect_attempts::ConnectAttempts;
-use crate::transport::connect_error::ConnectError;
-use crate::transport::kserve::call_error::CallError;
-use crate::transport::kserve::rpc::{self, RpcSender};
-use crate::transport::kserve::shared_stream::SharedStream;
-use crate::transport::limits::CONNECT_TIMEOUT;
-use crate::transport::sent_headers::SentHeaders;
+use base::diag::error_chain;
 use base::event::{Endpoint, host_port};
 use base::spec::StreamMode;
 
@@ -233,5 +233,129 @@ impl Connection {
             poll.map(drop)
         }));
         Ok(sender)
+    }
+}
+
+// When a server may be tried again that could not be reached, and which requests learn of it.
+
+/// From a failed attempt to the next. A request waits at most so long for an attempt of its own, and a dead server costs a worker no more
+/// than a few attempts a second.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// Attempts to connect to one server. While the last one failed there is one at a time, and a request that waits for it shares its error:
+/// none fails by an attempt that was made before it needed a connection.
+#[derive(Default)]
+pub(crate) struct ConnectAttempts {
+    /// The last one, if it failed: when that was known.
+    failed: RefCell<Option<(Instant, ConnectError)>>,
+    turn: Mutex<()>,
+}
+
+/// Held by the one request that may connect now.
+pub(crate) struct ConnectTurn<'a> {
+    _alone: Option<MutexGuard<'a, ()>>,
+}
+
+impl ConnectAttempts {
+    /// Waits until a request may connect that has needed a connection since `asked`. An error is that of another request's attempt, which
+    /// has failed meanwhile.
+    pub async fn turn(&self, asked: Instant) -> Result<ConnectTurn<'_>, ConnectError> {
+        if self.failed.borrow().is_none() {
+            return Ok(ConnectTurn { _alone: None });
+        }
+        let alone = self.turn.lock().await;
+        let next = match &*self.failed.borrow() {
+            // The server is back: all who waited connect at once.
+            None => return Ok(ConnectTurn { _alone: None }),
+            Some((at, error)) if *at >= asked => return Err(error.clone()),
+            Some((at, _)) => *at + RETRY_AFTER,
+        };
+        tokio::time::sleep_until(next.into()).await;
+        Ok(ConnectTurn { _alone: Some(alone) })
+    }
+
+    /// To be called with the outcome of every attempt, before its turn ends.
+    pub fn note<T>(&self, outcome: &Result<T, ConnectError>) {
+        *self.failed.borrow_mut() = outcome.as_ref().err().map(|error| (Instant::now(), error.clone()));
+    }
+}
+
+// Why there is no connection to a server.
+
+/// Why a connection was not made. Cheap to clone: requests that come while a server is away all get the same one.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("no connection within {} s", .0.as_secs())]
+    Late(Duration),
+    #[error("{}", dial_text(.0))]
+    Socket(#[source] Arc<io::Error>),
+    #[error("{}", error_chain(.0.as_ref()))]
+    Http2(#[source] Arc<h2::Error>),
+    #[error("the name {host} is not known: {source}")]
+    UnknownHost { host: String, source: Arc<io::Error> },
+    #[error("the name has no address")]
+    NoAddress,
+    #[error("it took the connection, and no TLS handshake within {} s: does it speak TLS at this port?", .0.as_secs())]
+    LateTls(Duration),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        Self::Socket(Arc::new(error))
+    }
+}
+
+impl From<h2::Error> for ConnectError {
+    fn from(error: h2::Error) -> Self {
+        Self::Http2(Arc::new(error))
+    }
+}
+
+/// Running out of ports or descriptors is a fault of the client, and is reported as such.
+fn dial_text(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRNOTAVAIL) => {
+            format!("{error}: all local ports to this server are taken (net.ipv4.ip_local_port_range)")
+        }
+        Some(Errno::MFILE) => format!("{error}: raise `ulimit -n`"),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failed_attempt_is_that_of_all_who_waited_for_it_and_of_nobody_later() {
+        let attempts = ConnectAttempts::default();
+        let begin = Instant::now();
+        let first = attempts.turn(begin).await.unwrap();
+        attempts.note(&Err::<(), _>(ConnectError::NoAddress));
+        drop(first);
+        assert!(attempts.turn(begin).await.is_err());
+
+        let asked = Instant::now();
+        let turn = attempts.turn(asked).await.unwrap();
+        assert!(asked.elapsed() >= RETRY_AFTER / 2);
+        let waiting = attempts.turn(asked);
+        let fail = async {
+            tokio::task::yield_now().await;
+            attempts.note(&Err::<(), _>(ConnectError::NoAddress));
+            drop(turn);
+        };
+        assert!(tokio::join!(waiting, fail).0.is_err());
+
+        let turn = attempts.turn(Instant::now()).await.unwrap();
+        let waiting = async { tokio::join!(attempts.turn(Instant::now()), attempts.turn(Instant::now())) };
+        let succeed = async {
+            tokio::task::yield_now().await;
+            attempts.note(&Ok(()));
+            drop(turn);
+        };
+        let ((one, two), ()) = tokio::join!(waiting, succeed);
+        assert!(one.is_ok() && two.is_ok());
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::connect_error::ConnectError;
+use super::connection::ConnectError;
 use super::http::QueryError;
-use super::kserve::call_error::CallError;
+use super::kserve::rpc::CallError;
 use base::diag::nearest;
 
 /// Why a server, or its model, cannot be used. Reads after the endpoint.

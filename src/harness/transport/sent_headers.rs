@@ -1,11 +1,14 @@
 //! The headers that every request of a run has beside those of its protocol, over HTTP and gRPC alike: those of `request.headers`, and the
-//! key of `api_key_env`. Values from the environment are in no text that is kept of an answer.
+//! key of `api_key_env`. Values from the environment, or from the command line of this process, are in no text that is kept of an answer.
+
+use std::collections::BTreeMap;
+use std::env::VarError;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::RwLock;
 use serde_json::Value;
 
-use super::api_key::api_key;
-use crate::{BenchSpec, HarnessError, Transport};
+use crate::{ApiKeyFault, BenchSpec, HarnessError, Transport};
 use base::spec::{HeaderPart, RequestHeaders, header_parts};
 
 /// Name and value of each, and the values that must not be shown.
@@ -150,10 +153,46 @@ impl SentHeaders {
     }
 }
 
+// Keys that requests are sent with: their values are in the environment, or were given on the command line of this process.
+
+/// Values from the command line, in place of variables. A manifest of the line has the variable only.
+static GIVEN: RwLock<BTreeMap<String, String>> = RwLock::new(BTreeMap::new());
+
+/// From now on this value is that of the variable, in this process.
+pub fn give_key(variable: String, value: String) {
+    GIVEN.write().insert(variable, value);
+}
+
+/// The key in an environment variable, without the white space around it: the file that it comes from often ends with a newline.
+///
+/// # Errors
+/// There is none that can be sent.
+pub fn api_key_in(variable: &str) -> Result<String, ApiKeyFault> {
+    let given = GIVEN.read().get(variable).cloned();
+    match given.map_or_else(|| std::env::var(variable), Ok) {
+        Ok(value) => key_of(&value),
+        Err(VarError::NotPresent) => Err(ApiKeyFault::NotSet),
+        Err(VarError::NotUnicode(_)) => Err(ApiKeyFault::NotText),
+    }
+}
+
+/// The key of a run.
+pub(super) fn api_key(variable: &str) -> Result<String, HarnessError> {
+    api_key_in(variable).map_err(|fault| HarnessError::ApiKey { variable: variable.to_owned(), fault })
+}
+
+fn key_of(value: &str) -> Result<String, ApiKeyFault> {
+    match value.trim() {
+        "" => Err(ApiKeyFault::Empty),
+        key if key.contains(char::is_control) => Err(ApiKeyFault::ControlCharacter),
+        key => Ok(key.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::give_key;
     use super::*;
-    use crate::transport::api_key::give_key;
     use crate::{Api, Http};
 
     fn headers(each: &[(&str, &str)]) -> RequestHeaders {
@@ -181,5 +220,21 @@ mod tests {
         let lines = |given: &[(&str, &str)]| SentHeaders::new(&http, &headers(given)).unwrap().lines();
         assert_eq!(lines(&[]), "Authorization: Bearer sek-2\r\n");
         assert_eq!(lines(&[("Authorization", "Basic x")]), "Authorization: Basic x\r\n");
+    }
+}
+
+#[cfg(test)]
+mod api_key_tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_no_newline_in_it() {
+        assert_eq!((key_of(" sk-1\n"), key_of(" \n")), (Ok("sk-1".to_owned()), Err(ApiKeyFault::Empty)));
+        assert!(key_of("sk-1 ü").is_ok());
+        for other in ["sk-1\r\nX-Other: 1", "a\u{7f}"] {
+            assert_eq!(key_of(other), Err(ApiKeyFault::ControlCharacter));
+        }
+        let error = api_key("REGATTA_NO_SUCH_VARIABLE").unwrap_err().to_string();
+        assert!(error.ends_with("the environment variable REGATTA_NO_SUCH_VARIABLE, which is not set"), "{error}");
     }
 }

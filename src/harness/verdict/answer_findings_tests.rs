@@ -3,7 +3,7 @@
 use crate::measure::collector::Collector;
 use crate::record::RecordWriter;
 use crate::spool::SpoolContext;
-use crate::transport::call::TokenCounting;
+use crate::transport::request_encoder::TokenCounting;
 use crate::verdict::metric_vector_tests::{ended, spec, summarize_with, summarized};
 use crate::*;
 use base::spec::{GoodputLimit, Limits};

@@ -6,7 +6,7 @@ use crate::measure::latency::{COALESCED, NEGLIGIBLE, in_one_read};
 use crate::measure::output_tokens::{RETOKENIZED, token_counters};
 use crate::measure::reasons::VerdictReasons;
 use crate::tokens::CHUNKS;
-use crate::transport::call::TokenCounting;
+use crate::transport::request_encoder::TokenCounting;
 use crate::{
     Api, BenchSpec, CallSource, LoadPattern, ReasonSeverity, RunResult, TokenCounts, Transport, VerdictCheck,
     Violation, WHOLE_ANSWERS,

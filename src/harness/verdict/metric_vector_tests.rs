@@ -6,7 +6,7 @@ use crate::measure::summary;
 use crate::record::RecordWriter;
 use crate::spool::SpoolContext;
 use crate::tokens::{CountedTokens, TokenChunk};
-use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::*;
 use base::spec::{Arrivals, GoodputLimit, Length, Limits, Request, StopAfter};
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 
 use crate::measure::collector::Collector;
-use crate::transport::call::CallKind;
+use crate::transport::request_encoder::CallKind;
 use crate::verdict::VerdictReasons;
 use crate::verdict::metric_vector_tests::{ended, spec, summarize_with};
 use crate::{Stability, Steady, *};

@@ -15,11 +15,11 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::answer::RequestTimes;
 use super::answer::ServedAnswer;
-use super::engine_counts::{CountedRequest, EngineCounts};
-use super::extra_outputs::RequestTimes;
-use super::loaded_model::LoadedEngine;
+use super::load::LoadedEngine;
 use super::statistics::Route;
+use super::statistics::{CountedRequest, EngineCounts};
 use crate::core::{Core, CoreLoad, CoreRequest, CoreTokens, NeverFits};
 use triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 

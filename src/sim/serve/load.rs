@@ -1,24 +1,24 @@
 //! Reads a model repository as a Triton would, and refuses what a Triton refuses.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::{fs, io};
 
 use serde_json::Value;
 
-use super::load_error::{InstanceError, LoadError, LoadFailure};
-use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::vllm;
-use crate::core::{Chunking, SchedulerPolicy};
+use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::engine;
+use crate::engine::SimEngineError;
 use crate::served_limits::{self, EngineServing};
 use crate::timing::GpuMemory;
 use base::files::read_text;
-use triton::EngineConfig;
 use triton::memory::Fit;
-use triton::pbtxt;
-use triton::proto::inference::{DataType, ModelConfig, ModelOutput, model_config::SchedulingChoice};
+use triton::pbtxt::PbtxtError;
+use triton::proto::inference::model_config::SchedulingChoice;
+use triton::proto::inference::{DataType, ModelConfig, ModelOutput};
+use triton::{EngineConfig, pbtxt};
 
 /// Loads every model of a repository, or returns why each failed one did.
 pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, Vec<LoadFailure>> {
@@ -265,4 +265,175 @@ fn parameter<T: FromStr>(config: &ModelConfig, key: &str) -> Option<T> {
         "0" => "false".parse().ok(),
         _ => None,
     })
+}
+
+// Why a model does not load, in the words of the server that is simulated.
+
+/// A model that did not load: its name and why. A failure of the whole repository has the repository's path for a name.
+pub type LoadFailure = (String, LoadError);
+
+/// Why a model, or a whole repository, does not load.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("failed to open the model repository: {0}")]
+    Repository(#[source] io::Error),
+    #[error("{0}")]
+    RepositoryEntry(#[source] io::Error),
+    #[error("the repository holds no model")]
+    NoModels,
+    #[error("failed to read {}: {source}", path.display())]
+    ReadConfig { path: PathBuf, source: io::Error },
+    /// `excerpt` is the line with a caret below.
+    #[error(
+        "failed to read text proto from {}: {error}{}\n{excerpt}",
+        path.display(),
+        error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"))
+    )]
+    Config { path: PathBuf, error: PbtxtError, excerpt: String },
+    #[error("unexpected directory name '{folder}' for model '{name}', directory name must equal model name")]
+    FolderName { folder: String, name: String },
+    #[error("'max_batch_size' must be non-negative value in model configuration for model {model}")]
+    MaxBatchSize { model: String },
+    #[error("at least one version must be available under the version policy of model '{model}'")]
+    NoVersion { model: String },
+    #[error("must specify 'platform' or 'backend' for model {model}")]
+    NoBackend { model: String },
+    #[error("unable to find backend library for backend '{backend}'")]
+    UnknownBackend { backend: String },
+    #[error("ensemble '{ensemble}' depends on '{step}' which has no loaded version")]
+    BrokenStep { ensemble: String, step: String },
+    #[error("ensemble {ensemble} contains models that are not available or ambiguous: {step}")]
+    UnknownStep { ensemble: String, step: String },
+    #[error("the engine model '{0}' is not in the repository")]
+    NoEngineModel(String),
+    #[error("cannot load {}: {why}", file.display())]
+    Tokenizer { file: PathBuf, why: String },
+    #[error("unexpected error when creating modelInstanceState: {0}")]
+    Instance(InstanceError),
+    /// `path` is vLLM's `model.json`.
+    #[error("{}: {error}", path.display())]
+    Vllm { path: PathBuf, error: VllmLoadError },
+}
+
+/// Why the TensorRT-LLM backend makes no instance of its model.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    #[error("invalid gpt_model_type '{0}'")]
+    ModelType(String),
+    #[error("both encoder and decoder model paths are empty (gpt_model_path '{0}' is not a folder)")]
+    NoEngineFolder(String),
+    #[error(transparent)]
+    Engine(#[from] SimEngineError),
+    /// Sizes in bytes.
+    #[error(
+        "no GPU memory is left for the KV cache: {:.1} GB of {:.1} GB are weights and workspace, and \
+         kv_cache_free_gpu_mem_fraction is {fraction}",
+        taken / 1e9,
+        gpu / 1e9
+    )]
+    NoKvCache { taken: f64, gpu: f64, fraction: f64 },
+    /// The buffers of a full batch do not fit beside the rest. Sizes in bytes.
+    #[error(
+        "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory \
+         (simulated: with kv_cache_free_gpu_mem_fraction {fraction} the KV cache takes {:.1} of {:.1} GB and leaves {:.3} GB, \
+         and max_batch_size {max_batch_size} and max_num_tokens {max_num_tokens} need {:.3} GB)",
+        cache / 1e9,
+        gpu / 1e9,
+        left / 1e9,
+        needed / 1e9
+    )]
+    OutOfMemory {
+        fraction: f64,
+        cache: f64,
+        gpu: f64,
+        left: f64,
+        needed: f64,
+        max_batch_size: u32,
+        max_num_tokens: u32,
+    },
+}
+
+/// Why vLLM's backend starts no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum VllmLoadError {
+    #[error("{0}")]
+    Read(#[source] io::Error),
+    #[error("{0}")]
+    Json(#[source] serde_json::Error),
+    #[error("`model` is missing")]
+    NoModel,
+    #[error(transparent)]
+    Engine(#[from] SimEngineError),
+    #[error("No available memory for the cache blocks. Try increasing `gpu_memory_utilization`")]
+    NoKvCache,
+}
+
+// A model of the repository as the server loaded it.
+
+/// One model of the repository.
+#[derive(Debug)]
+pub(super) struct LoadedModel {
+    pub name: String,
+    pub config: ModelConfig,
+    /// The newest first.
+    pub versions: Vec<u64>,
+    /// Any number of answers, over the stream only.
+    pub is_decoupled: bool,
+    pub kind: ModelKind,
+}
+
+#[derive(Debug)]
+pub(super) enum ModelKind {
+    /// Token ids in and out.
+    Engine(Box<LoadedEngine>),
+    /// Triton's vLLM backend: text in and out, over an engine of its own.
+    Vllm(Box<LoadedEngine>),
+    /// Text in and out, over the engine model of this name.
+    Text {
+        engine: String,
+        /// Models that make tokens of a text, and a text of tokens.
+        before: Vec<String>,
+        after: Vec<String>,
+    },
+    /// A part of the text path that is not simulated on its own.
+    Python,
+}
+
+impl LoadedModel {
+    /// Its own engine.
+    pub fn engine(&self) -> Option<&LoadedEngine> {
+        match &self.kind {
+            ModelKind::Engine(engine) | ModelKind::Vllm(engine) => Some(engine),
+            ModelKind::Text { .. } | ModelKind::Python => None,
+        }
+    }
+}
+
+/// An engine model's limits.
+#[derive(Clone, Debug)]
+pub(super) struct LoadedEngine {
+    pub limits: EngineLimits,
+    /// Copies of the engine, each with its own scheduler.
+    pub instances: usize,
+    pub max_input_len: u64,
+    pub max_seq_len: u64,
+    pub max_beam_width: i64,
+    pub vocab_size: u32,
+    /// Without streaming, the answer begins with the prompt unless this is set.
+    pub exclude_input: bool,
+    /// Built or started with LoRA; then every task is taken as known.
+    pub has_lora: bool,
+    /// Built with gather_context_logits.
+    pub has_context_logits: bool,
+    /// The type of `context_logits` and `generation_logits`.
+    pub logits: DataType,
+    /// Of each GPU, beside weights and KV cache.
+    pub runtime_bytes: u64,
+}
+
+impl LoadedEngine {
+    /// It stands for an engine of vLLM, behind vLLM's own server or Triton's vLLM backend.
+    pub fn is_vllm(&self) -> bool {
+        self.limits.policy == SchedulerPolicy::Vllm
+    }
 }

@@ -4,34 +4,27 @@
 //! read and refused as by a real server. Never prints; the caller does.
 
 mod answer;
-mod decode;
 mod describe;
 mod driver;
-mod engine_counts;
-mod extensions;
-mod extra_outputs;
 mod http;
 mod inputs;
-mod listen;
 mod load;
-mod load_error;
-mod loaded_model;
-mod prompt;
 mod request;
 mod service;
 mod statistics;
-mod tensor;
 mod tokens;
 mod vllm;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
@@ -39,15 +32,15 @@ use tonic::transport::server::TcpIncoming;
 
 use self::driver::{Driver, ServerCounters, SimClock};
 use self::http::{Open, PortRole};
-use self::listen::listen;
-use self::loaded_model::LoadedModel;
-use self::prompt::PromptTokens;
+use self::load::LoadedModel;
+use self::request::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
-pub use load_error::{InstanceError, LoadError, LoadFailure, VllmLoadError};
-pub use tokens::token;
 use triton::proto::health::health_server::HealthServer;
 use triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
+
+pub use self::load::{InstanceError, LoadError, LoadFailure, VllmLoadError};
+pub use tokens::token;
 
 /// How to serve.
 #[derive(Clone, Debug, PartialEq)]
@@ -251,4 +244,18 @@ fn start(
         requests: AtomicU64::new(0),
         open: TaskTracker::new(),
     })
+}
+
+// Opens the ports of a simulated server.
+
+/// Connections that may wait to be taken. A client may open thousands at once, and where the machine is busy a shorter queue
+/// resets them (the kernel's own limit is `net.core.somaxconn`, 4096).
+const BACKLOG: u32 = 4096;
+
+/// Port 0 takes a free one.
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

@@ -1,19 +1,20 @@
 //! From a request to jobs: the checks of the backend, after those of the server.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use tonic::Code;
 
-use super::answer::{ServedAnswer, ServedPrompt};
-use super::decode::{StopWords, TokenGenerator, decode};
-use super::extra_outputs::SelectedOutputs;
-use super::inputs::{Inputs, ReadFields};
-use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
-use super::prompt::PromptTokens;
-use super::tensor::{RequestRefusal, check};
+use super::answer::{SelectedOutputs, ServedAnswer, ServedPrompt};
+use super::inputs::{Inputs, ReadFields, RequestRefusal, check};
+use super::load::{LoadError, LoadFailure, LoadedEngine, LoadedModel, ModelKind};
+use super::tokens::{StopWords, TokenGenerator, decode};
 use super::vllm;
+use base::files::read_bytes;
 use base::spec::WireForm;
+use tokenizer::Tokenizer;
 use triton::proto::inference::ModelInferRequest;
 use triton::proto::inference::infer_parameter::ParameterChoice;
 
@@ -289,4 +290,60 @@ pub(super) fn check_lengths(isl: u64, osl: u64, engine: &LoadedEngine) -> Result
         )));
     }
     Ok(())
+}
+
+// How many tokens a prompt of text has: as the repository's tokenizer counts them, else a stated estimate.
+
+/// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Counts prompt tokens for all text models of a repository.
+#[derive(Debug)]
+pub(super) enum PromptTokens {
+    /// From the folder that a model's parameter `tokenizer_dir` names.
+    Counted {
+        tokenizer: Box<Tokenizer>,
+        add_special_tokens: bool,
+    },
+    Estimated,
+}
+
+impl PromptTokens {
+    /// The first `tokenizer_dir` with a `tokenizer.json`. Other kinds of tokenizers are not read.
+    pub fn of(models: &BTreeMap<String, LoadedModel>) -> Result<Self, Vec<LoadFailure>> {
+        for model in models.values() {
+            let text = |key: &str| model.config.parameters.get(key).map(|value| value.string_value.as_str());
+            let Some(folder) = text("tokenizer_dir").filter(|folder| !folder.is_empty()) else { continue };
+            let file = Path::new(folder).join("tokenizer.json");
+            if !file.is_file() {
+                continue;
+            }
+            let failed = |why: String| vec![(model.name.clone(), LoadError::Tokenizer { file: file.clone(), why })];
+            let bytes = read_bytes(&file).map_err(|error| failed(error.to_string()))?;
+            let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
+            let add_special_tokens = matches!(text("add_special_tokens"), Some("true" | "True" | "1"));
+            return Ok(Self::Counted { tokenizer: Box::new(tokenizer), add_special_tokens });
+        }
+        Ok(Self::Estimated)
+    }
+
+    /// At least 1.
+    pub fn count(&self, text: &[u8]) -> u64 {
+        let estimated = || text.len().div_ceil(BYTES_PER_TOKEN);
+        let count = match self {
+            Self::Counted { tokenizer, add_special_tokens } => tokenizer
+                .encode(String::from_utf8_lossy(text).as_ref(), *add_special_tokens)
+                .map_or_else(|_| estimated(), |ids| ids.len()),
+            Self::Estimated => estimated(),
+        };
+        count.max(1) as u64
+    }
+
+    /// The source of [`Self::count`], for answers that carry a count.
+    pub const fn source(&self) -> &'static str {
+        match self {
+            Self::Counted { .. } => "tokenizer",
+            Self::Estimated => "estimate: 4 bytes for each token; the repository has no tokenizer.json",
+        }
+    }
 }

@@ -12,14 +12,14 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::answer::{ServedAnswer, empty_response};
+use super::describe;
 use super::describe::{index, metadata, server, statistics};
 use super::driver::{Driver, EngineRequest, ResponseSink, ServerCounters, SimClock};
-use super::extensions;
-use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
-use super::prompt::PromptTokens;
+use super::inputs::RequestRefusal;
+use super::load::{LoadedEngine, LoadedModel, ModelKind};
+use super::request::PromptTokens;
 use super::request::{Accepted, RequestPart, accept, version};
 use super::statistics::{Route, Statistics};
-use super::tensor::RequestRefusal;
 use triton::proto::health::health_check_response::ServingStatus;
 use triton::proto::health::health_server::Health;
 use triton::proto::health::{HealthCheckRequest, HealthCheckResponse};
@@ -331,14 +331,14 @@ impl GrpcInferenceService for InferenceService {
         &self,
         _: Request<RepositoryModelLoadRequest>,
     ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
-        Err(extensions::load_refused().into())
+        Err(describe::load_refused().into())
     }
 
     async fn repository_model_unload(
         &self,
         _: Request<RepositoryModelUnloadRequest>,
     ) -> Result<Response<RepositoryModelUnloadResponse>, Status> {
-        Err(extensions::load_refused().into())
+        Err(describe::load_refused().into())
     }
 
     async fn system_shared_memory_status(
@@ -356,11 +356,11 @@ impl GrpcInferenceService for InferenceService {
     }
 
     async fn trace_setting(&self, _: Request<TraceSettingRequest>) -> Result<Response<TraceSettingResponse>, Status> {
-        Ok(Response::new(extensions::trace_message()))
+        Ok(Response::new(describe::trace_message()))
     }
 
     async fn log_settings(&self, _: Request<LogSettingsRequest>) -> Result<Response<LogSettingsResponse>, Status> {
-        Ok(Response::new(extensions::log_message()))
+        Ok(Response::new(describe::log_message()))
     }
 }
 

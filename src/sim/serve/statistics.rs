@@ -1,4 +1,5 @@
-//! A server's counts for each model, as Triton's statistics extension defines them. Times are simulated.
+//! What a server counts: of each model as Triton's statistics extension defines it, of each engine as vLLM's metrics do. Times are
+//! simulated.
 //!
 //! A request to an ensemble or to the BLS model counts there, in the engine model under it, and in the text models beside
 //! that. Time in the queue ends when the engine's scheduler gives the request its first place in a step; computing ends with
@@ -9,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::extra_outputs::RequestTimes;
-use super::loaded_model::{LoadedModel, ModelKind};
+use super::answer::RequestTimes;
+use super::load::{LoadedModel, ModelKind};
 use super::request::version;
+use crate::core::CoreTokens;
 use triton::proto::inference::{InferBatchStatistics, InferStatistics, ModelStatistics as Message, StatisticDuration};
 
 /// How often something happened, and how long it took in all.
@@ -168,4 +170,230 @@ impl Route {
 
 fn milliseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
+// What vLLM's server counts of one engine, by its definitions: `vllm/v1/metrics/stats.py` and `vllm/v1/spec_decode/metrics.py` of
+// vLLM 0.24. Times are simulated seconds.
+
+/// Seconds, of the histograms with the name's times.
+const FIRST_TOKEN: [f64; 22] = [
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+    160.0, 640.0, 2560.0,
+];
+const BETWEEN_TOKENS: [f64; 19] =
+    [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0];
+const REQUEST: [f64; 21] = [
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+    1920.0, 7680.0,
+];
+/// Tokens of a step.
+const STEP: [f64; 13] = [1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
+/// Of the parameter `n`.
+const SEQUENCES: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
+
+/// The counts of one copy of an engine since its start.
+#[derive(Clone, Debug)]
+pub(super) struct EngineCounts {
+    /// Steps in which drafts of a request were verified, and those drafts.
+    pub drafts: u64,
+    pub draft_tokens: u64,
+    /// For each position of a draft: how many were accepted.
+    pub accepted: Vec<u64>,
+    /// Of requests that have their first token.
+    pub prompt_tokens: u64,
+    pub generation_tokens: u64,
+    /// Requests that ended with `max_tokens`, and before.
+    pub ended_by_length: u64,
+    pub ended_by_stop: u64,
+    pub request_prompt_tokens: Histogram,
+    pub request_generation_tokens: Histogram,
+    pub iteration_tokens: Histogram,
+    pub request_max_num_generation_tokens: Histogram,
+    pub request_params_n: Histogram,
+    pub request_params_max_tokens: Histogram,
+    pub time_to_first_token: Histogram,
+    pub inter_token_latency: Histogram,
+    pub request_time_per_output_token: Histogram,
+    pub e2e_request_latency: Histogram,
+    pub request_queue_time: Histogram,
+    pub request_inference_time: Histogram,
+    pub request_prefill_time: Histogram,
+    pub request_decode_time: Histogram,
+    pub request_prefill_kv_computed_tokens: Histogram,
+    /// Tokens of the step that is being counted, and of the prompts whose first token it made.
+    step_tokens: u64,
+}
+
+/// One request, when the tokens of a step are counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedRequest {
+    pub prompt_tokens: u64,
+    pub max_tokens: u64,
+    /// When its tokens before those came, simulated ns.
+    pub previous_token: u64,
+    pub times: RequestTimes,
+    /// From its arrival to the scheduler, simulated ns.
+    pub frontend: u64,
+}
+
+impl EngineCounts {
+    pub(super) fn new(draft_len: u64, max_seq_len: u64) -> Self {
+        let tokens = || Histogram::of_tokens(max_seq_len);
+        let seconds = |limits: &[f64]| Histogram::new(limits.to_vec());
+        Self {
+            drafts: 0,
+            draft_tokens: 0,
+            accepted: vec![0; draft_len as usize],
+            prompt_tokens: 0,
+            generation_tokens: 0,
+            ended_by_length: 0,
+            ended_by_stop: 0,
+            request_prompt_tokens: tokens(),
+            request_generation_tokens: tokens(),
+            iteration_tokens: Histogram::new(STEP.to_vec()),
+            request_max_num_generation_tokens: tokens(),
+            request_params_n: Histogram::new(SEQUENCES.to_vec()),
+            request_params_max_tokens: tokens(),
+            time_to_first_token: seconds(&FIRST_TOKEN),
+            inter_token_latency: seconds(&BETWEEN_TOKENS),
+            request_time_per_output_token: seconds(&BETWEEN_TOKENS),
+            e2e_request_latency: seconds(&REQUEST),
+            request_queue_time: seconds(&REQUEST),
+            request_inference_time: seconds(&REQUEST),
+            request_prefill_time: seconds(&REQUEST),
+            request_decode_time: seconds(&REQUEST),
+            request_prefill_kv_computed_tokens: tokens(),
+            step_tokens: 0,
+        }
+    }
+
+    /// A request has tokens of the step that ended at `times.last_token`.
+    pub(super) fn tokens(&mut self, tokens: &CoreTokens, request: &CountedRequest) {
+        if let Some(accepted) = tokens.accepted {
+            self.drafts += 1;
+            self.draft_tokens += self.accepted.len() as u64;
+            self.accepted.iter_mut().take(accepted as usize).for_each(|count| *count += 1);
+        }
+        self.generation_tokens += tokens.count;
+        self.step_tokens += tokens.count;
+        let now = request.times.last_token;
+        if tokens.index == 0 {
+            self.prompt_tokens += request.prompt_tokens;
+            self.step_tokens += request.prompt_tokens;
+            self.time_to_first_token.observe(seconds(request.times.arrival, now));
+        } else {
+            self.inter_token_latency.observe(seconds(request.previous_token, now));
+        }
+        if tokens.is_last {
+            self.ended(tokens.index + tokens.count, request);
+        }
+    }
+
+    fn ended(&mut self, made: u64, request: &CountedRequest) {
+        let CountedRequest { prompt_tokens, max_tokens, times, frontend, .. } = *request;
+        let RequestTimes { arrival, scheduled, first_token, last_token } = times;
+        if made < max_tokens {
+            self.ended_by_stop += 1;
+        } else {
+            self.ended_by_length += 1;
+        }
+        let decode = seconds(first_token, last_token);
+        self.e2e_request_latency.observe(seconds(arrival, last_token));
+        self.request_queue_time.observe(seconds(arrival + frontend, scheduled));
+        self.request_prefill_time.observe(seconds(scheduled, first_token));
+        self.request_inference_time.observe(seconds(scheduled, last_token));
+        self.request_decode_time.observe(decode);
+        // Without a prefix cache all of a prompt is computed.
+        self.request_prefill_kv_computed_tokens.observe(prompt_tokens as f64);
+        self.request_prompt_tokens.observe(prompt_tokens as f64);
+        self.request_generation_tokens.observe(made as f64);
+        self.request_time_per_output_token.observe(if made > 1 { decode / (made - 1) as f64 } else { 0.0 });
+        self.request_params_max_tokens.observe(max_tokens as f64);
+        // Each sequence is a request of its own.
+        self.request_max_num_generation_tokens.observe(made as f64);
+        self.request_params_n.observe(1.0);
+    }
+
+    /// The step has no more tokens. vLLM does not count one that made none.
+    pub(super) fn step_ended(&mut self) {
+        if self.step_tokens > 0 {
+            self.iteration_tokens.observe(self.step_tokens as f64);
+        }
+        self.step_tokens = 0;
+    }
+}
+
+fn seconds(from: u64, to: u64) -> f64 {
+    to.saturating_sub(from) as f64 / 1e9
+}
+
+// A histogram with the bucket limits of Prometheus: of each limit, how many values are at most so large.
+
+/// Values so far.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// Rising; the last bucket, without a limit, is not among them.
+    limits: Vec<f64>,
+    /// One for each limit, and one for what is above them all.
+    counts: Vec<u64>,
+    sum: f64,
+}
+
+impl Histogram {
+    pub(super) fn new(limits: Vec<f64>) -> Self {
+        Self { counts: vec![0; limits.len() + 1], limits, sum: 0.0 }
+    }
+
+    /// 1, 2 and 5 times the powers of ten, up to `most`: vLLM's limits for tokens.
+    pub(super) fn of_tokens(most: u64) -> Self {
+        let powers = std::iter::successors(Some(1), |power: &u64| power.checked_mul(10));
+        let limits = powers.flat_map(|power| [1, 2, 5].map(|times: u64| times.saturating_mul(power)));
+        Self::new(limits.take_while(|limit| *limit <= most).map(|limit| limit as f64).collect())
+    }
+
+    pub(super) fn observe(&mut self, value: f64) {
+        self.counts[self.limits.partition_point(|limit| *limit < value)] += 1;
+        self.sum += value;
+    }
+
+    pub const fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Each limit, infinity at last, and the values that are at most so large.
+    pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
+        let limits = self.limits.iter().copied().chain([f64::INFINITY]);
+        limits.zip(self.counts.iter().scan(0, |below, count| {
+            *below += count;
+            Some(*below)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn a_value_is_in_each_bucket_whose_limit_it_does_not_exceed() {
+        let mut histogram = Histogram::new(vec![1.0, 2.0]);
+        for value in [1.0, 1.5, 7.0] {
+            histogram.observe(value);
+        }
+        assert_eq!(histogram.cumulative().collect::<Vec<_>>(), [(1.0, 1), (2.0, 2), (f64::INFINITY, 3)]);
+        assert_eq!((histogram.count(), histogram.sum()), (3, 9.5));
+    }
+
+    #[test]
+    fn limits_of_tokens_end_at_the_longest_sequence() {
+        let limits = |most| Histogram::of_tokens(most).limits;
+        assert_eq!(limits(100), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+        assert_eq!(limits(99).last(), Some(&50.0));
+        assert_eq!(limits(131_072).last(), Some(&100_000.0));
+    }
 }

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use super::answer::ServedPrompt;
 use super::inputs::Inputs;
-use super::load_error::{LoadError, VllmLoadError};
-use super::loaded_model::LoadedEngine;
-use super::prompt::PromptTokens;
-use super::tensor::RequestRefusal;
+use super::inputs::RequestRefusal;
+use super::load::LoadedEngine;
+use super::load::{LoadError, VllmLoadError};
+use super::request::PromptTokens;
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::engine;
 use crate::served_limits;

@@ -1,7 +1,6 @@
 //! One message and its answers: the time limits for them, and their outcome.
 
 mod kserve;
-mod kserve_response_reader;
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -17,15 +16,15 @@ use crate::record::{FailureClass, RequestEnd, ServerStamps};
 use crate::schedule::data::Prompt;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::{Accounting, AnswerText, CountedTokens, TokenSource, Violation, WireEvent};
-use crate::transport::call::{CallKind, TokenCounting};
 use crate::transport::connection::Connection;
 use crate::transport::http::{
     AnswerIds, ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, answer_text_from_events,
     prompt_from_events,
 };
-use crate::transport::kserve::call_error::RpcFault;
 use crate::transport::kserve::infer_request::InferRequestTemplate;
+use crate::transport::kserve::rpc::RpcFault;
 use crate::transport::request_encoder::RequestEncoder;
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 
 /// One message and the requests in it.
 pub(crate) struct RequestAttempt<'a> {

@@ -2,18 +2,20 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use rand::RngExt;
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::corpus_record::{CorpusRecord, CorpusTurn, DataSummary, MemoryBudget};
-use super::errors::fault;
-use super::record_keys::RecordRules;
+use super::jsonl::fault;
+use super::record_reader::RecordRules;
+use super::row::PromptPart;
 use super::tokenizer::PromptTokenizer;
-use super::{jsonl, padded_ids};
-use crate::HarnessError;
-use crate::schedule::random_draws::generator;
-use crate::{DataKind, PromptFile};
+use super::{jsonl, npy};
+use crate::schedule::arrivals::generator;
+use crate::{DataKind, HarnessError, PromptFile};
 use base::files::{Digest, open_regular};
 use base::spec::RecordOrder;
 
@@ -33,7 +35,7 @@ impl Corpus {
         refuse_pickle(file)?;
         let room = MemoryBudget::of(file);
         let (mut entries, mut skipped) = match data.kind {
-            DataKind::InputIds if has_end(file, "npy") => (padded_ids::read(data, room)?, Vec::new()),
+            DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
             DataKind::Jsonl | DataKind::Sharegpt | DataKind::Mooncake | DataKind::InputIds => {
                 jsonl::read(data, prompt_tokenizer, rules, room)?
             }
@@ -137,6 +139,73 @@ impl CorpusOrder {
             RecordSelection::Shuffled(order) => Some(order[place as usize] as usize),
         }
     }
+}
+
+// The content of a file of prompts: its records, the memory that they may occupy, and what is reported of them.
+
+/// The most memory for the content of a file; more is refused and not swapped.
+const MOST_CONTENT_BYTES: usize = 4 << 30;
+
+/// One record: a session, most often of one turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CorpusRecord {
+    /// Time stamp, ns; counted from the first record's.
+    pub at_ns: Option<u64>,
+    pub turns: Vec<CorpusTurn>,
+    /// Its turns are one conversation: the first one is sent, unless sessions are requested.
+    pub is_conversation: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CorpusTurn {
+    /// Empty: a prompt of `tokens` is drawn.
+    pub parts: Arc<[PromptPart]>,
+    pub tokens: Option<u32>,
+    pub output_tokens: Option<u32>,
+    /// A recorded answer.
+    pub answer: Option<Arc<str>>,
+    /// Between the answer before and this turn, ns.
+    pub pause_ns: Option<u64>,
+    /// Time stamp of a later turn, ns.
+    pub at_ns: Option<u64>,
+    /// The prompt holds all turns before.
+    pub is_whole: bool,
+}
+
+/// The memory that is left.
+pub(super) struct MemoryBudget<'a> {
+    left: usize,
+    file: &'a Path,
+}
+
+impl<'a> MemoryBudget<'a> {
+    pub const fn of(file: &'a Path) -> Self {
+        Self { left: MOST_CONTENT_BYTES, file }
+    }
+
+    pub fn take(&mut self, bytes: usize) -> Result<(), HarnessError> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            let gib = MOST_CONTENT_BYTES >> 30;
+            fault(self.file, format!("more than {gib} GiB of prompts would be kept: take fewer with `first: 10000`"))
+        })?;
+        Ok(())
+    }
+}
+
+/// What a file gave, for the result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DataSummary {
+    pub file: String,
+    /// BLAKE3 of its bytes.
+    pub digest: String,
+    /// In the file, as far as it was read.
+    pub records: u64,
+    /// Left out, with why.
+    pub skipped: Vec<String>,
+    /// How many sessions or requests were planned from it.
+    pub taken: u64,
+    /// Records that were taken more than once, or again after the end.
+    pub repeated: bool,
 }
 
 #[cfg(test)]

@@ -9,18 +9,17 @@
 //! Llama-3.1-8B, these ids are the prompt.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
-use super::errors::{DataErrors, RecordPlace};
+use super::corpus::{CorpusRecord, CorpusTurn, MemoryBudget};
 use super::messages::{MessageError, answered_turns, count, message_parts, messages};
-use super::prompt::{PromptPart, RandomStream};
-use super::record_keys::{RecordRules, UnsentKeys};
-use super::record_reader::for_each_record;
-use super::row::{Given, PromptRecord};
+use super::record_reader::{RecordRules, UnsentKeys, for_each_record};
+use super::row::{Given, PromptPart, PromptRecord, RandomStream};
 use super::tokenizer::PromptTokenizer;
 use crate::{DataKind, HarnessError, PromptFile};
 use base::spec::{DelayPlace, LONGEST_LENGTH};
@@ -304,4 +303,81 @@ fn size_in_memory(turn: &CorpusTurn) -> usize {
     });
     let answer = turn.answer.as_ref().map_or(0, |answer| answer.len());
     size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>() + answer
+}
+
+// All errors of a file at once, each with its line.
+
+/// Where a record is in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordPlace {
+    /// From 1.
+    Line(usize),
+    /// An element of a list, from 1.
+    Element(usize),
+    /// Of the file of perf_analyzer's `--input-data`, from 1.
+    Entry(usize),
+}
+
+impl fmt::Display for RecordPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Element(number) => write!(f, "record {number}"),
+            Self::Entry(number) => write!(f, "entry {number}"),
+        }
+    }
+}
+
+/// How many errors are shown; the rest is counted.
+const SHOWN: usize = 20;
+
+/// The errors of a file so far.
+pub(crate) struct DataErrors<'a> {
+    file: &'a Path,
+    found: Vec<String>,
+    unlisted: usize,
+}
+
+impl<'a> DataErrors<'a> {
+    pub const fn of(file: &'a Path) -> Self {
+        Self { file, found: Vec::new(), unlisted: 0 }
+    }
+
+    pub fn at(&mut self, place: RecordPlace, what: impl fmt::Display) {
+        self.push_error(format!("{place}: {what}"));
+    }
+
+    pub fn push_error(&mut self, what: String) {
+        if self.found.len() < SHOWN {
+            self.found.push(what);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    /// After a thousand errors the file is of another kind, and reading on is useless.
+    pub const fn has_too_many_errors(&self) -> bool {
+        self.unlisted > 1_000
+    }
+
+    pub fn end(self) -> Result<(), HarnessError> {
+        self.end_after(Vec::new())
+    }
+
+    /// With these in front, which are few.
+    pub fn end_after(mut self, mut faults: Vec<String>) -> Result<(), HarnessError> {
+        faults.append(&mut self.found);
+        if faults.is_empty() {
+            return Ok(());
+        }
+        if self.unlisted > 0 {
+            faults.push(format!("… and {} more", self.unlisted));
+        }
+        Err(HarnessError::Data { file: self.file.to_owned(), faults })
+    }
+}
+
+/// One error that makes the whole file unusable.
+pub(crate) fn fault(file: &Path, why: impl Into<String>) -> HarnessError {
+    HarnessError::Data { file: file.to_owned(), faults: vec![why.into()] }
 }

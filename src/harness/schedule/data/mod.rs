@@ -5,28 +5,21 @@
 //! ids gets ids, and one that takes text gets text.
 
 mod corpus;
-mod corpus_record;
-mod errors;
 mod jsonl;
 mod messages;
-mod npy_integers;
-mod padded_ids;
-mod perf_analyzer;
-mod prompt;
-mod prompt_renderer;
-mod record_keys;
+mod npy;
 mod record_reader;
 mod row;
 mod tokenizer;
 
+pub use corpus::DataSummary;
 pub(super) use corpus::digest as file_digest;
 pub(super) use corpus::{Corpus, CorpusOrder};
-pub use corpus_record::DataSummary;
-pub(super) use corpus_record::{CorpusRecord, CorpusTurn};
-pub(super) use errors::{DataErrors, fault};
-pub use npy_integers::{NpyError, NpyIntegers};
-pub use prompt::{ChatMessage, PreviousAnswers, Prompt};
-pub(super) use prompt::{PromptPart, RandomStream};
-pub(super) use prompt_renderer::{PromptRenderer, words_of};
-pub(super) use record_keys::RecordRules;
+pub(super) use corpus::{CorpusRecord, CorpusTurn};
+pub(super) use jsonl::{DataErrors, fault};
+pub(super) use messages::{PromptRenderer, words_of};
+pub use npy::{NpyError, NpyIntegers};
+pub(super) use record_reader::RecordRules;
 pub(super) use record_reader::for_each_record;
+pub use row::{ChatMessage, PreviousAnswers, Prompt};
+pub(super) use row::{PromptPart, RandomStream};

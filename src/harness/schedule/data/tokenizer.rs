@@ -5,8 +5,8 @@ use std::path::Path;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::errors::fault;
-use crate::schedule::random_draws::generator;
+use super::jsonl::fault;
+use crate::schedule::arrivals::generator;
 use crate::{HarnessError, ScheduleError};
 use base::files::{Digest, Hasher, read_bytes};
 use tokenizer::Tokenizer;

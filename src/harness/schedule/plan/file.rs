@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
+use super::planned_requests::{PlannedRequest, RequestTrigger};
 use super::schedule::RequestSchedule;
+use crate::schedule::arrivals::GENERATOR;
 use crate::schedule::data::{
     DataErrors, DataSummary, PromptPart, PromptRenderer, RecordRules, fault, file_digest, for_each_record,
 };
-use crate::schedule::random_draws::GENERATOR;
 use crate::{BenchSpec, HarnessError, LoadPattern, PromptFile};
 use base::files::Digest;
 use base::spec::LONGEST_LENGTH;

@@ -2,10 +2,8 @@
 //! the number of workers, connections and servers.
 
 mod file;
-mod planned_request;
 mod planned_requests;
 mod queue;
-mod samples;
 mod schedule;
 mod session_drawer;
 #[cfg(test)]
@@ -13,16 +11,16 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::samples::sampled;
+use self::schedule::sampled;
 use self::session_drawer::{DrawEnd, SessionDrawer};
 use crate::schedule::data::PromptRenderer;
 use crate::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
 use base::files::Digest;
 pub(crate) use file::{PLAN, write};
-pub use planned_request::{PlannedRequest, RequestTrigger};
 pub use planned_requests::{PlannedReader, PlannedRequests};
+pub use planned_requests::{PlannedRequest, RequestTrigger};
 pub(crate) use queue::PlanQueue;
-pub use samples::ExternalSample;
+pub use schedule::ExternalSample;
 pub use schedule::RequestSchedule;
 
 /// A larger plan is most likely a typing error.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::planned_request::PlannedRequest;
+use super::planned_requests::PlannedRequest;
 use super::planned_requests::{PlannedReader, PlannedRequests};
 use super::schedule::{RequestSchedule, belongs};
 use super::session_drawer::SessionDrawer;
+use crate::schedule::arrivals;
 use crate::schedule::data::PromptRenderer;
-use crate::schedule::random_draws;
 use crate::{BenchSpec, DataKind, HarnessError, Pause};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
@@ -129,7 +129,7 @@ impl PlanQueue {
     /// Before a session: as planned, until the first user has left. From then on each has a pause of its own, so that one long pause does
     /// not send everybody home who comes upon the same session.
     fn pause(&self, first: u64, gone: u64) -> u64 {
-        random_draws::think_time(self.think, self.seed, first.wrapping_add(gone << 40))
+        arrivals::think_time(self.think, self.seed, first.wrapping_add(gone << 40))
     }
 
     /// Requests of the plan, as `close` returns it, that no user reached. Call before `close`.

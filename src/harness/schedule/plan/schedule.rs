@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::planned_request::{PlannedRequest, RequestTrigger};
-use super::planned_requests::PlannedRequests;
+use super::planned_requests::{PlannedRequest, PlannedRequests, RequestTrigger};
 use crate::HarnessError;
+use crate::schedule::arrivals::GENERATOR;
 use crate::schedule::data::{
     ChatMessage, DataSummary, PreviousAnswers, Prompt, PromptPart, PromptRenderer, RandomStream, words_of,
 };
-use crate::schedule::random_draws::GENERATOR;
 use base::files::{Digest, Hasher};
 
 /// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
@@ -184,4 +183,30 @@ fn digest_part(part: &PromptPart, hasher: &mut Hasher) {
             hasher.field(b"heard").field(&turn.to_le_bytes());
         }
     }
+}
+
+// The samples that an external driver may ask for.
+
+/// What a request can carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalSample {
+    /// Token ids of the prompt.
+    pub prompt: Arc<[i32]>,
+    /// Tokens that its answer may have.
+    pub output_len: u32,
+}
+
+/// The samples as a plan: one request for each, in their order, without a time.
+pub(super) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
+    let request = |(index, sample): (usize, &ExternalSample)| PlannedRequest {
+        at_ns: 0,
+        earliest_ns: 0,
+        due: RequestTrigger::Schedule,
+        input_len: sample.prompt.len() as u32,
+        output_len: sample.output_len,
+        session: index as u64,
+        turn: 0,
+        parts: Some(Arc::from([PromptPart::Ids(Arc::clone(&sample.prompt))])),
+    };
+    samples.iter().enumerate().map(request).collect()
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
-use super::planned_request::{PlannedRequest, RequestTrigger};
+use super::planned_requests::{PlannedRequest, RequestTrigger};
 use crate::schedule::arrivals::ArrivalTimes;
+use crate::schedule::arrivals::{self, generator};
 use crate::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, RecordRules,
     fault,
 };
-use crate::schedule::random_draws::{self, generator};
 use crate::{BenchSpec, HarnessError, LoadPattern, PromptFile, ScheduleError};
 use base::spec::{History, Prefixes, RecordOrder};
 
@@ -124,7 +124,7 @@ impl SessionDrawer {
             stamped @ SessionStarts::Stamped { .. } => {
                 (RequestTrigger::Schedule, stamped.time_of(entry.and_then(|entry| entry.at_ns)))
             }
-            SessionStarts::Free => (RequestTrigger::User, random_draws::think_time(think, self.spec.seed, self.index)),
+            SessionStarts::Free => (RequestTrigger::User, arrivals::think_time(think, self.spec.seed, self.index)),
         };
         let mut session = self.turns(entry, number)?;
         if let Some(first) = session.first_mut() {
@@ -159,7 +159,7 @@ impl SessionDrawer {
     fn turns(&self, entry: Option<&CorpusRecord>, number: u64) -> Result<Vec<PlannedRequest>, HarnessError> {
         let BenchSpec { seed, content, pace, .. } = &*self.spec;
         let sessions = content.sessions.as_ref();
-        let turns = sessions.and_then(|sessions| random_draws::length(&sessions.turns, "turns", *seed, number));
+        let turns = sessions.and_then(|sessions| arrivals::length(&sessions.turns, "turns", *seed, number));
         let count = match entry {
             // A conversation is a question and its answer, unless sessions are requested.
             Some(entry) if entry.is_conversation && sessions.is_none() => 1,
@@ -188,7 +188,7 @@ impl SessionDrawer {
             planned.push(PlannedRequest {
                 at_ns: given
                     .and_then(|given| Some(self.starts.sped_up(given.pause_ns?)))
-                    .unwrap_or_else(|| random_draws::think_time(pause, *seed, index)),
+                    .unwrap_or_else(|| arrivals::think_time(pause, *seed, index)),
                 earliest_ns,
                 due: RequestTrigger::Turn,
                 input_len,
@@ -215,13 +215,13 @@ impl SessionDrawer {
             None => index,
         };
         let tokens =
-            given.and_then(|given| given.tokens).or_else(|| random_draws::length(input_len, "input", *seed, number));
+            given.and_then(|given| given.tokens).or_else(|| arrivals::length(input_len, "input", *seed, number));
         let tokens = tokens.ok_or_else(|| self.data_error("an input length", "input_tokens"))?;
         Ok((vec![PromptPart::Drawn { stream: RandomStream::Prompt, number, tokens }], tokens))
     }
 
     fn output(&self, given: Option<&CorpusTurn>, index: u64) -> Result<u32, HarnessError> {
-        let drawn = random_draws::length(&self.spec.output_len, "output", self.spec.seed, index);
+        let drawn = arrivals::length(&self.spec.output_len, "output", self.spec.seed, index);
         let tokens = drawn.or_else(|| given.and_then(|given| given.output_tokens));
         tokens.ok_or_else(|| self.data_error("an output length", "output_tokens"))
     }

@@ -2,7 +2,7 @@
 
 use super::json::{Json, NotJson};
 use crate::tokens::{ChunkTokens, FinishReason, Usage};
-use crate::transport::error_text::shortened;
+use crate::transport::limits::shortened;
 
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -2,23 +2,24 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+use bytes::buf::Chain;
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
-use super::pool::ConnectionPool;
+use super::pool::{ConnectionPool, HttpSocket};
 use super::request_template::HttpRequestTemplate;
-use super::request_writer::RequestWriter;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
-use super::socket::HttpSocket;
 use crate::clock::BenchClock;
 use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
-use crate::transport::connect_error::ConnectError;
+use crate::transport::connection::ConnectError;
 
 /// How long after its head the reason of a refusal is awaited. It comes with the head; a server that sends it byte by byte would otherwise
 /// occupy the request until it counts as stalled.
@@ -279,5 +280,57 @@ pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(u16, Ve
                 }
             }
         }
+    }
+}
+
+// A request on its way to the server, which may answer before it has read all of it.
+
+/// What of a request is still to be written.
+pub(super) struct RequestWriter {
+    left: Chain<Bytes, Bytes>,
+    /// How the writing ended.
+    written: Option<io::Result<()>>,
+}
+
+impl RequestWriter {
+    pub fn new(head: Bytes, body: Bytes) -> Self {
+        Self { left: head.chain(body), written: None }
+    }
+
+    /// All of it was written.
+    pub const fn is_whole(&self) -> bool {
+        matches!(self.written, Some(Ok(())))
+    }
+
+    /// Why it could not be written.
+    pub const fn error(&self) -> Option<&io::Error> {
+        match &self.written {
+            Some(Err(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Writes what the connection takes now. True once, when there is no more to write.
+    pub fn advance(&mut self, socket: &mut HttpSocket, context: &mut Context<'_>) -> bool {
+        if self.written.is_some() {
+            return false;
+        }
+        if let Poll::Ready(written) = self.poll_write(socket, context) {
+            self.written = Some(written);
+        }
+        self.written.is_some()
+    }
+
+    fn poll_write(&mut self, socket: &mut HttpSocket, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.left.has_remaining() {
+            let mut pieces = [IoSlice::new(&[]); 2];
+            let count = self.left.chunks_vectored(&mut pieces);
+            let length = ready!(Pin::new(&mut *socket).poll_write_vectored(context, &pieces[..count]))?;
+            if length == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.left.advance(length);
+        }
+        Pin::new(socket).poll_flush(context)
     }
 }

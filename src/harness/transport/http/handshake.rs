@@ -8,7 +8,7 @@ use super::attempt::get;
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
 use crate::spec::transport::{Api, Http, USUAL_MODELS_PATH};
-use crate::transport::connect_error::ConnectError;
+use crate::transport::connection::ConnectError;
 use crate::transport::handshake_error::HandshakeError;
 use crate::transport::sent_headers::SentHeaders;
 use crate::{BenchSpec, HarnessError, TransportFailure};

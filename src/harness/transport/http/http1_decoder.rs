@@ -1,6 +1,6 @@
 //! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
 
-use crate::transport::error_text::shortened;
+use crate::transport::limits::shortened;
 use base::units::{has_secret_parameter, without_credentials};
 
 const MOST_HEADERS: usize = 96;

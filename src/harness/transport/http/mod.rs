@@ -9,26 +9,22 @@
 //! pieces and keeps the time to itself. Heads are read by `httparse`; the rest is small and holds no bytes back.
 
 mod answer_fields;
-mod answer_ids;
 mod answer_text;
 mod attempt;
 mod handshake;
 mod http1_decoder;
 mod json;
 mod pool;
-mod read_answer;
 mod request_template;
-mod request_writer;
 mod response_reader;
-mod socket;
 mod tls;
 
-pub(crate) use answer_ids::AnswerIds;
+pub(crate) use answer_text::AnswerIds;
 pub(crate) use answer_text::{answer_text_from_events, prompt_from_events};
 pub(crate) use attempt::{HttpAttempt, QueryError};
 pub(crate) use handshake::handshake;
 pub(crate) use pool::ConnectionPool;
-pub use read_answer::read_http_answer;
 pub(crate) use request_template::{HttpRequestTemplate, addressed};
 pub(crate) use response_reader::HttpOutcome;
+pub use response_reader::read_http_answer;
 pub(crate) use tls::{Connector, TlsError};

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::schedule::arrivals::generator;
 use crate::schedule::data::Prompt;
-use crate::schedule::random_draws::generator;
 use crate::spec::transport::{Api, Http};
-use crate::transport::call::TokenCounting;
+use crate::transport::request_encoder::TokenCounting;
 use crate::transport::sent_headers::SentHeaders;
 use crate::{BenchSpec, PlannedRequest, UnsupportedRequest};
 use base::spec::{CancelPolicy, LengthField, REQUEST_FIELDS, Request, RequestField, WireForm, sets_length};

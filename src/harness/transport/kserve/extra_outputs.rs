@@ -8,7 +8,7 @@ use prost::Message;
 use super::grpc_messages::WireError;
 use crate::PlannedRequest;
 use crate::record::ServerStamps;
-use crate::transport::call::CallKind;
+use crate::transport::request_encoder::CallKind;
 use triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// The counts of one output.

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::calls::unary_call;
 use super::grpc_messages;
 use super::infer_request::InferRequestTemplate;
 use super::model_metadata::{ModelMetadata, OfferedTensors};
+use super::rpc::unary_call;
 use crate::transport::connection::Connection;
 use crate::transport::handshake_error::HandshakeError;
 use crate::{BenchSpec, HarnessError, TransportFailure};

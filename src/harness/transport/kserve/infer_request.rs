@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::grpc_messages::ScanRequest;
 use super::model_metadata::{ConstantTensor, DrawnInput, ModelInputs, ModelMetadata, TEXT, TOKENS, TensorNames, VLLM};
+use crate::schedule::arrivals::generator;
 use crate::schedule::data::Prompt;
-use crate::schedule::random_draws::generator;
-use crate::transport::call::{CallKind, TokenCounting};
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
 use base::spec::{CancelPolicy, FieldValue, Interface, Protocol, Request, StreamMode};
 use triton::field_tensor::{column, texts};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::transport::call::CallKind;
+use crate::transport::request_encoder::CallKind;
 use crate::{CallSource, LoadPattern};
 use base::spec::{FieldValue, Interface, REQUEST_FIELDS, Request, RequestField, WireForm};
 use triton::field_tensor;

@@ -1,15 +1,27 @@
 //! The parts of a gRPC call: its head, its answer piece by piece, the classes of statuses and of broken connections.
 
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use std::{fmt, io};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes, BytesMut};
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
-use http::{HeaderMap, Method, Request, Version};
+use http::header::InvalidHeaderValue;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
-use super::call_error::{CallError, GrpcStatus, code};
-use crate::transport::error_text::shortened;
+use super::grpc_messages::{Frames, WireError};
+use crate::clock::BenchClock;
+use crate::record::FailureClass;
+use crate::transport::connection::{ConnectError, Connection};
+use crate::transport::limits::shortened;
 use crate::transport::sent_headers::SentHeaders;
+use base::diag::error_chain;
 
 /// Sends requests over one HTTP/2 connection.
 pub(crate) type RpcSender = SendRequest<Bytes>;
@@ -143,6 +155,254 @@ fn percent_decoded(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
+// Calls over a connection: a whole request whose answer is read piece by piece, and short queries before the run.
+
+/// The limit of an answer to a query before the run.
+const LONGEST_ANSWER: u64 = 16 << 20;
+
+/// Sends a whole request of Triton's inference service and returns the answer.
+pub(crate) async fn send(
+    link: &Connection,
+    method: &'static str,
+    frame: Bytes,
+    deadline: Option<Duration>,
+) -> Result<RpcResponse, CallError> {
+    let mut sender = link.sender().await?;
+    let mut request = link.head(method)?;
+    if let Some(limit) = deadline {
+        // At most eight digits.
+        let limit = HeaderValue::from_str(&format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
+        request.headers_mut().insert("grpc-timeout", limit?);
+    }
+    let (response, mut body) = sender.send_request(request, false).map_err(CallError::Broken)?;
+    // Whole and at once: it is in memory anyway, and h2 keeps to the server's window.
+    body.send_data(frame, true).map_err(CallError::Broken)?;
+    drop(body);
+    answer_of(response.await.map_err(CallError::Broken)?)
+}
+
+/// One message in each direction, for the queries before the run. At a second one in the answer nothing more is read.
+pub(crate) async fn unary_call(link: &Connection, method: &'static str, frame: Bytes) -> Result<Bytes, CallError> {
+    let mut answer = send(link, method, frame, None).await?;
+    let mut frames = Frames::new(LONGEST_ANSWER);
+    let mut message = None;
+    while let Some(part) = answer.part().await {
+        match part.map_err(CallError::BrokenAnswer)? {
+            RpcPart::Data(data) => {
+                frames.push(data);
+                while let Some(next) = frames.next().map_err(CallError::Wire)? {
+                    if message.replace(next).is_some() {
+                        return Err(CallError::Wire(WireError::Malformed("it has more than one message")));
+                    }
+                }
+            }
+            RpcPart::Trailers(trailers) => check_status(&trailers)?,
+        }
+    }
+    message.ok_or(CallError::NoAnswer)
+}
+
+// Why a gRPC call failed, and what that means for a request.
+
+/// gRPC status codes used here (grpc.io, "Status codes").
+pub(crate) mod code {
+    pub const OK: u32 = 0;
+    pub const UNKNOWN: u32 = 2;
+    pub const DEADLINE_EXCEEDED: u32 = 4;
+    pub const RESOURCE_EXHAUSTED: u32 = 8;
+    pub const UNIMPLEMENTED: u32 = 12;
+    pub const UNAVAILABLE: u32 = 14;
+}
+
+/// How a request failed: its class, and the text for its record.
+pub(crate) type RpcFault = (FailureClass, String);
+
+/// A status other than OK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GrpcStatus {
+    pub code: u32,
+    /// The server's, decoded.
+    pub message: Option<String>,
+}
+
+impl fmt::Display for GrpcStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gRPC status {}", self.code)?;
+        self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
+    }
+}
+
+impl std::error::Error for GrpcStatus {}
+
+impl GrpcStatus {
+    const fn class(&self, has_begun: bool) -> FailureClass {
+        match self.code {
+            code::DEADLINE_EXCEEDED => FailureClass::Deadline,
+            _ if has_begun => FailureClass::Stream,
+            code::UNAVAILABLE | code::RESOURCE_EXHAUSTED => FailureClass::Refused,
+            _ => FailureClass::Server,
+        }
+    }
+
+    /// How a request fails with it, whose answer has or has not begun.
+    pub fn fault(&self, has_begun: bool) -> RpcFault {
+        (self.class(has_begun), self.to_string())
+    }
+}
+
+/// Why a call has no answer, or no whole one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("{0}")]
+    Head(#[from] http::Error),
+    #[error("{0}")]
+    Header(#[from] InvalidHeaderValue),
+    /// The connection or the stream broke before an answer began.
+    #[error("{}", error_chain(.0))]
+    Broken(#[source] h2::Error),
+    /// The same while the answer came.
+    #[error("{}", error_chain(.0))]
+    BrokenAnswer(#[source] h2::Error),
+    #[error("HTTP status {0}")]
+    Http(StatusCode),
+    #[error(transparent)]
+    Status(#[from] GrpcStatus),
+    #[error(transparent)]
+    Wire(WireError),
+    #[error("no answer")]
+    NoAnswer,
+}
+
+impl CallError {
+    /// With the server's own message as `shown` returns it.
+    pub fn shown(mut self, shown: impl FnOnce(String) -> String) -> Self {
+        if let Self::Status(GrpcStatus { message, .. }) = &mut self {
+            *message = message.take().map(shown);
+        }
+        self
+    }
+
+    pub fn is_unimplemented(&self) -> bool {
+        matches!(self, Self::Status(GrpcStatus { code: code::UNIMPLEMENTED, .. }))
+    }
+
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::Connect(_) | Self::Head(_) | Self::Header(_) => FailureClass::Connect,
+            Self::Broken(error) => broken_class(false, error),
+            Self::BrokenAnswer(_) | Self::Wire(_) => FailureClass::Stream,
+            // Of a proxy in front of the server, as over HTTP.
+            Self::Http(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => FailureClass::Refused,
+            Self::Http(_) => FailureClass::Server,
+            Self::Status(status) => status.class(false),
+            Self::NoAnswer => FailureClass::Short,
+        }
+    }
+}
+
+impl From<CallError> for RpcFault {
+    fn from(error: CallError) -> Self {
+        (error.class(), error.to_string())
+    }
+}
+
+pub(crate) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
+    if has_begun {
+        FailureClass::Stream
+    } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
+        // The server did not process it.
+        FailureClass::Refused
+    } else {
+        FailureClass::Connect
+    }
+}
+
+// A socket that stamps the arrival of bytes, lets waiting tasks process them before it reads on, and writes in one go what is
+// to be sent at one time.
+
+/// Stamps err in one direction only: data is never stamped earlier than the read that brought it.
+/// To keep it from being stamped later, a read that filled its buffer ends the connection's turn: the tasks that wait for
+/// this data are woken, and run, before the next read moves the stamp.
+pub(crate) struct StampedSocket {
+    socket: TcpStream,
+    clock: BenchClock,
+    /// ns of the last read that brought something.
+    last_read: Rc<Cell<u64>>,
+    /// The last read filled its buffer, and no waiting task has run since.
+    is_turn_over: bool,
+    /// Written, and not yet handed to the kernel: until the next flush, which ends a turn of the connection.
+    unsent: BytesMut,
+}
+
+/// More than that is not copied together.
+const MOST_UNSENT: usize = 64 << 10;
+
+impl StampedSocket {
+    pub fn new(socket: TcpStream, clock: BenchClock, last_read: Rc<Cell<u64>>) -> Self {
+        Self { socket, clock, last_read, is_turn_over: false, unsent: BytesMut::new() }
+    }
+
+    fn poll_send_unsent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            match ready!(Pin::new(&mut self.socket).poll_write(context, &self.unsent))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.unsent.advance(sent),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for StampedSocket {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if std::mem::take(&mut self.is_turn_over) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = into.filled().len();
+        let poll = Pin::new(&mut self.socket).poll_read(context, into);
+        if into.filled().len() > before {
+            self.last_read.set(self.clock.now());
+            // A shorter read has emptied the socket: the next one waits by itself.
+            self.is_turn_over = into.remaining() == 0;
+        }
+        poll
+    }
+}
+
+/// It is not vectored: then h2 copies small messages together in place of writing each by itself, and a write costs more than
+/// all else of a small request.
+impl AsyncWrite for StampedSocket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.unsent.len() + bytes.len() <= MOST_UNSENT {
+            self.unsent.extend_from_slice(bytes);
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        loop {
+            let Self { socket, unsent, .. } = &mut *self;
+            let parts = [io::IoSlice::new(unsent), io::IoSlice::new(bytes)];
+            let sent = ready!(Pin::new(socket).poll_write_vectored(context, &parts))?;
+            let of_unsent = sent.min(unsent.len());
+            unsent.advance(of_unsent);
+            if sent == 0 || sent > of_unsent {
+                return Poll::Ready(Ok(sent - of_unsent));
+            }
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_unsent(context))?;
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_unsent(context))?;
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +425,100 @@ mod tests {
         assert_eq!(check_status(&trailers).unwrap_err().fault(false).0, FailureClass::Server);
         trailers.insert("grpc-status", "12".parse().unwrap());
         assert!(CallError::Status(check_status(&trailers).unwrap_err()).is_unimplemented());
+    }
+}
+
+#[cfg(test)]
+mod call_error_tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_rejects_a_call_by_its_http_status_refuses_it() {
+        let fault = |status| RpcFault::from(CallError::Http(status));
+        let busy = fault(StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(busy, (FailureClass::Refused, "HTTP status 503 Service Unavailable".to_owned()));
+        assert_eq!(fault(StatusCode::TOO_MANY_REQUESTS).0, FailureClass::Refused);
+        assert_eq!(fault(StatusCode::BAD_GATEWAY).0, FailureClass::Server);
+    }
+}
+
+#[cfg(test)]
+mod stamped_socket_tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pending_reader_is_woken_before_the_next_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (ours, _) = listener.accept().await.unwrap();
+        theirs.write_all(&[7; 30]).await.unwrap();
+        theirs.shutdown().await.unwrap();
+        let last_read = Rc::new(Cell::new(0));
+        let mut socket = StampedSocket::new(ours, BenchClock::start(), Rc::clone(&last_read));
+        let mut turns = Vec::new();
+        let mut stamps = Vec::new();
+        let mut read = 0;
+        poll_fn(|context| {
+            // One turn: as much as comes without a pause.
+            let mut turn = 0;
+            loop {
+                let mut bytes = [0; 10];
+                let mut into = ReadBuf::new(&mut bytes);
+                match Pin::new(&mut socket).poll_read(context, &mut into) {
+                    Poll::Pending => {
+                        turns.push(turn);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(outcome) => outcome.unwrap(),
+                }
+                if into.filled().is_empty() {
+                    return Poll::Ready(());
+                }
+                read += into.filled().len();
+                turn += 1;
+                stamps.push(last_read.get());
+            }
+        })
+        .await;
+        assert_eq!(read, 30);
+        assert!(turns.iter().all(|reads| *reads <= 1), "{turns:?}");
+        assert!(stamps.is_sorted() && stamps.iter().all(|stamp| *stamp > 0), "{stamps:?}");
+    }
+
+    #[tokio::test]
+    async fn small_writes_leave_together_with_the_flush_and_all_bytes_in_their_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut theirs, _) = listener.accept().await.unwrap();
+        let mut socket = StampedSocket::new(ours, BenchClock::start(), Rc::default());
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|at| at as u8).collect();
+        let (small, rest) = sent.split_at(300);
+        for piece in small.chunks(100) {
+            socket.write_all(piece).await.unwrap();
+        }
+        assert_eq!(socket.unsent.len(), 300);
+        let mut bytes = vec![0; 1_000];
+        assert_eq!(theirs.try_read(&mut bytes).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        socket.flush().await.unwrap();
+        assert_eq!(theirs.read(&mut bytes).await.unwrap(), 300);
+        assert_eq!(bytes[..300], *small);
+        // More than is copied together, and more than the kernel takes at once.
+        let write = async {
+            for piece in rest.chunks(1_000_000) {
+                socket.write_all(piece).await.unwrap();
+                socket.write_all(b"-").await.unwrap();
+            }
+            socket.shutdown().await.unwrap();
+        };
+        let mut came = Vec::new();
+        let ((), length) = tokio::join!(write, theirs.read_to_end(&mut came));
+        assert_eq!(length.unwrap(), rest.len() + 3);
+        let wanted: Vec<u8> = rest.chunks(1_000_000).flat_map(|piece| piece.iter().copied().chain(*b"-")).collect();
+        assert!(came == wanted);
     }
 }

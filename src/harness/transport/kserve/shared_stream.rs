@@ -14,13 +14,13 @@ use h2::client::ResponseFuture;
 use http::{HeaderMap, Request};
 use tokio::sync::mpsc;
 
-use super::call_error::{CallError, RpcFault, broken_class};
 use super::grpc_messages::{Frames, WireError, named};
+use super::rpc::{CallError, RpcFault, broken_class};
 use super::rpc::{RpcPart, RpcSender, answer_of, check_status};
 use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::{Violation, Violations};
-use crate::transport::error_text::shortened;
+use crate::transport::limits::shortened;
 
 /// Messages that wait for the connection's flow control before senders wait too.
 const QUEUE: usize = 64;

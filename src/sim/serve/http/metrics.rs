@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::driver::ServerCounters;
-use super::super::loaded_model::{LoadedModel, ModelKind};
 use super::super::request::version;
 use super::super::service::ServiceInner;
 use super::super::statistics::ModelStatistics;
 use crate::core::{CoreLoad, SchedulerPolicy};
+use crate::serve::load::{LoadedModel, ModelKind};
 
 type Counter = fn(&ServerCounters) -> &AtomicU64;
 /// Name, help and value of a counter that every model has.

@@ -4,12 +4,10 @@
 //! It serves the same engines as the gRPC interface: a request arrives as JSON, goes through the same checks, and
 //! its responses are sent as JSON.
 
-mod generate;
-mod infer;
+mod body;
+mod kserve;
 mod metrics;
 mod openai;
-mod reply;
-mod request_body;
 mod vllm_metrics;
 
 use std::convert::Infallible;
@@ -25,12 +23,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use self::body::{
+    Answer, body, bytes, empty, event, events, failed, full_reply, json_reply, object, ok_reply, refusal_reply,
+    status_of,
+};
 use super::describe;
-use super::extensions;
-use super::listen::listen;
+use super::listen;
 use super::service::ServiceInner;
-use reply::{Answer, empty, event, events, failed, full_reply, json_reply, ok_reply, refusal_reply, status_of};
-use request_body::{body, bytes, object};
 use triton::pbtxt;
 use triton::proto::inference::model_metadata_response::TensorMetadata;
 use triton::proto::inference::repository_index_response::ModelIndex;
@@ -129,14 +128,14 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
         [] if !is_post => return json_reply(StatusCode::OK, &server(inner)),
         ["models", "stats"] if !is_post => ("", "", &["stats"][..]),
         ["repository", "index"] if is_post => return json_reply(StatusCode::OK, &index(&describe::index(inner))),
-        ["logging"] if !is_post => return json_reply(StatusCode::OK, &extensions::log_settings()),
+        ["logging"] if !is_post => return json_reply(StatusCode::OK, &describe::log_settings()),
         ["trace", "setting"] | ["models", _, "trace", "setting"] if !is_post => {
-            return json_reply(StatusCode::OK, &extensions::trace_settings());
+            return json_reply(StatusCode::OK, &describe::trace_settings());
         }
         ["systemsharedmemory" | "cudasharedmemory", "status"] if !is_post => {
             return json_reply(StatusCode::OK, &json!([]));
         }
-        ["repository", "models", _, "load" | "unload"] if is_post => return refusal_reply(&extensions::load_refused()),
+        ["repository", "models", _, "load" | "unload"] if is_post => return refusal_reply(&describe::load_refused()),
         ["models", name, "versions", version, call @ ..] => (*name, *version, call),
         ["models", name, call @ ..] => (*name, "", call),
         _ => return empty(StatusCode::NOT_FOUND),
@@ -163,10 +162,10 @@ async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, 
         Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     if call == "infer" {
-        return infer::perform(inner, name, version, &headers, &body).await;
+        return kserve::infer(inner, name, version, &headers, &body).await;
     }
     match object(&body) {
-        Ok(body) => generate::perform(inner, name, version, &body, call == "generate_stream").await,
+        Ok(body) => kserve::generate(inner, name, version, &body, call == "generate_stream").await,
         Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }

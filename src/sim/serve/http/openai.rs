@@ -13,15 +13,15 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, iter, once};
 
 use super::super::answer::{self, ServedPrompt};
-use super::super::decode::TokenGenerator;
 use super::super::driver::ResponseSink;
-use super::super::extra_outputs::SelectedOutputs;
-use super::super::prompt::PromptTokens;
 use super::super::request::{Accepted, RequestPart, check_lengths, version};
 use super::super::service::{GuardedResponseStream, ServiceInner};
-use super::super::tensor::RequestRefusal;
-use super::reply::ServedFailure;
+use super::body::ServedFailure;
 use super::{Answer, body, event, events, json_reply, status_of};
+use crate::serve::answer::SelectedOutputs;
+use crate::serve::inputs::RequestRefusal;
+use crate::serve::request::PromptTokens;
+use crate::serve::tokens::TokenGenerator;
 use triton::proto::inference::ModelStreamInferResponse;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@
 
 use std::fmt::Write as _;
 
-use super::super::engine_counts::{EngineCounts, Histogram};
 use super::super::service::ServiceInner;
 use crate::core::CoreLoad;
+use crate::serve::statistics::{EngineCounts, Histogram};
 
 /// One engine: a copy of a model.
 struct Engine<'a> {

@@ -3,13 +3,14 @@
 //! gRPC frames are one flag byte, a 32-bit big-endian length, and the message. Field numbers are those of
 //! `proto/grpc_service.proto`. The scan finds only what a measurement needs: error, tokens, final flag.
 
+use WireError::Malformed;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use crate::FailureClass;
+use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
-use crate::transport::held_bytes::HeldBytes;
+use crate::transport::limits::HeldBytes;
 
 const FRAME_HEAD: usize = 5;
 /// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
@@ -47,8 +48,6 @@ pub(crate) enum WireError {
     #[error("all answers in flight together are longer than their limit")]
     TotalExceeded,
 }
-
-use WireError::Malformed;
 
 impl WireError {
     /// How the request fails.
@@ -483,3 +482,32 @@ fn each_field<'a>(
 
 #[cfg(test)]
 mod tests;
+
+// The messages of a stream whose bytes are at hand, read as in a measurement, without a connection.
+
+/// Reads the DATA frames of one `ModelStreamInfer` in these pieces; gives the tokens in the tensor `answer`, whose elements are
+/// 32-bit ids or, with `is_text`, texts.
+///
+/// # Errors
+/// Why the request would have failed.
+pub fn read_grpc_answer<'a>(
+    answer: &str,
+    is_text: bool,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<u64, (FailureClass, String)> {
+    let limits = ResponseBounds::default();
+    let mut frames = Frames::of_answer(&limits);
+    let mut tokens = 0;
+    for piece in pieces {
+        frames.push(Bytes::copy_from_slice(piece));
+        while let Some(message) = frames.next().map_err(|error| error.fault(&limits))? {
+            let (_, error) = named(&message).map_err(|error| error.fault(&limits))?;
+            if let Some(error) = error {
+                return Err((FailureClass::Server, error.to_owned()));
+            }
+            let look = ScanRequest { answer, is_text, is_batched: true, has_beams: true };
+            tokens += u64::from(scan_stream(&message, &look).map_err(|error| error.fault(&limits))?.tokens);
+        }
+    }
+    Ok(tokens)
+}

@@ -1,0 +1,385 @@
+//! TLS to a server: the trusted authorities, the client's certificate, and what to do when it is refused.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage, RootCertStore,
+    SignatureScheme,
+};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::{HarnessError, TransportFailure};
+use base::files::read_bytes_up_to;
+use base::spec::Tls;
+
+/// Why connections cannot be secured.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsSetupError {
+    /// All that is wrong with the named files.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Files(Vec<TlsFileError>),
+    #[error("{0}")]
+    Provider(#[source] rustls::Error),
+    #[error("tls.client_cert and tls.client_key do not go together: {0}")]
+    Pair(#[source] rustls::Error),
+}
+
+impl From<TlsSetupError> for HarnessError {
+    fn from(error: TlsSetupError) -> Self {
+        Self::Tls(TransportFailure::new(error))
+    }
+}
+
+/// Read once for a run; every connection is made with it.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    inner: TlsConnector,
+    has_certificate: bool,
+}
+
+impl Connector {
+    /// Reads the files. Errors: everything that is wrong with them.
+    pub fn new(tls: &Tls) -> Result<Self, TlsSetupError> {
+        let provider = Arc::new(ring::default_provider());
+        let mut faults = Vec::new();
+        let mut keep = |fault: TlsFileError| faults.push(fault);
+        let verifier: Option<Arc<dyn ServerCertVerifier>> = if tls.insecure {
+            Some(Arc::new(AnyCertificate(Arc::clone(&provider))))
+        } else {
+            trusted(tls.ca.as_deref(), &provider).map_err(&mut keep).ok()
+        };
+        let identity = match (&tls.client_cert, &tls.client_key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => {
+                match (certificates("tls.client_cert", cert), private_key("tls.client_key", key)) {
+                    (Ok(cert), Ok(key)) => Some((cert, key)),
+                    (cert, key) => {
+                        [cert.err(), key.err()].into_iter().flatten().for_each(&mut keep);
+                        None
+                    }
+                }
+            }
+            (Some(_), None) => {
+                keep(TlsFileError::NoKey);
+                None
+            }
+            (None, Some(_)) => {
+                keep(TlsFileError::NoCertificate);
+                None
+            }
+        };
+        let Some(verifier) = verifier.filter(|_| faults.is_empty()) else { return Err(TlsSetupError::Files(faults)) };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsSetupError::Provider)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let has_certificate = identity.is_some();
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(TlsSetupError::Pair)?,
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { inner: TlsConnector::from(Arc::new(config)), has_certificate })
+    }
+
+    /// The meaning of an alert on an open connection.
+    pub const fn alert_text(&self, alert: AlertDescription) -> TlsRefusal {
+        TlsRefusal { alert, has_certificate: self.has_certificate }
+    }
+
+    /// The handshake. Errors: why, and what to do.
+    pub async fn handshake(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, TlsError> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::HostName { host: host.to_owned() })?;
+        let connected = self.inner.connect(name, socket).await;
+        connected.map_err(|error| handshake_error(error, host, self.has_certificate))
+    }
+}
+
+// The trusted authorities, the client's certificate, and their files.
+
+/// What is wrong with the files of `tls`. `option` is the key that names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsFileError {
+    #[error("{option}: {} cannot be read: {source}", file.display())]
+    Read { option: &'static str, file: PathBuf, source: pem::Error },
+    #[error("{option}: {} cannot be read: {source}", file.display())]
+    ReadKey { option: &'static str, file: PathBuf, source: std::io::Error },
+    #[error("{option}: {} has no certificate in PEM (-----BEGIN CERTIFICATE-----)", file.display())]
+    NoPemCertificate { option: &'static str, file: PathBuf },
+    #[error("{option}: {} has no private key in PEM (-----BEGIN PRIVATE KEY-----)", file.display())]
+    NoPemKey { option: &'static str, file: PathBuf },
+    #[error("tls.ca: no certificate in {} can be used", file.display())]
+    NoUsableAuthority { file: PathBuf },
+    #[error("this machine knows no certificate authorities: install `ca-certificates`, or name a file with `tls.ca`")]
+    NoAuthorities,
+    #[error("{0}")]
+    Verifier(#[source] VerifierBuilderError),
+    #[error("tls.client_cert needs its tls.client_key")]
+    NoKey,
+    #[error("tls.client_key needs its tls.client_cert")]
+    NoCertificate,
+}
+
+/// Authorities of a file, or those that this machine trusts.
+pub(super) fn trusted(
+    ca: Option<&Path>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, TlsFileError> {
+    let mut roots = RootCertStore::empty();
+    let mut pinned = Vec::new();
+    if let Some(file) = ca {
+        pinned = certificates("tls.ca", file)?;
+        roots.add_parsable_certificates(pinned.iter().cloned());
+        if roots.is_empty() {
+            return Err(TlsFileError::NoUsableAuthority { file: file.to_owned() });
+        }
+    } else {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(TlsFileError::NoAuthorities);
+        }
+    }
+    let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(TlsFileError::Verifier)?;
+    Ok(Arc::new(NamedCertificates { inner, pinned }))
+}
+
+/// Bytes of the largest file of certificates that is read; those of all known authorities take a quarter of one MiB.
+const MOST_PEM_BYTES: u64 = 16 << 20;
+
+/// `option` is the key that names the file.
+pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+    let found = read_bytes_up_to(file, MOST_PEM_BYTES)
+        .map_err(pem::Error::Io)
+        .and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>());
+    match found {
+        Ok(all) if all.is_empty() => Err(TlsFileError::NoPemCertificate { option, file: file.to_owned() }),
+        Ok(all) => Ok(all),
+        Err(source) => Err(TlsFileError::Read { option, file: file.to_owned(), source }),
+    }
+}
+
+/// Errors never show the content of the file.
+pub(super) fn private_key(option: &'static str, file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
+    let bytes = read_bytes_up_to(file, MOST_PEM_BYTES).map_err(pem::Error::Io);
+    bytes.and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes)).map_err(|error| {
+        let file = file.to_owned();
+        match error {
+            pem::Error::Io(source) => TlsFileError::ReadKey { option, file, source },
+            _ => TlsFileError::NoPemKey { option, file },
+        }
+    })
+}
+
+/// As browsers check, and a certificate that was itself named in `tls.ca`, as self-signed ones are.
+#[derive(Debug)]
+struct NamedCertificates {
+    inner: Arc<WebPkiServerVerifier>,
+    pinned: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for NamedCertificates {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.inner.verify_server_cert(end, between, name, ocsp, now) {
+            // `openssl req -x509` makes a certificate that calls itself an authority. Its time was checked before this.
+            Err(Error::InvalidCertificate(CertificateError::Other(other)))
+                if other.to_string().contains("CaUsedAsEndEntity") && self.pinned.contains(end) =>
+            {
+                rustls::client::verify_server_name(&ParsedCertificate::try_from(end)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// `insecure`: any server certificate is accepted.
+#[derive(Debug)]
+pub(super) struct AnyCertificate(pub Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+// A readable message for a failed handshake: what is wrong, and what to do.
+
+/// Why there is no secure connection, and what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("`{host}` is no name that a certificate could have")]
+    HostName { host: String },
+    #[error("the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://")]
+    HungUp,
+    #[error("the TLS handshake failed: {0}")]
+    Io(#[source] Arc<io::Error>),
+    #[error("{}", certificate_fault(fault, host))]
+    Certificate { host: String, fault: CertificateError },
+    #[error("the server does not speak TLS at this port: write http:// in place of https://")]
+    NotTls,
+    #[error(transparent)]
+    Refused(TlsRefusal),
+    #[error("the TLS handshake failed: {0}")]
+    Protocol(#[source] Error),
+}
+
+/// The server ended the handshake: it may require a client certificate.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the server ended the TLS handshake ({alert:?}): {}",
+    if *has_certificate {
+        "it may not know the authority of tls.client_cert"
+    } else {
+        "it may want a certificate from us: name it with `tls.client_cert` and `tls.client_key`"
+    }
+)]
+pub(crate) struct TlsRefusal {
+    pub alert: AlertDescription,
+    /// A client certificate was sent.
+    pub has_certificate: bool,
+}
+
+/// The meaning of a failed handshake.
+pub(super) fn handshake_error(error: io::Error, host: &str, has_certificate: bool) -> TlsError {
+    let Some(tls_error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => TlsError::HungUp,
+            _ => TlsError::Io(Arc::new(error)),
+        };
+    };
+    match tls_error {
+        Error::InvalidCertificate(fault) => TlsError::Certificate { host: host.to_owned(), fault: fault.clone() },
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsError::NotTls,
+        Error::AlertReceived(
+            alert @ (AlertDescription::CertificateRequired
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied),
+        ) => TlsError::Refused(TlsRefusal { alert: *alert, has_certificate }),
+        other => TlsError::Protocol(other.clone()),
+    }
+}
+
+/// The meaning of an alert on an open connection; TLS 1.3 reports a missing certificate only then.
+pub(in crate::transport::http) fn alert(error: &io::Error) -> Option<AlertDescription> {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())? {
+        Error::AlertReceived(alert) => Some(*alert),
+        _ => None,
+    }
+}
+
+fn certificate_fault(fault: &CertificateError, host: &str) -> String {
+    let date = |time: &UnixTime| {
+        let at = jiff::Timestamp::from_second(time.as_secs() as i64);
+        at.map_or_else(|_| "a time long past".to_owned(), |at| at.to_string())
+    };
+    match fault {
+        CertificateError::Expired => {
+            format!("the certificate of {host} has expired: renew it on the server (and check this machine's clock)")
+        }
+        CertificateError::ExpiredContext { not_after, .. } => format!(
+            "the certificate of {host} expired at {}: renew it on the server (and check this machine's clock)",
+            date(not_after)
+        ),
+        CertificateError::NotValidYet => {
+            format!("the certificate of {host} is not valid yet: check this machine's clock")
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("the certificate of {host} is valid only from {}: check this machine's clock", date(not_before))
+        }
+        CertificateError::NotValidForName => {
+            format!("the certificate is not for {host}: use a name that is in the server's certificate")
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let names: Vec<String> = presented.iter().map(|name| plain(name)).collect();
+            let names = if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") };
+            format!("the certificate is for {names}, not for {host}: use a name that is in the server's certificate")
+        }
+        CertificateError::UnknownIssuer => format!(
+            "the certificate of {host} comes from an authority that is not known here: name its file with `tls.ca` (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
+        ),
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
+            "the certificate of {host} is self-signed and not known here: name its file with `tls.ca` (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
+        ),
+        other => format!("the certificate of {host} is not good: {other}"),
+    }
+}
+
+/// `DnsName("a.example")` → `a.example`.
+fn plain(name: &str) -> String {
+    let inner = name.split_once('(').map_or(name, |(_, rest)| rest.trim_end_matches(')'));
+    inner.trim_matches('"').to_owned()
+}
