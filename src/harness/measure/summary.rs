@@ -11,7 +11,7 @@ use crate::measure::output_tokens::{UnexplainedEnds, mixed};
 use crate::measure::result::SCHEMA;
 use crate::measure::subsets::{by_host, cancellations, server_side};
 use crate::measure::{arrival_law, consistency, latency};
-use crate::schedule::random_draws;
+use crate::schedule::arrivals;
 use crate::tokens::CHUNKS;
 use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::{
