@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::protocol::Protocol::{self, Generate, Kserve, OpenaiChat, OpenaiCompletions};
+use super::connection::Protocol::{self, Generate, Kserve, OpenaiChat, OpenaiCompletions};
 use super::request::{CancelBy, CancelPolicy, Interface, Request, WordList};
 
 /// A setting that the protocol of a request cannot send. Its text follows the key in a sentence.
