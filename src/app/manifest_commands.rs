@@ -26,7 +26,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
                 if is_text {
                     print_error(&found.render(colored(global.color.choice())));
                 }
-                problems.extend(CheckProblem::of(name, &found));
+                problems.extend(CheckProblem::list(name, &found));
                 (is_good, None)
             }
             Err(other) => return Err(other),

@@ -39,7 +39,7 @@ pub(super) fn decide(
         }
         first.get_or_insert(run.conditions.tasks);
     }
-    let unchanged = Arc::new(UnchangedTasks::of(first.unwrap_or_default()));
+    let unchanged = Arc::new(UnchangedTasks::new(first.unwrap_or_default()));
     let options = RunOptions { unchanged, ..options.clone() };
     let output_cache = OutputCache::open(&project.home)?;
     let stages = StageExecutor::new(project.home.state(), RunId::new("plan")).without_queries();

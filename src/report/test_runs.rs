@@ -85,7 +85,7 @@ fn finished(id: &str, seconds: f64, headline: Option<&str>) -> Event {
         task: TaskId::new(id),
         done: Done { headline: headline.map(ToOwned::to_owned), ..Done::default() },
         out: Some(PathBuf::from(format!("latest/{id}"))),
-        digest: Some(Digest::of(id.as_bytes())),
+        digest: Some(Digest::hash(id.as_bytes())),
         unchanged: false,
         seconds,
     }

@@ -10,8 +10,7 @@ use tokio::sync::oneshot;
 use super::batches::BatchSlot;
 use super::keying::{Keyed, Quoting, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
-use super::outside_links;
-use super::project_folder::PROJECT;
+use super::project_folder::{PROJECT, outside_links_notice};
 use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
@@ -119,14 +118,13 @@ impl AttemptInputs {
             return Ok((done, None));
         }
         let listed = self.check(folder)?;
-        if let Some(text) = outside_links::notice(&listed, || self.keyed_paths())? {
+        if let Some(text) = outside_links_notice(&listed, || self.keyed_paths())? {
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
         let portable = work.portable_digests(&self.task, folder, &|| self.places())?;
         let is_large = listed.is_large();
-        // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
-        // is not lost; a second stop request does not wait.
-        // Weights may be links to files of the project.
+        // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that
+        // finished work is not lost; a second stop request does not wait. Weights may be links to files of the project.
         let may_name = self.keyed.names_project || self.task.kind.facts().names_project;
         let project = may_name.then(|| self.cache.home().project().to_owned());
         let seal = move || match project {
@@ -163,8 +161,8 @@ impl AttemptInputs {
             };
             for path in &paths {
                 if !is_there(path)? {
-                    let what = format!("input {name}: {} does not exist", path.display());
-                    return Err(Failure::new(FailureKind::Files, what));
+                    let message = format!("input {name}: {} does not exist", path.display());
+                    return Err(Failure::new(FailureKind::Files, message));
                 }
             }
             inputs.insert(name.clone(), paths);
@@ -212,8 +210,8 @@ impl AttemptInputs {
         inputs.chain(outputs).collect()
     }
 
-    /// Folders of this machine that its output may name, and what stands for each: where they are does not count, and what is in them
-    /// does, for what reads this output has no other key of them.
+    /// Folders of this machine that its output may name, and what stands for each: where they are does not count, and
+    /// what is in them does, for what reads this output has no other key of them.
     fn places(&self) -> Vec<(PathBuf, String)> {
         let upstream = self.task.needs.iter().zip(&self.outputs).filter_map(|(need, made)| match made {
             TaskOutput::Output(record) => {
@@ -307,7 +305,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = OutputCache::open(&StateFolder::new(folder.path().into(), folder.path().join(".regatta"))).unwrap();
         cache.begin().unwrap();
-        let next = || cache.new_folder(&TaskId::new("measure"), &Digest::of(b"key"), Some(is_cut_off)).unwrap();
+        let next = || cache.new_folder(&TaskId::new("measure"), &Digest::hash(b"key"), Some(is_cut_off)).unwrap();
         let first = next();
         assert_eq!(next(), first);
         fs::write(first.join("result.json"), "{").unwrap();

@@ -1,5 +1,6 @@
-//! Tasks of one stage that are started in the same moment: each has a slot, and the code that would do them as one can wait
-//! until every other one has reported whether it takes part. There is no clock in it: the run loop knows what is ready.
+//! Tasks of one stage that are started in the same moment: each has a slot, and the code that would do them as one can
+//! wait until every other one has reported whether it takes part. No clock is involved: the run loop knows what is
+//! ready.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use tokio::sync::watch;
 use base::event::RunId;
 use plan::{Lifetime, SharedTask, Task};
 
-/// A place among tasks that are started together. Dropping it, at any point of its task, means that the task runs on its own.
+/// A place among tasks that are started together. Dropping it, at any point of its task, means that the task runs on
+/// its own.
 #[derive(Debug)]
 pub struct BatchSlot {
     batch: Arc<str>,

@@ -55,7 +55,8 @@ pub(super) struct Keyed {
     pub names_project: bool,
 }
 
-/// Inputs that are files of the project or of the machine; those that lie in an upstream output are covered by its digest.
+/// Inputs that are files of the project or of the machine; those that lie in an upstream output are covered by its
+/// digest.
 pub(super) fn own_patterns(patterns: &[String]) -> bool {
     !patterns.iter().any(|p| p.contains('⟦'))
 }
@@ -79,7 +80,7 @@ pub(super) fn key_of(
             named.insert(name.clone(), state.digest);
             inputs.insert(name.clone(), state);
         } else {
-            named.insert(name.clone(), Digest::of(patterns.join("\0").as_bytes()));
+            named.insert(name.clone(), Digest::hash(patterns.join("\0").as_bytes()));
         }
     }
     // A stage sees how many GPUs it has, and a server is as fast as they are many; which ones they are does not matter.
@@ -153,14 +154,14 @@ pub(super) fn look_up(
     key: &Digest,
     output_cache: &OutputCache,
 ) -> Result<Lookup, PathError> {
-    let found = match repeated(plan, task, key, output_cache) {
+    let lookup = match repeated(plan, task, key, output_cache) {
         None => output_cache.look_up(key)?,
         Some(newest) => match output_cache.last(&plan.name, &task.id) {
             Some(own) if own.key == *key && own.folder != newest.folder => output_cache.look_at(own)?,
             _ => Lookup::OfRepeated(newest.task.clone()),
         },
     };
-    Ok(match found {
+    Ok(match lookup {
         Lookup::Hit(record) => match work.unusable_reason(task, &output_cache.folder(&record)) {
             Some(what) => Lookup::Corrupt(what),
             None => Lookup::Hit(record),
@@ -169,7 +170,8 @@ pub(super) fn look_up(
     })
 }
 
-/// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do not become one.
+/// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do not
+/// become one.
 fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> Option<Arc<TaskRecord>> {
     let newest = output_cache.newest(key)?;
     if !task.kind.facts().is_repeatable || newest.manifest != plan.name || newest.task == task.id {
@@ -179,8 +181,8 @@ fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) 
     task.repeats(maker).then_some(newest)
 }
 
-/// Whether another task of the plan, which this one repeats, has an output of that key: what other machines have under the key may be
-/// that output, and would count twice.
+/// Whether another task of the plan, which this one repeats, has an output of that key: what other machines have under
+/// the key may be that output, and would count twice.
 pub(super) fn is_made_by_another(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> bool {
     if !task.kind.facts().is_repeatable || output_cache.newest(key).is_none() {
         return false;
@@ -222,16 +224,16 @@ pub(super) fn reasons(
         Lookup::Hit(_) | Lookup::Absent => {}
     }
     let Some(last) = output_cache.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
-    let mut why = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
+    let mut reasons_text = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
     for need in task.needs.iter().map(|need| &plan.tasks[need.task as usize]) {
         // A service has no output; what changed is what it serves.
         if need.lifetime == Lifetime::Service
-            && let Some(line) = why.iter_mut().find(|line| **line == format!("output of {} changed", need.id))
+            && let Some(line) = reasons_text.iter_mut().find(|line| **line == format!("output of {} changed", need.id))
         {
             *line = format!("{} changed", need.id);
         }
     }
-    if why.is_empty() { vec!["its last record cannot be read".to_owned()] } else { why }
+    if reasons_text.is_empty() { vec!["its last record cannot be read".to_owned()] } else { reasons_text }
 }
 
 /// Why a task that is not kept runs again.

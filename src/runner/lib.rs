@@ -1,8 +1,8 @@
 //! Decides what may start and what must stop: a pure schedule and one async loop. Owns `trait TaskExecutor`.
 //!
 //! The runner knows steps, services, slots, GPUs, keys and outcomes. What a shell, a clone or a server does is behind
-//! [`TaskExecutor`]. Of single kinds of stages it knows only what decides about outputs: that a forced benchmark begins in an empty
-//! folder, which files have results, and that a Triton server's action has its container in it.
+//! [`TaskExecutor`]. Of single kinds of stages it knows only what decides about outputs: that a forced benchmark begins
+//! in an empty folder, which files have results, and that a Triton server's action has its container in it.
 //!
 //! ```text
 //!  Plan ─→ TaskSchedule: which task next? ─→ keying: what is its key, is it in the cache?
@@ -11,19 +11,38 @@
 //! ```
 //!
 //! `predict` takes the same decisions without doing anything; it is what `regatta plan` prints.
+//!
+//! # Formats of state
+//!
+//! Where each file lies is in [`store`], what survives a crash, too. Three forms hold state that a later run relies on.
+//!
+//! A *sealed line* is 16 hex digits, a space, JSON, a line break. The digits are the first 8 bytes of the BLAKE3 digest
+//! of the JSON. A line with another seal is damaged: it was cut off by a crash if it is the last one.
+//!
+//! - **Cache record**: `records` has a sealed line `{"record":{…}}` for each accepted output: task, manifest, key and
+//!   its fields, folder, digest, and each file with its stamp and digest (more than 64 files are in
+//!   `out/<folder>.files`). The newest line of a key counts. A line `"synced"` states that all lines above it are on
+//!   the disk; those after the last one carry the boot that wrote them, and are hashed again under another boot. An
+//!   output is accepted in this order, and in no other: its data is written and listed, then its record is appended,
+//!   then the journal has its event, then its dependents start.
+//! - **Journal**: `runs/<run>/journal.jsonl` has one sealed line for each [`base::event::Event`] that is a fact,
+//!   written before anything else takes the event. A prefix that was cut at any byte folds to the state at that point.
+//! - **Job**: the files of `jobs/<output folder>/` are its state. Each is one sealed line, but for `cancel`, which is empty.
+//!
+//! | files | the job |
+//! |---|---|
+//! | `job.json` | is submitted, or is about to be |
+//! | and `number` | is in the queue under that number; for display only, its name finds it too |
+//! | and `claim` | works, or did; a second job with the same folder ends at once |
+//! | and `cancel` | is to end, for whichever process finds the folder |
+//! | and `ended.json` | has ended as the file has it, whatever the queue reports |
+//! | no folder | its end was seen, and nothing is to be looked for again |
 
 mod attempt;
 mod batches;
-mod full_disk;
-mod gpus_together;
-mod kept_services;
 mod keying;
 mod options;
-mod output_check;
-mod output_source;
-mod outside_links;
 mod predict;
-mod predict_keys;
 mod project_folder;
 mod provenance;
 mod result_age;
@@ -34,24 +53,22 @@ pub mod shared_store;
 mod signing;
 pub mod store;
 mod task_executor;
-mod task_status;
 mod time_limit;
-mod unchanged_tasks;
 
 pub use batches::BatchSlot;
-pub use full_disk::note_full_disk;
-pub use gpus_together::gpus_together;
-pub use kept_services::{KeptService, KeptServices};
-pub use options::{EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, task_roles};
-pub use output_check::OutputCheck;
-pub use output_source::{OutputRequest, OutputSource, PendingFetch};
-pub use predict::{Decision, Prediction, predict, predict_no_op};
-pub use predict_keys::predict_keys;
+pub use options::{
+    EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, gpus_together, note_full_disk,
+    task_roles,
+};
+pub use predict::{
+    Decision, Prediction, TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses,
+};
 pub use provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};
 pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
 pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
-pub use task_executor::{Lease, OpenFact, ResolvedTask, TaskExecutor};
-pub use task_status::{TaskStatus, task_statuses};
+pub use task_executor::{
+    KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch, ResolvedTask,
+    TaskExecutor,
+};
 pub use time_limit::{isolate_panics, within};
-pub use unchanged_tasks::UnchangedTasks;

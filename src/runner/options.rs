@@ -1,21 +1,20 @@
 //! How to run, and the outcome.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::kept_services::KeptServices;
 use super::keying::Keyed;
-use super::output_check::OutputCheck;
+use super::predict::UnchangedTasks;
+use super::task_executor::{KeptServices, OutputCheck, OutputSource};
 use crate::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
 use base::event::{Done, Event, Failure, GpuId, TaskId, TaskTally};
 use plan::{Lifetime, Plan};
 
-use super::output_source::OutputSource;
-use super::unchanged_tasks::UnchangedTasks;
-
 /// What a user can do where a run has too few GPUs.
-pub const GPUS_HINT: &str = "`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` these, `--gpus 0,` GPU 0 alone";
+pub const GPUS_HINT: &str = "`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` \
+    these, `--gpus 0,` GPU 0 alone";
 
 /// Where events go: the journal first, then all other receivers.
 pub type EventEmitter = Arc<dyn Fn(Event) + Send + Sync>;
@@ -79,9 +78,9 @@ pub struct RunSummary {
 impl RunSummary {
     /// Every task with a known key, in the plan's order.
     pub fn all_keyed_tasks(&self) -> Vec<&KeyedTask> {
-        let mut all: Vec<&KeyedTask> = self.keyed_tasks.iter().chain(&self.unseen_tasks).collect();
-        all.sort_by_key(|one| one.task);
-        all
+        let mut keyed: Vec<&KeyedTask> = self.keyed_tasks.iter().chain(&self.unseen_tasks).collect();
+        keyed.sort_by_key(|one| one.task);
+        keyed
     }
 }
 
@@ -137,8 +136,8 @@ impl KeyedTask {
     }
 }
 
-/// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except
-/// services, which have to be up), everything else is out.
+/// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already,
+/// except services, which have to be up), everything else is out.
 pub fn task_roles(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<TaskRole> {
     let mut roles: Vec<TaskRole> =
         chosen.iter().map(|c| if *c { TaskRole::Run } else { TaskRole::NotNeeded }).collect();
@@ -155,4 +154,51 @@ pub fn task_roles(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<Task
         }
     }
     roles
+}
+
+// How many GPUs must be free at once for a task to run.
+
+/// How many GPUs of this machine a task has together with the services that have to be up then. `kept`: services that
+/// stay up.
+pub fn gpus_together(plan: &Plan, task: usize, kept: impl Iterator<Item = usize>) -> u32 {
+    let mut together: BTreeSet<usize> = kept.collect();
+    together.insert(task);
+    let mut open: Vec<usize> = together.iter().copied().collect();
+    while let Some(at) = open.pop() {
+        for need in plan.tasks[at].needs.iter().map(|need| need.task as usize) {
+            if plan.tasks[need].lifetime == Lifetime::Service && together.insert(need) {
+                open.push(need);
+            }
+        }
+    }
+    let tasks = together.iter().map(|at| &plan.tasks[*at]);
+    tasks.filter(|task| task.host.is_none() && task.skipped.is_none()).map(|task| task.gpus).sum()
+}
+
+// A failure on a disk that is full: often the stage could not even log why.
+
+/// What the failure itself says of its cause is more exact. `is_removed`: the unfinished output.
+pub fn note_full_disk(failure: &mut Failure, is_removed: bool) {
+    let end = if is_removed { "; the unfinished output was removed" } else { "" };
+    failure.cause.get_or_insert_with(|| format!("the disk is full{end}"));
+    let hint = "`regatta gc` lists what can be removed; finished outputs are kept";
+    failure.hint.get_or_insert_with(|| hint.to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::event::FailureKind;
+
+    #[test]
+    fn a_full_disk_is_the_cause_of_what_has_no_other() {
+        let mut failure = Failure::new(FailureKind::Exit(1), "exit code 1");
+        note_full_disk(&mut failure, false);
+        assert_eq!(failure.cause.as_deref(), Some("the disk is full"));
+        let recorded =
+            Failure::new(FailureKind::System, "it does not come").cause("the hub broke off").hint("run it again");
+        let mut failure = recorded.clone();
+        note_full_disk(&mut failure, true);
+        assert_eq!(failure, recorded);
+    }
 }

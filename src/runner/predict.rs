@@ -1,15 +1,15 @@
 //! What a run would do, without doing it: `regatta plan`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use crate::store::{Digests, Lookup, OutputCache, TaskRecord};
-use base::event::TaskId;
-use base::files::Digest;
-use plan::{Lifetime, Need, Plan, Task};
-
-use super::keying::{Keyed, key_of, look_up, reasons};
+use super::keying::{Keyed, is_made_by_another, key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
 use super::{OpenFact, TaskExecutor, result_age};
+use crate::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
+use base::event::{Failure, TaskId};
+use base::files::Digest;
+use plan::{Lifetime, Need, Plan, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prediction {
@@ -41,8 +41,8 @@ enum PredictedOutput {
     Nothing,
 }
 
-/// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing. Facts that only
-/// a run looks up are taken to be as they were last.
+/// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing.
+/// Facts that only a run looks up are taken to be as they were last.
 pub fn predict(
     plan: &Plan,
     work: &impl TaskExecutor,
@@ -79,7 +79,7 @@ struct Predictor<'a, W> {
 }
 
 impl<W: TaskExecutor> Predictor<'_, W> {
-    /// `None`: it is no part of the run.
+    /// `None`: the run does not include it.
     fn decide(&mut self, ix: usize) -> Option<Decision> {
         let (output, decision) = if self.options.roles[ix] == TaskRole::NotNeeded {
             (PredictedOutput::Nothing, None)
@@ -130,11 +130,11 @@ impl<W: TaskExecutor> Predictor<'_, W> {
 
     /// Why data that a task needs is not known before the run.
     fn open_needs(&self, task: &Task) -> Vec<String> {
-        let why = |need: &Need| match &self.known[need.task as usize] {
+        let open_reason = |need: &Need| match &self.known[need.task as usize] {
             PredictedOutput::Open(why) if need.data => Some(why.clone()),
             _ => None,
         };
-        task.needs.iter().filter_map(why).collect()
+        task.needs.iter().filter_map(open_reason).collect()
     }
 
     fn step(
@@ -167,23 +167,23 @@ impl<W: TaskExecutor> Predictor<'_, W> {
             }
             // A run takes it from the cache, if what it is made from comes out as it was.
             _ if options.roles[ix] == TaskRole::Restore && !open.is_empty() => {
-                let mut why = open;
-                why.push("it must be in the cache then, because --only leaves it out".to_owned());
-                (will_run(task), decision(task, Prediction::Run, why))
+                let mut reasons_open = open;
+                reasons_open.push("it must be in the cache then, because --only leaves it out".to_owned());
+                (will_run(task), decision(task, Prediction::Run, reasons_open))
             }
             _ if options.roles[ix] == TaskRole::Restore && task.cache => {
                 will_fail(task, "it is not done yet, and --only leaves it out")
             }
             look => {
                 let is_own = open.is_empty() || forced || !task.cache;
-                let mut why = if open.is_empty() || forced {
+                let mut run_reasons = if open.is_empty() || forced {
                     reasons(plan, task, keyed, &look, output_cache, forced)
                 } else {
                     own_changes(plan, task, keyed, output_cache)
                 };
-                let may_be_cached = !is_own && why.is_empty();
-                why.extend(open);
-                let decision = decision(task, Prediction::Run, why);
+                let may_be_cached = !is_own && run_reasons.is_empty();
+                run_reasons.extend(open);
+                let decision = decision(task, Prediction::Run, run_reasons);
                 (will_run(task), Decision { may_be_cached, ..decision })
             }
         }
@@ -198,8 +198,8 @@ fn service(task: &Task, keyed: &Keyed, open: Vec<String>, open_facts: &[OpenFact
     let output = if open_facts.is_empty() {
         PredictedOutput::Digest(keyed.digest)
     } else {
-        let why = open_facts.iter().map(|fact| format!("{}: only a run sees if {}", task.id, fact.condition));
-        PredictedOutput::Open(why.collect::<Vec<_>>().join(", "))
+        let conditions = open_facts.iter().map(|fact| format!("{}: only a run sees if {}", task.id, fact.condition));
+        PredictedOutput::Open(conditions.collect::<Vec<_>>().join(", "))
     };
     (output, decision(task, Prediction::Run, Vec::new()))
 }
@@ -284,5 +284,145 @@ fn settle_services(plan: &Plan, decisions: &mut [Option<Decision>]) {
         } else {
             decision.reasons = needed_by;
         }
+    }
+}
+
+// What is known of each task's key before anything runs: all but what its upstream will make.
+
+/// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the
+/// key of a task that has any.
+pub fn predict_keys(
+    plan: &Plan,
+    work: &impl TaskExecutor,
+    output_cache: &OutputCache,
+    digests: &Digests,
+    options: &RunOptions,
+) -> Vec<Option<Result<TaskKey, Failure>>> {
+    let key = |(task, part): (&plan::Task, &TaskRole)| {
+        if *part == TaskRole::NotNeeded || task.skipped.is_some() {
+            return None;
+        }
+        Some(key_of(plan, task, work.facts(task), |_| None, output_cache, digests).map(|keyed| keyed.key))
+    };
+    plan.tasks.iter().zip(&options.roles).map(key).collect()
+}
+
+// How far each task is, without running any: its key, and whether the cache has its output.
+
+/// One step of a plan.
+#[derive(Clone, Debug)]
+pub struct TaskStatus {
+    pub task: TaskId,
+    /// `None`: something upstream is nowhere, so what this one is made from is not known yet.
+    pub key: Option<(TaskKey, Digest)>,
+    /// In the cache, and whole.
+    pub record: Option<Arc<TaskRecord>>,
+}
+
+/// Every step that is part of `options`, in the plan's order. `elsewhere` is queried for what is not here; the keys
+/// downstream use the digest of an output that it knows, and a record that it gives is here from then on.
+///
+/// # Errors
+/// An output here cannot be looked at.
+pub fn task_statuses(
+    plan: &Plan,
+    work: &impl TaskExecutor,
+    output_cache: &OutputCache,
+    digests: &Digests,
+    options: &RunOptions,
+    mut elsewhere: impl FnMut(&TaskStatus) -> (Option<Digest>, Option<Arc<TaskRecord>>),
+) -> Result<Vec<TaskStatus>, PathError> {
+    let mut upstream_digests: Vec<Option<Digest>> = Vec::with_capacity(plan.tasks.len());
+    let mut standings = Vec::new();
+    for (ix, task) in plan.tasks.iter().enumerate() {
+        if options.roles[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
+            upstream_digests.push(None);
+            continue;
+        }
+        let is_open = |need: &plan::Need| {
+            let at = need.task as usize;
+            need.data
+                && upstream_digests[at].is_none()
+                && plan.tasks[at].skipped.is_none()
+                && options.roles[at] != TaskRole::NotNeeded
+        };
+        let keyed = (!task.needs.iter().any(is_open))
+            .then(|| {
+                key_of(plan, task, work.facts(task), |need| upstream_digests[need as usize], output_cache, digests).ok()
+            })
+            .flatten();
+        if task.lifetime == Lifetime::Service {
+            upstream_digests.push(keyed.map(|keyed| keyed.digest));
+            continue;
+        }
+        let mut standing = TaskStatus { task: task.id.clone(), key: keyed.map(|k| (k.key, k.digest)), record: None };
+        if let Some((_, digest)) = &standing.key
+            && let Lookup::Hit(record) = look_up(work, plan, task, digest, output_cache)?
+        {
+            standing.record = Some(record);
+        }
+        let digest = match &standing.record {
+            Some(record) => Some(record.digest),
+            None => match &standing.key {
+                Some((_, digest)) if !is_made_by_another(plan, task, digest, output_cache) => {
+                    let (digest, record) = elsewhere(&standing);
+                    standing.record = record;
+                    digest
+                }
+                _ => None,
+            },
+        };
+        upstream_digests.push(digest);
+        standings.push(standing);
+    }
+    Ok(standings)
+}
+
+// Tasks that need not be looked at again: what they depend on looks as the last run of the same plan left it.
+
+/// What the last run of the same plan looked at, by the task's index in the plan.
+#[derive(Clone, Debug, Default)]
+pub struct UnchangedTasks(HashMap<u32, (WatchedTask, bool)>);
+
+impl UnchangedTasks {
+    /// `watched`: of the last run. Looks at all of it now; the caller holds the project's lock.
+    pub fn new(watched: Vec<WatchedTask>) -> Self {
+        let same = WatchedTask::unchanged(&watched);
+        Self(watched.into_iter().zip(same).map(|(task, same)| (task.task, (task, same))).collect())
+    }
+
+    /// What the last run left, if all of it still looks the same.
+    pub(super) fn unchanged(&self, task: u32) -> Option<&WatchedTask> {
+        self.0.get(&task).filter(|(_, same)| *same).map(|(task, _)| task)
+    }
+
+    /// The record of a task that need not be looked at: all that it depends on looks as the last run of this plan left
+    /// it, and its upstream made what it had made then. `is_as_before`: for each task of the plan.
+    pub(super) fn record(
+        &self,
+        work: &impl TaskExecutor,
+        plan: &Plan,
+        task: u32,
+        is_as_before: &[bool],
+        cache: &OutputCache,
+    ) -> Option<Arc<TaskRecord>> {
+        let output = self.unchanged(task)?.output.as_ref()?;
+        let task = &plan.tasks[task as usize];
+        let is_skipped = |need: &Need| plan.tasks[need.task as usize].skipped.is_some();
+        if !task.cache || !task.needs.iter().all(|need| is_as_before[need.task as usize] || is_skipped(need)) {
+            return None;
+        }
+        // What an output names is not among what is looked at.
+        cache.whole_record(output).filter(|record| work.unusable_reason(task, &cache.folder(record)).is_none())
+    }
+
+    /// Whether what is built on this output can be what it was.
+    pub(super) fn is_output_as_before(&self, task: u32, record: &TaskRecord) -> bool {
+        self.output_before(task).is_some_and(|before| before.digest == record.digest)
+    }
+
+    /// The output that the last run left, whatever it is now.
+    pub(super) fn output_before(&self, task: u32) -> Option<&WatchedOutput> {
+        self.0.get(&task)?.0.output.as_ref()
     }
 }

@@ -1,11 +1,12 @@
-//! What the user has to know of a measurement that is taken from the cache although its servers are not started by the run.
+//! What the user has to know of a measurement that is taken from the cache although its servers are not started by the
+//! run.
 
 use crate::store::{TaskKey, TaskRecord};
 use base::event::TaskId;
 use plan::Task;
 
-/// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing
-/// outside their run. `now`: seconds since 1970.
+/// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on
+/// nothing outside their run. `now`: seconds since 1970.
 fn age_of(task: &Task, key: &TaskKey, record: &TaskRecord, now: i64) -> Option<String> {
     let servers = task.external_servers();
     if servers.is_empty() {
@@ -18,8 +19,8 @@ fn age_of(task: &Task, key: &TaskKey, record: &TaskRecord, now: i64) -> Option<S
     let described: Vec<String> = servers
         .iter()
         .map(|server| {
-            let of = |what: &str| key.facts.get(&format!("{server} {what}")).map(String::as_str);
-            let words: Vec<&str> = ["kind", "version", "model"].into_iter().filter_map(of).collect();
+            let fact = |what: &str| key.facts.get(&format!("{server} {what}")).map(String::as_str);
+            let words: Vec<&str> = ["kind", "version", "model"].into_iter().filter_map(fact).collect();
             if words.is_empty() {
                 format!("{server}, which reports nothing about itself")
             } else {

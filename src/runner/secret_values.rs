@@ -10,8 +10,9 @@ pub struct SecretNotText {
     pub name: String,
 }
 
-/// What must not be printed of an environment variable: its value, and the value without white space around it. The file that a secret
-/// comes from often ends with a newline, which programs strip. Nothing where it is not set, or is only white space.
+/// What must not be printed of an environment variable: its value, and the value without white space around it. The
+/// file that a secret comes from often ends with a newline, which programs strip. Nothing where it is not set, or is
+/// only white space.
 ///
 /// # Errors
 /// It is not UTF-8.

@@ -1,20 +1,23 @@
 //! The interface between the runner, which decides *when*, and the stages, which know *what*.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-
-use base::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, MovingSource, ReducedSetting, Stop};
-use base::files::Digest;
-use plan::{SharedTask, Task};
 
 use super::batches::BatchSlot;
 use super::provenance::UpstreamProvenance;
 use super::store::PathError;
+use crate::store::{FinishedOutput, TaskKey, TaskRecord};
+use base::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, MovingSource, ReducedSetting, Stop, TaskId};
+use base::files::Digest;
+use plan::{SharedTask, Task};
 
 /// What performs tasks. One implementation in the product (`stages::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {
@@ -22,8 +25,8 @@ pub trait TaskExecutor: Send + Sync + 'static {
     /// `lease.stop` is requested, and returns `Ok` only if it ended because of that.
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
 
-    /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the machine. Part of
-    /// the key; quick, unless the task has a container: then its image is looked up.
+    /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the machine.
+    /// Part of the key; quick, unless the task has a container: then its image is looked up.
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let _ = task;
         BTreeMap::new()
@@ -35,8 +38,9 @@ pub trait TaskExecutor: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The files and links of an output that hold paths of this machine, each with the digest of what it holds without them. These stand in
-    /// the output's digest for those of the bytes, so that it is the same at every place. `places`: folders, and what stands for each.
+    /// The files and links of an output that hold paths of this machine, each with the digest of what it holds without
+    /// them. These stand in the output's digest for those of the bytes, so that it is the same at every place.
+    /// `places`: folders, and what stands for each.
     ///
     /// # Errors
     /// One of them cannot be read.
@@ -50,8 +54,8 @@ pub trait TaskExecutor: Send + Sync + 'static {
         Ok(BTreeMap::new())
     }
 
-    /// What a user should know of the source of a stage's cached output, which can be another by now. Where sources may be queried, this
-    /// blocks for a few seconds at most.
+    /// What a user should know of the source of a stage's cached output, which can be another by now. Where sources may
+    /// be queried, this blocks for a few seconds at most.
     fn source_notice(&self, stage: &str, source: &MovingSource) -> Option<String> {
         let _ = (stage, source);
         None
@@ -148,4 +152,81 @@ impl Lease {
     pub fn out(&self) -> &Path {
         &self.out
     }
+}
+
+// A check outside of the stage that can refuse an output, made or cached, before anything is built on it.
+
+type Ask = dyn Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync;
+
+/// Called once for each output. Without a check all outputs are accepted.
+#[derive(Clone, Default)]
+pub struct OutputCheck(Option<Arc<Ask>>);
+
+impl OutputCheck {
+    /// `check` gets the task, its output folder and the digest of that, and returns messages for the user, or why the
+    /// run must not go on with it. The output stays accepted: it is the requested one, only not the expected one.
+    pub fn new(check: impl Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(check)))
+    }
+
+    /// It checks nothing.
+    pub(super) const fn is_open(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(super) fn check(&self, task: &Task, folder: &Path, output: &Digest) -> Result<Vec<String>, Failure> {
+        self.0.as_ref().map_or(Ok(Vec::new()), |check| check(task, folder, output))
+    }
+}
+
+impl fmt::Debug for OutputCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "OutputCheck(checks)" } else { "OutputCheck(open)" })
+    }
+}
+
+// The runner's interface to the shared store: it is queried for an output that is not here, and notified of one that
+// was made here.
+
+/// A shared store. One implementation in the product (`shared_store::SharedStore`); runs without one have none.
+pub trait OutputSource: std::fmt::Debug + Send + Sync + 'static {
+    /// Brings the output of a key into a new folder of this project. `None`: it is not there, it was made on
+    /// hardware that does not match this machine's, or the store is unreachable; then it is made here. Never fails the
+    /// run.
+    fn fetch(&self, wanted: OutputRequest) -> PendingFetch;
+
+    /// Reports that an output was made here. Returns at once; the store sends it in the background.
+    fn push(&self, task: &TaskId, record: Arc<TaskRecord>);
+}
+
+/// An answer under way.
+pub type PendingFetch = Pin<Box<dyn Future<Output = Option<FinishedOutput>> + Send>>;
+
+/// The requested output.
+#[derive(Clone, Debug)]
+pub struct OutputRequest {
+    pub task: TaskId,
+    pub key: TaskKey,
+    pub digest: Digest,
+}
+
+// Services that a run keeps up for its caller, beside or instead of its steps.
+
+/// Which services stay up, and until when.
+#[derive(Clone, Debug)]
+pub struct KeptServices {
+    /// For each task of the plan.
+    pub tasks: Vec<bool>,
+    /// Receives all of them, once, when the last one is ready. A service that ends after that is not started again: its
+    /// address is known elsewhere by then.
+    pub ready: UnboundedSender<Vec<KeptService>>,
+    /// After this request they stop, unless a step needs them.
+    pub release: Stop,
+}
+
+/// A service that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptService {
+    pub task: TaskId,
+    pub endpoints: Vec<Endpoint>,
 }

@@ -13,8 +13,8 @@ use base::event::{Done, Failure, FailureKind, Stop};
 /// What panics where a stage does.
 pub(super) const STAGE_CODE: &str = "the stage's own code";
 
-/// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run, and work that blocks
-/// its thread delays neither the time limit nor a heartbeat of the caller.
+/// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run, and
+/// work that blocks its thread delays neither the time limit nor a heartbeat of the caller.
 pub fn isolate_panics<W>(work: W) -> impl Future<Output = Result<Done, Failure>>
 where
     W: Future<Output = Result<Done, Failure>> + Send + 'static,
@@ -23,8 +23,8 @@ where
     async { working.await.unwrap_or_else(|panic| Err(panicked(STAGE_CODE, &panic))) }
 }
 
-/// Work whose panic is a failure of its task, on the caller's own thread: for a caller that does nothing else meanwhile, and that would
-/// otherwise not learn of its end. `what`: what panicked.
+/// Work whose panic is a failure of its task, on the caller's own thread: for a caller that does nothing else
+/// meanwhile, and that would otherwise not learn of its end. `what`: what panicked.
 pub(super) async fn catch_panics<T>(what: &str, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(what, &panic_text(&*panic))))
 }
@@ -38,8 +38,8 @@ fn panicked(what: &str, panic: &dyn std::fmt::Display) -> Failure {
     Failure::new(FailureKind::System, format!("{what} panicked: {panic}"))
 }
 
-/// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result; unless it had to stop
-/// before the limit.
+/// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result;
+/// unless it had to stop before the limit.
 pub async fn within(
     limit: Option<Duration>,
     stop: &Stop,

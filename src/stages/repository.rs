@@ -105,7 +105,7 @@ pub fn portable_configs(
         }
         if without != text {
             let name = path.strip_prefix(folder).unwrap_or(&path).to_owned();
-            portable.insert(name, Digest::of(without.as_bytes()));
+            portable.insert(name, Digest::hash(without.as_bytes()));
         }
     }
     Ok(portable)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::error::TokenizerError;
 use base::diag::FeatureLeftOut;
 
-/// There is none.
+/// Cannot be made: the feature is left out.
 #[derive(Clone, Debug)]
 pub enum Tokenizer {}
 

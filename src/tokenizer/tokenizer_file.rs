@@ -40,7 +40,8 @@ impl Tokenizer {
     }
 }
 
-/// The library panics at some files, such as one that is cut in its decoder, and at texts with some of those that it has read.
+/// The library panics at some files, such as one that is cut in its decoder, and at texts with some of those that it
+/// has read.
 fn called<T>(work: impl FnOnce() -> Result<T, LibraryError>) -> Result<T, LibraryError> {
     catch_panic(work).unwrap_or_else(|panic| Err(panic.into()))
 }

@@ -138,7 +138,7 @@ impl SearchedSystem {
         let mut waits: Vec<f64> = visits.iter().map(Visit::wait).collect();
         let margin = |waits: &mut [f64]| (p99(waits) / self.allowed).max(f64::MIN_POSITIVE).ln().clamp(-3.0, 3.0);
         let first_half = margin(&mut waits[..requests / 2].to_vec());
-        let growth = Growth::of(&visits.iter().map(|visit| (visit.arrival, visit.end)).collect::<Vec<_>>());
+        let growth = Growth::estimate(&visits.iter().map(|visit| (visit.arrival, visit.end)).collect::<Vec<_>>());
         let whole = margin(&mut waits);
         let least = if growth.is_some_and(|growth| growth.is_certain()) { OVERLOAD } else { f64::NEG_INFINITY };
         let overload = growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);

@@ -79,7 +79,7 @@ fn courses(runs: u64) {
                 let (mut counts, mut seen) = ([0u64; 4], Vec::new());
                 for seed in 0..runs {
                     let ends = course(load, requests, seed);
-                    let growth = Growth::of(&ends);
+                    let growth = Growth::estimate(&ends);
                     seen.extend(growth.map(|growth| growth.least_overload_seen));
                     let found = [
                         growth.is_some_and(|growth| growth.is_likely()),
@@ -115,7 +115,8 @@ fn drifts(visits: &[(f64, f64)]) -> bool {
         })
         .collect();
     let values: Vec<f64> = series.iter().map(|one| one.value).collect();
-    LevelChange::of(&series).is_some_and(|change| change.standard_errors().abs() > 4.0 && change.relative().abs() > 0.2)
+    LevelChange::estimate(&series)
+        .is_some_and(|change| change.standard_errors().abs() > 4.0 && change.relative().abs() > 0.2)
         || separated_floors(values.len(), values.iter().copied()).is_some_and(|share| share.abs() > 0.2)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use regatta::event::{RunId, Stop};
+use regatta::event::{Event, RunId, Stop, TaskId};
 use regatta::exec::process::{
     ExitKind, ProcessCommand, Running, WatchdogHandle, adopt_orphans, end_leftovers, run, sweep,
 };
@@ -309,7 +309,7 @@ async fn in_its_own_process_a_runner_waits_to_be_killed() {
     let command = |text: &str| ProcessCommand::new(["/bin/sh", "-c", text], &home, home.join("log"));
     let deaf = "trap '' TERM; echo $$ > registered; while :; do sleep 1000; done";
     let registered = Running::start(command(deaf)).unwrap();
-    watchdog.add(registered.pgid());
+    watchdog.follow(&Event::ProcessStarted { task: TaskId::new("registered"), pgid: registered.pgid() });
     let marked =
         command("echo $$ > unregistered; (setsid sh -c 'echo $$ > escaped; exec sleep 1000' &); exec sleep 1000");
     let unregistered = Running::start(marked.set("REGATTA_RUN", name.as_str())).unwrap();
@@ -328,7 +328,7 @@ async fn a_run_that_ends_in_order_sends_its_watchdog_away() {
     let name = RunId::new(format!("test-bye-{}", std::process::id()));
     let watchdog = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold, |_| {}).unwrap();
     let mut server = Running::start(shell(&dir, "exec sleep 1000").set("REGATTA_RUN", name.as_str())).unwrap();
-    watchdog.add(server.pgid());
+    watchdog.follow(&Event::ProcessStarted { task: TaskId::new("server"), pgid: server.pgid() });
     watchdog.finish();
     // It was told that all is well, so it did not touch what still runs.
     assert!(tokio::time::timeout(Duration::ZERO, server.ended()).await.is_err());

@@ -414,7 +414,7 @@ fn make_newer(record: &Path) {
     let (json, _) = text.split_once('\n').unwrap();
     let newer = json.replacen("{\"version\":1,\"task\":", "{\"version\":2,\"name\":", 1);
     assert_ne!(newer, json);
-    fs::write(record, format!("{newer}\n{}\n", Digest::of(newer.as_bytes()))).unwrap();
+    fs::write(record, format!("{newer}\n{}\n", Digest::hash(newer.as_bytes()))).unwrap();
 }
 
 #[test]

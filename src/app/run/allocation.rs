@@ -55,7 +55,7 @@ pub(super) fn submit_and_follow(
     let mut words = words(std::env::args_os().skip(1), &project.home);
     words.extend(given_by_environment(&project.manifest(&request.manifest, &request.settings)?));
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let own = format!("run-{}", Digest::of(name.join("\0").as_bytes()).short());
+    let own = format!("run-{}", Digest::hash(name.join("\0").as_bytes()).short());
     let out = project.home.state().join("allocations").join(&own);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     let _alone = lock(&out)?;
@@ -100,7 +100,7 @@ async fn resubmitted_while_lost(
     let mut attempt = earlier_attempt(home, &allocation.out).unwrap_or(0);
     loop {
         let out = attempt_folder(&allocation.out, attempt);
-        let folder = JobFolder::of(home, &out);
+        let folder = JobFolder::for_output(home, &out);
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let streaming = tokio::spawn(stream(folder.output(), receiver));
         let (ended, settled) = in_allocation(AllocationRun { out, ..allocation.clone() }, home).await;
@@ -132,12 +132,12 @@ fn attempt_folder(out: &Path, attempt: u32) -> PathBuf {
 /// The attempt that an earlier command submitted, and whose end no command has seen.
 fn earlier_attempt(home: &Path, out: &Path) -> Option<u32> {
     let name = out.file_name()?.to_str()?;
-    let jobs = std::fs::read_dir(JobFolder::of(home, out).path().parent()?).ok()?;
+    let jobs = std::fs::read_dir(JobFolder::for_output(home, out).path().parent()?).ok()?;
     let attempt = |item: std::fs::DirEntry| match item.file_name().to_str()?.strip_prefix(name)? {
         "" => Some(0),
         rest => rest.strip_prefix('-')?.parse().ok(),
     };
-    let is_there = |attempt: &u32| !JobFolder::of(home, &attempt_folder(out, *attempt)).is_gone();
+    let is_there = |attempt: &u32| !JobFolder::for_output(home, &attempt_folder(out, *attempt)).is_gone();
     jobs.flatten().filter_map(attempt).filter(is_there).min()
 }
 
@@ -390,7 +390,7 @@ mod tests {
         let out = home.path().join("allocations/run-1");
         assert_eq!(earlier_attempt(home.path(), &out), None);
         for (name, attempt) in [("run-12", None), ("run-1-2", Some(2)), ("run-1", Some(0))] {
-            JobFolder::of(home.path(), Path::new(name)).write(&"job", None).unwrap();
+            JobFolder::for_output(home.path(), Path::new(name)).write(&"job", None).unwrap();
             assert_eq!(earlier_attempt(home.path(), &out), attempt);
         }
     }

@@ -53,7 +53,7 @@ impl BegunRun {
         let left = if ended_well(&home)? { None } else { Some(leftover_resources(&home)?) };
         let (opened, unchanged) = parallel_join(
             || OutputCache::open(&home),
-            || UnchangedTasks::of(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default()),
+            || UnchangedTasks::new(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default()),
         );
         prepared.options.unchanged = Arc::new(unchanged);
         let cache = Arc::new(opened?);

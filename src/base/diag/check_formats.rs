@@ -27,7 +27,7 @@ pub struct CheckProblem {
     pub place: Option<ProblemPlace>,
 }
 
-/// Lines and columns count from 1, columns in characters; the end is behind the last one.
+/// Lines and columns count from 1, columns in characters; the end is the column after the last character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemPlace {
     pub file: String,
@@ -35,14 +35,14 @@ pub struct ProblemPlace {
     pub column: usize,
     pub end_line: usize,
     pub end_column: usize,
-    /// What stands there.
+    /// The label to print at the place.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label: String,
 }
 
 impl CheckProblem {
     /// All of one manifest, in their order.
-    pub fn of(manifest: &str, found: &Diagnostics) -> Vec<Self> {
+    pub fn list(manifest: &str, found: &Diagnostics) -> Vec<Self> {
         let problem = |one: &Diagnostic| Self {
             manifest: manifest.to_owned(),
             severity: match one.severity {
@@ -51,7 +51,7 @@ impl CheckProblem {
             },
             message: one.message.clone(),
             hints: one.hints.clone(),
-            place: one.primary.as_ref().map(|label| ProblemPlace::of(&label.span, &label.text)),
+            place: one.primary.as_ref().map(|label| ProblemPlace::new(&label.span, &label.text)),
         };
         found.sorted().into_iter().map(problem).collect()
     }
@@ -66,7 +66,7 @@ impl CheckProblem {
 }
 
 impl ProblemPlace {
-    fn of(span: &Span, label: &str) -> Self {
+    fn new(span: &Span, label: &str) -> Self {
         let source = span.source();
         let position = |byte: usize| {
             let line = source.line_of(byte);
@@ -144,12 +144,12 @@ mod tests {
 
     fn found() -> Vec<CheckProblem> {
         let source = SourceText::new("manifests/a b.yaml", "regatta: 1\nstäges: 100 %\n");
-        let mut found = Diagnostics::new();
-        found.push(
+        let mut diagnostics = Diagnostics::new();
+        diagnostics.push(
             Diagnostic::error("unknown key `stäges`").at(source.span(11..18), "here").hint("did you mean `stages`?"),
         );
-        found.push(Diagnostic::error("a,b: 100 %\nof it"));
-        CheckProblem::of("a", &found)
+        diagnostics.push(Diagnostic::error("a,b: 100 %\nof it"));
+        CheckProblem::list("a", &diagnostics)
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Diagnostics {
         self
     }
 
-    /// `value` if there is no error. Warnings alone are dropped here: take them before.
+    /// `value` unless there are errors. Warnings alone are dropped: read them first.
     pub fn or<T>(self, value: T) -> Result<T, Self> {
         if self.has_errors() { Err(self) } else { Ok(value) }
     }

@@ -7,7 +7,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let allowed = (length / 3).max(1);
     let mut best: Option<((usize, usize), &str)> = None;
     for name in known {
-        // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing error.
+        // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing
+        // error.
         let short = length >= 3 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
         let missing = name.chars().count().abs_diff(length);
         if missing > allowed && !short {
@@ -23,17 +24,17 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, name)| name)
 }
 
-/// `did you mean `x`?`, or all the names there are, or nothing when there are none.
+/// `did you mean `x`?`, or a list of all names, or nothing where the list is empty.
 pub fn did_you_mean<'a, I>(word: &str, known: I) -> Option<String>
 where
     I: IntoIterator<Item = &'a str>,
     I::IntoIter: Clone,
 {
-    let known = known.into_iter();
-    if let Some(name) = nearest(word, known.clone()) {
+    let candidates = known.into_iter();
+    if let Some(name) = nearest(word, candidates.clone()) {
         return Some(format!("did you mean `{name}`?"));
     }
-    let names = list_of(known);
+    let names = list_of(candidates);
     (!names.is_empty()).then(|| format!("there is: {names}"))
 }
 
@@ -55,10 +56,10 @@ mod tests {
 
     #[test]
     fn the_nearest_wins_and_the_far_is_silent() {
-        let known = ["max_batch_size", "max_num_tokens", "when"];
-        assert_eq!(nearest("max_bach_size", known), Some("max_batch_size"));
-        assert_eq!(nearest("wehn", known), Some("when"));
-        assert_eq!(nearest("color", known), None);
+        let names = ["max_batch_size", "max_num_tokens", "when"];
+        assert_eq!(nearest("max_bach_size", names), Some("max_batch_size"));
+        assert_eq!(nearest("wehn", names), Some("when"));
+        assert_eq!(nearest("color", names), None);
     }
 
     #[test]

@@ -75,25 +75,25 @@ impl Endpoint {
     /// Reads NVIDIA's `triton_grpc_ports` grammar: hosts separated by `|`, each with a comma list of gRPC ports. An
     /// IPv6 address stands in brackets. The error names the piece.
     pub fn list(text: &str) -> Result<Vec<Self>, EndpointError> {
-        let mut all: Vec<Self> = Vec::new();
+        let mut endpoints: Vec<Self> = Vec::new();
         for piece in text.split('|') {
             let piece = piece.trim();
             let (host, ports) = host_and_rest(piece, text)?;
             for port in ports.split(',') {
-                let one = Self {
+                let endpoint = Self {
                     host: host.to_owned(),
                     grpc: port_of(port.trim(), piece)?,
                     http: None,
                     metrics: None,
                     name: None,
                 };
-                if all.iter().any(|other| other.host == one.host && other.grpc == one.grpc) {
-                    return Err(EndpointError::Twice(one));
+                if endpoints.iter().any(|other| other.host == endpoint.host && other.grpc == endpoint.grpc) {
+                    return Err(EndpointError::Twice(endpoint));
                 }
-                all.push(one);
+                endpoints.push(endpoint);
             }
         }
-        Ok(all)
+        Ok(endpoints)
     }
 
     /// The inverse of [`Self::list`]: `host:8001,8004|other:8001`.
@@ -122,7 +122,7 @@ pub fn host_port(host: &str, port: impl fmt::Display) -> String {
 
 fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), EndpointError> {
     let list = InList((piece != text).then(|| text.to_owned()));
-    let own = || piece.to_owned();
+    let piece_text = || piece.to_owned();
     // Reported without the text: it would be the password that is shown. Errors in other pieces show the list.
     if text.contains('@') {
         return Err(EndpointError::Credentials);
@@ -132,26 +132,28 @@ fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), E
     }
     if let Some((scheme, rest)) = piece.split_once("://") {
         let (scheme, rest) = (scheme.to_owned(), rest.to_owned());
-        return Err(EndpointError::Scheme { piece: own(), list, scheme, rest });
+        return Err(EndpointError::Scheme { piece: piece_text(), list, scheme, rest });
     }
     let (host, rest) = if let Some(inner) = piece.strip_prefix('[') {
-        let (host, rest) = inner.split_once(']').ok_or_else(|| EndpointError::OpenBracket { piece: own() })?;
+        let (host, rest) = inner.split_once(']').ok_or_else(|| EndpointError::OpenBracket { piece: piece_text() })?;
         if host.parse::<std::net::Ipv6Addr>().is_err() {
-            return Err(EndpointError::Ipv6 { host: host.to_owned(), piece: own() });
+            return Err(EndpointError::Ipv6 { host: host.to_owned(), piece: piece_text() });
         }
-        let Some(ports) = rest.strip_prefix(':') else { return Err(EndpointError::NoPort { piece: own(), list }) };
+        let Some(ports) = rest.strip_prefix(':') else {
+            return Err(EndpointError::NoPort { piece: piece_text(), list });
+        };
         (host, ports)
     } else {
         let Some((host, rest)) = piece.split_once(':') else {
-            return Err(EndpointError::NotHostPort { piece: own(), list });
+            return Err(EndpointError::NotHostPort { piece: piece_text(), list });
         };
         if rest.contains(':') {
-            return Err(EndpointError::Colons { piece: own(), list });
+            return Err(EndpointError::Colons { piece: piece_text(), list });
         }
         (host, rest)
     };
     if host.is_empty() {
-        return Err(EndpointError::NoHost { piece: own(), list });
+        return Err(EndpointError::NoHost { piece: piece_text(), list });
     }
     let odd = host.chars().find(|c| c.is_whitespace() || matches!(c, '/' | ',' | '@'));
     match odd {
@@ -191,12 +193,12 @@ mod tests {
 
     #[test]
     fn nvidias_grammar_is_read_in_order() {
-        let all = Endpoint::list("localhost:8001,8004| node2:8001 |[::1]:9001,9002").unwrap();
-        let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
+        let listed = Endpoint::list("localhost:8001,8004| node2:8001 |[::1]:9001,9002").unwrap();
+        let shown: Vec<String> = listed.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["localhost:8001", "localhost:8004", "node2:8001", "[::1]:9001", "[::1]:9002"]);
         let again = Endpoint::list(&shown.join("|")).unwrap();
-        assert_eq!(again, all);
-        assert_eq!(Endpoint::list_text(&all), "localhost:8001,8004|node2:8001|[::1]:9001,9002");
+        assert_eq!(again, listed);
+        assert_eq!(Endpoint::list_text(&listed), "localhost:8001,8004|node2:8001|[::1]:9001,9002");
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! How a task ends.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-
-use super::{MovingSource, OutOfMemory};
 
 /// What a task that succeeded has to say, beside what it left in its output directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -145,4 +144,76 @@ pub enum FailureKind {
     Differs,
     /// The run was stopped.
     Interrupted,
+}
+
+// Memory that ran out, and the number that was lowered because of it.
+
+/// The owner of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    Gpu,
+    Host,
+}
+
+/// An attempt that ended because memory ran out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    pub of: MemoryKind,
+    /// What the number was that its retry rule lowers; `None` where there is no rule, or the stage has no such number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+}
+
+/// A number that is lower than in the manifest, because memory ran out with more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReducedSetting {
+    /// `kv_cache_free_gpu_mem_fraction`
+    #[serde(alias = "knob")]
+    pub setting: String,
+    /// As the manifest has it.
+    pub from: f64,
+    pub to: f64,
+}
+
+impl ReducedSetting {
+    /// As a reason for what is done.
+    pub fn because(&self) -> String {
+        format!("{self}, because memory ran out")
+    }
+}
+
+impl fmt::Display for ReducedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} → {}", self.setting, self.from, self.to)
+    }
+}
+
+// A name that an output was made from and that can mean something else later: a branch, a tag, a revision of weights.
+
+/// The name, and what it meant then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovingSource {
+    /// For users: "branch `main`".
+    pub name: String,
+    /// For users: `commit 0c8e1f2a9b3d`.
+    pub version: String,
+    /// Of a clone: whether it moved can be queried.
+    pub remote: Option<RemoteRef>,
+}
+
+/// A reference in a remote of git.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteRef {
+    pub url: String,
+    /// In full: `refs/heads/main`.
+    pub name: String,
+    /// What it led to, in full.
+    pub commit: String,
+}
+
+impl RemoteRef {
+    pub fn is_tag(&self) -> bool {
+        self.name.starts_with("refs/tags/")
+    }
 }

@@ -1,16 +1,29 @@
 //! BLAKE3 digests: how content and keys are named.
 
-use std::fmt;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufReader, Read as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::OnceLock;
+use std::{fmt, io, iter, thread};
 
+use blake3::hazmat::{
+    ChainingValue, HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
+};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use super::open_regular;
 
 /// 32 bytes of BLAKE3, shown as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn hash(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
@@ -86,5 +99,167 @@ impl Hasher {
 
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
+    }
+}
+
+// The digest of a file, read in parts by all cores.
+//
+// A file is read, never mapped: one that another process makes shorter meanwhile would end this process with SIGBUS.
+
+/// A larger file is hashed by several cores.
+const PART: u64 = 1 << 20;
+/// What one core then reads and hashes at a time. Each keeps this much memory.
+const LEAF: u64 = 1 << 18;
+
+thread_local! {
+    /// A core's leaf: fresh memory would be cleared by the kernel for each.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Digest {
+    /// Of a file with `size` bytes: the same as of these bytes in memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading, and that the file has become shorter.
+    pub fn of_file(file: &File, size: u64) -> io::Result<Self> {
+        if size <= PART {
+            return whole(file, size);
+        }
+        let left = left_subtree_len(size);
+        let tree = || join(|| subtree(file, 0, left), || subtree(file, left, size - left));
+        let (one, other) = shared_pool().map_or_else(tree, |pool| pool.install(tree));
+        Ok(Self::from_bytes(*merge_subtrees_root(&one?, &other?, Mode::Hash).as_bytes()))
+    }
+}
+
+/// Of a small file. The kernel's own files have a size of 0 and a content.
+fn whole(file: &File, size: u64) -> io::Result<Digest> {
+    // One more byte shows the end: two reads, and no third buffer.
+    let mut bytes = Vec::with_capacity(size as usize + 1);
+    file.take(2 * PART).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == 2 * PART {
+        return Err(io::Error::other("it grows while it is read"));
+    }
+    Ok(Digest::hash(&bytes))
+}
+
+fn subtree(file: &File, at: u64, length: u64) -> io::Result<ChainingValue> {
+    if length <= LEAF {
+        return BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(length as usize, 0);
+            read_part(file, at, buffer)?;
+            Ok(blake3::Hasher::new().set_input_offset(at).update(buffer).finalize_non_root())
+        });
+    }
+    let left = left_subtree_len(length);
+    let (one, other) = join(|| subtree(file, at, left), || subtree(file, at + left, length - left));
+    Ok(merge_subtrees_non_root(&one?, &other?, Mode::Hash))
+}
+
+/// By two cores; one after the other on a thread that is not one of theirs.
+fn join<A: Send, B: Send>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B + Send) -> (A, B) {
+    if rayon::current_thread_index().is_some() { rayon::join(one, other) } else { (one(), other()) }
+}
+
+fn read_part(file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
+    file.read_exact_at(into, at).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it became shorter while it was read"),
+        _ => error,
+    })
+}
+
+// SHA-256: the digest that MLPerf's rules and published data sets use. Regatta's own is another ([`super::Digest`]).
+
+/// A digest in the making.
+#[derive(Clone, Debug, Default)]
+pub struct Sha256Of(Sha256);
+
+impl Sha256Of {
+    pub fn update(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.update(bytes);
+    }
+
+    /// 64 hexadecimal digits.
+    pub fn finish(self) -> String {
+        format!("{:x}", self.0.finalize())
+    }
+}
+
+/// Of a file, read in pieces.
+pub fn sha256_of_file(path: &Path) -> io::Result<String> {
+    let mut file = BufReader::with_capacity(1 << 20, open_regular(path)?.0);
+    let mut digest = Sha256::new();
+    io::copy(&mut file, &mut digest)?;
+    Ok(format!("{:x}", digest.finalize()))
+}
+
+// The machine's cores, and threads for work that all of them share.
+
+/// How many cores this process may use; 1 where the system does not report it.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A thread for each core, started once; fewer where the system gives no more of them (`ulimit -u`). `None` where it
+/// gives none: then the caller does the work. Rayon's own pool, which starts when it is first used, would panic
+/// instead.
+pub fn shared_pool() -> Option<&'static ThreadPool> {
+    static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
+    let start = || {
+        let mut fewer = iter::successors(Some(cores()), |count| Some(count / 2).filter(|half| *half > 0));
+        let build =
+            |count| ThreadPoolBuilder::new().num_threads(count).thread_name(|_| "cores".to_owned()).build().ok();
+        fewer.find_map(build)
+    };
+    POOL.get_or_init(start).as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::path::Path;
+
+    use super::*;
+    use crate::files::open_regular;
+
+    #[test]
+    fn it_is_the_digest_of_the_bytes_for_every_shape_of_the_tree() {
+        let part = PART as usize;
+        for length in [0, 1, 1024, part - 1, part, part + 1, 2 * part, 2 * part + 1, 3 * part + 5, 5 * part + 1025] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&bytes).unwrap();
+            let (file, _) = open_regular(file.path()).unwrap();
+            assert_eq!(Digest::of_file(&file, length as u64).unwrap(), Digest::hash(&bytes), "{length}");
+        }
+    }
+
+    #[test]
+    fn without_a_thread_to_spare_it_is_the_same() {
+        let part = PART as usize;
+        let bytes: Vec<u8> = (0..5 * part + 1025).map(|at| (at % 251) as u8).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        let (left, length) = (left_subtree_len(bytes.len() as u64), bytes.len() as u64);
+        // On this thread, which does not belong to the pool.
+        let (one, other) = join(|| subtree(file.as_file(), 0, left), || subtree(file.as_file(), left, length - left));
+        let root = merge_subtrees_root(&one.unwrap(), &other.unwrap(), Mode::Hash);
+        assert_eq!(Digest::from_bytes(*root.as_bytes()), Digest::hash(&bytes));
+    }
+
+    #[test]
+    fn a_file_of_the_kernel_has_a_content() {
+        let (file, metadata) = open_regular(Path::new("/proc/version")).unwrap();
+        assert_eq!(metadata.len(), 0);
+        assert_eq!(Digest::of_file(&file, 0).unwrap(), Digest::hash(&std::fs::read("/proc/version").unwrap()));
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * PART).unwrap();
+        let error = Digest::of_file(&file, 4 * PART).unwrap_err();
+        assert_eq!(error.to_string(), "it became shorter while it was read");
     }
 }

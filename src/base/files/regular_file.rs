@@ -1,14 +1,17 @@
 //! Reads whole files of which nothing is known: bounded in size, and only what has an end.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::string::FromUtf8Error;
+use std::{fs, io};
+
+use serde::de::IgnoredAny;
 
 use crate::units::size;
 
-/// Windows' editors and spreadsheets begin a text with it. It is no part of the text.
+/// The byte order mark that editors and spreadsheets on Windows write before a text. It is skipped.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Bytes of the largest file that is read whole where no smaller limit is known.
@@ -41,8 +44,8 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     if metadata.is_file() {
         return Ok((file, metadata));
     }
-    let what = if metadata.is_dir() { "it is a folder" } else { "it is a pipe, a socket or a device, not a file" };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    let reason = if metadata.is_dir() { "it is a folder" } else { "it is a pipe, a socket or a device, not a file" };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
 }
 
 /// Opens a regular file of text to read it piece by piece, from behind its byte order mark.
@@ -72,7 +75,7 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String, FromUtf8Error> {
 /// The text of a regular file that has at most `most` bytes, without its byte order mark.
 ///
 /// # Errors
-/// Those of [`read_bytes_up_to`], and that it is no text.
+/// Those of [`read_bytes_up_to`], and bytes that are not UTF-8.
 pub fn read_text_up_to(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
     text_of(read_bytes_up_to(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
@@ -91,6 +94,39 @@ pub fn read_bytes_up_to(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>
     // It may grow meanwhile, and files of the system have no size.
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
+}
+
+// Whether a file is there, absent, or cannot be looked at.
+
+/// Whether nothing is there. Any other error leaves open whether there is: a filesystem of the network that does not
+/// answer, a disk that fails, a folder that may not be read. What cannot be looked at must not be taken for absent.
+pub fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename)
+}
+
+/// What is at a path, links followed; `None` where nothing is.
+///
+/// # Errors
+/// It cannot be known: see [`is_absence`].
+pub fn metadata_if_there(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+// Folders that belong to the machine and not to a project.
+
+/// Programs, libraries, settings. What is in them is not seen as an input; a confined command may read them as a whole.
+pub const SYSTEM_FOLDERS: [&str; 13] =
+    ["/bin", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr"];
+
+// Whether a JSON file was written to its end.
+
+/// Whether it is there and holds JSON. One that was being written when its process was killed does not.
+pub fn is_whole_json(path: &Path) -> bool {
+    read_bytes(path).is_ok_and(|text| serde_json::from_slice::<IgnoredAny>(&text).is_ok())
 }
 
 #[cfg(test)]

@@ -1,9 +1,16 @@
 //! What starts the ranks of a Triton server.
 
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::counts::MOST_PARTS;
+use super::quantity::TimeSpan;
+use super::text_format::MOST_PARTS;
+use super::text_schema::{JOB_TIME_LIMIT, text_schema};
+use crate::units::DurationError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -70,4 +77,174 @@ fn srun() -> String {
 }
 const fn yes() -> bool {
     true
+}
+
+// Which program runs a container, and which GPUs are seen inside.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContainerEngine {
+    Docker,
+    Podman,
+    Enroot,
+    Apptainer,
+}
+
+/// Which GPUs are seen inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContainerGpus {
+    /// Those of the stage, and no others.
+    #[default]
+    Leased,
+    /// All of the machine; CUDA_VISIBLE_DEVICES chooses.
+    All,
+    None,
+}
+
+impl ContainerEngine {
+    /// The name of its program.
+    pub const fn program_name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Enroot => "enroot",
+            Self::Apptainer => "apptainer",
+        }
+    }
+
+    /// Whether the container is a child of a daemon or a monitor, not of the program that starts it. Such a container
+    /// has a name and outlives that program; its image is in a store of the engine's and has an id.
+    pub const fn is_detached(self) -> bool {
+        matches!(self, Self::Docker | Self::Podman)
+    }
+
+    /// Whose image a file is, by its ending: `.sqsh` is enroot's, `.sif` apptainer's.
+    pub fn of_file(image: &str) -> Option<Self> {
+        match Path::new(image).extension()?.to_str()? {
+            "sqsh" => Some(Self::Enroot),
+            "sif" => Some(Self::Apptainer),
+            _ => None,
+        }
+    }
+}
+
+// How the processes of a Triton server share the work.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerMode {
+    /// One process, one rank.
+    Plain,
+    /// tp × pp ranks, one model; rank 0 answers.
+    Leader,
+    /// One process that answers, and a worker for every rank of every model.
+    Orchestrator,
+}
+
+impl fmt::Display for ServerMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Leader => "leader",
+            Self::Orchestrator => "orchestrator",
+        })
+    }
+}
+
+// The clocks that a stage's GPUs are locked to while it runs.
+
+/// What `nvidia-smi --lock-gpu-clocks` sets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct GpuClocks {
+    /// The least and the greatest clock of the graphics processor, MHz: `[1410, 1410]`. `nvidia-smi -q -d SUPPORTED_CLOCKS` lists those
+    /// that a GPU has.
+    pub graphics: [u32; 2],
+    /// Call `sudo -n nvidia-smi`: only root may lock clocks.
+    #[serde(default)]
+    pub sudo: bool,
+}
+
+/// `1410,1410`, as `nvidia-smi -lgc` takes it.
+impl fmt::Display for GpuClocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [least, greatest] = self.graphics;
+        write!(f, "{least},{greatest}")
+    }
+}
+
+// How long a job of Slurm's may run.
+
+/// `90m`, `2h`, or as Slurm writes it: `30:00`, `1-12:00:00`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum JobTimeLimit {
+    Span(TimeSpan),
+    /// Slurm's own notation. Slurm itself checks it.
+    Slurm(String),
+}
+
+impl JobTimeLimit {
+    /// As `sbatch --time` wants it: minutes, rounded up, or Slurm's own notation as it was written.
+    pub fn sbatch(&self) -> String {
+        match self {
+            Self::Span(span) => span.time().as_nanos().div_ceil(60_000_000_000).max(1).to_string(),
+            Self::Slurm(text) => text.clone(),
+        }
+    }
+}
+
+impl FromStr for JobTimeLimit {
+    type Err = DurationError;
+
+    /// # Errors
+    /// The text is neither a duration nor in Slurm's notation. A bare number is neither: of what?
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_slurms = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':' || byte == b'-');
+        if is_slurms && text.contains([':', '-']) {
+            return Ok(Self::Slurm(text.to_owned()));
+        }
+        TimeSpan::parse(text).map(Self::Span)
+    }
+}
+
+impl TryFrom<String> for JobTimeLimit {
+    type Error = DurationError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for JobTimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Span(span) => span.fmt(f),
+            Self::Slurm(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<JobTimeLimit> for String {
+    fn from(limit: JobTimeLimit) -> Self {
+        limit.to_string()
+    }
+}
+
+text_schema!(JobTimeLimit, JOB_TIME_LIMIT);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sbatch_gets_minutes_that_are_enough() {
+        let sbatch = |text: &str| text.parse::<JobTimeLimit>().map(|limit| limit.sbatch());
+        assert_eq!(sbatch("2h"), Ok("120".to_owned()));
+        assert_eq!(sbatch("90s"), Ok("2".to_owned()));
+        assert_eq!(sbatch("10s"), Ok("1".to_owned()));
+        assert_eq!(sbatch("1-12:00:00"), Ok("1-12:00:00".to_owned()));
+        assert!(sbatch("90").is_err(), "90 of what?");
+        assert_eq!("2h".parse::<JobTimeLimit>().unwrap().to_string(), "2h");
+    }
 }

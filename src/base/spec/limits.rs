@@ -1,12 +1,14 @@
 //! `bench.limits:` — what must hold for a run to be VALID beyond the harness's own checks.
 
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::goodput_limit::GoodputLimit;
-use super::latency_limit::LatencyLimit;
-use super::percent::Percent;
-use super::time_span::TimeSpan;
+use super::quantity::TimeSpan;
+use super::text_schema::{GOODPUT, PERCENT, text_schema};
 
 /// A field for each metric and statistic, so that a misspelt key is found with a suggestion.
 macro_rules! limits {
@@ -49,7 +51,7 @@ limits! {
 impl Limits {
     /// All that limit a latency: the 99th percentiles of TTFT and TPOT first.
     pub fn latencies(&self) -> impl Iterator<Item = LatencyLimit> {
-        let all = self.times().filter_map(|(key, limit)| LatencyLimit::of(key, limit.time()));
+        let all = self.times().filter_map(|(key, limit)| LatencyLimit::parse(key, limit.time()));
         let (usual, further): (Vec<_>, Vec<_>) = all.partition(LatencyLimit::is_usual);
         usual.into_iter().chain(further)
     }
@@ -58,6 +60,231 @@ impl Limits {
     pub fn failure_budget(&self) -> Option<f64> {
         self.failures.map(Percent::share)
     }
+}
+
+// The least goodput.
+
+/// At least this much goodput, by `slo`: `95%` or `9/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum GoodputLimit {
+    /// A share of the scheduled requests.
+    Share(Percent),
+    /// Requests per second.
+    PerSecond(f64),
+}
+
+/// The text is no goodput.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GoodputLimitError {
+    #[error(transparent)]
+    Share(#[from] PercentError),
+    #[error("`{0}` is not a number of requests per second above 0, such as `9/s`")]
+    PerSecond(String),
+}
+
+impl FromStr for GoodputLimit {
+    type Err = GoodputLimitError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some(rate) = text.trim().strip_suffix("/s") else { return Ok(Self::Share(text.parse()?)) };
+        let rate = rate.trim().parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+        rate.map(Self::PerSecond).ok_or_else(|| GoodputLimitError::PerSecond(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for GoodputLimit {
+    type Error = GoodputLimitError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for GoodputLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(percent) => percent.fmt(f),
+            Self::PerSecond(rate) => write!(f, "{rate}/s"),
+        }
+    }
+}
+
+impl From<GoodputLimit> for String {
+    fn from(limit: GoodputLimit) -> Self {
+        limit.to_string()
+    }
+}
+
+text_schema!(GoodputLimit, GOODPUT);
+
+// A limit of one number of one latency.
+
+/// One number of one metric may be at most this many ms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyLimit {
+    pub metric: LimitedMetric,
+    pub statistic: Statistic,
+    pub ms: f64,
+}
+
+/// A metric of `latency` in the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitedMetric {
+    Ttft,
+    Tpot,
+    /// Inter-token latency: `itl_token`.
+    Itl,
+    /// Inter-chunk latency.
+    Icl,
+    E2e,
+    MaxStall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistic {
+    Mean,
+    P50,
+    P75,
+    P90,
+    P95,
+    P99,
+    Max,
+}
+
+impl LatencyLimit {
+    /// `e2e_p95`: a metric and a statistic.
+    pub(super) fn parse(key: &str, limit: Duration) -> Option<Self> {
+        let (metric, statistic) = key.rsplit_once('_')?;
+        let metric = LimitedMetric::ALL.into_iter().find(|one| one.key() == metric)?;
+        let statistic = Statistic::ALL.into_iter().find(|one| one.key() == statistic)?;
+        Some(Self { metric, statistic, ms: limit.as_secs_f64() * 1e3 })
+    }
+
+    /// Of the two that most runs have: the 99th percentiles of TTFT and TPOT.
+    pub fn is_usual(&self) -> bool {
+        matches!(self.metric, LimitedMetric::Ttft | LimitedMetric::Tpot) && self.statistic == Statistic::P99
+    }
+
+    pub fn key(&self) -> String {
+        format!("{}_{}", self.metric.key(), self.statistic.key())
+    }
+
+    /// `TTFT p99`
+    pub fn name(&self) -> String {
+        format!("{} {}", self.metric.key().to_uppercase().replace('_', " "), self.statistic.key())
+    }
+}
+
+impl LimitedMetric {
+    const ALL: [Self; 6] = [Self::Ttft, Self::Tpot, Self::Itl, Self::Icl, Self::E2e, Self::MaxStall];
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Tpot => "tpot",
+            Self::Itl => "itl",
+            Self::Icl => "icl",
+            Self::E2e => "e2e",
+            Self::MaxStall => "max_stall",
+        }
+    }
+}
+
+impl Statistic {
+    const ALL: [Self; 7] = [Self::Mean, Self::P50, Self::P75, Self::P90, Self::P95, Self::P99, Self::Max];
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P75 => "p75",
+            Self::P90 => "p90",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Max => "max",
+        }
+    }
+
+    /// The share of values at or below it; none of a mean.
+    pub const fn quantile(self) -> Option<f64> {
+        match self {
+            Self::Mean => None,
+            Self::P50 => Some(0.5),
+            Self::P75 => Some(0.75),
+            Self::P90 => Some(0.9),
+            Self::P95 => Some(0.95),
+            Self::P99 => Some(0.99),
+            Self::Max => Some(1.0),
+        }
+    }
+}
+
+// A share as a manifest has it: `0.5%`.
+
+/// From 0 % to 100 %.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Percent(f64);
+
+/// The text is no share.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a share from 0% to 100%, such as `0.5%`")]
+pub struct PercentError(String);
+
+impl Percent {
+    /// Of 1: `0.5%` is 0.005.
+    pub fn share(self) -> f64 {
+        self.0 / 100.0
+    }
+}
+
+impl FromStr for Percent {
+    type Err = PercentError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        let percent = number.filter(|percent| (0.0..=100.0).contains(percent));
+        percent.map(Self).ok_or_else(|| PercentError(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Percent {
+    type Error = PercentError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+impl From<Percent> for String {
+    fn from(percent: Percent) -> Self {
+        percent.to_string()
+    }
+}
+
+text_schema!(Percent, PERCENT);
+
+// `bench.slo:` — what each request is to keep.
+
+/// Limits for a single request; each from the intended arrival.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SloLimits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft: Option<TimeSpan>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot: Option<TimeSpan>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e2e: Option<TimeSpan>,
 }
 
 #[cfg(test)]
@@ -83,5 +310,34 @@ mod tests {
         assert!(limits.latencies().all(|limit| (limit.ms - 2e3).abs() < 1e-9));
         assert_eq!(limits.failure_budget(), Some(0.005));
         assert_eq!(limits.goodput, Some(GoodputLimit::PerSecond(9.0)));
+    }
+
+    #[test]
+    fn it_is_a_share_or_a_rate() {
+        assert_eq!("9/s".parse(), Ok(GoodputLimit::PerSecond(9.0)));
+        assert_eq!("95 %".parse::<GoodputLimit>().unwrap().to_string(), "95%");
+        for wrong in ["0/s", "9", "-1/s", "101%"] {
+            assert!(wrong.parse::<GoodputLimit>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_a_metric_and_a_statistic() {
+        let limit = LatencyLimit::parse("max_stall_p90", Duration::from_millis(1500)).unwrap();
+        assert_eq!((limit.metric, limit.statistic), (LimitedMetric::MaxStall, Statistic::P90));
+        assert_eq!((limit.key(), limit.name()), ("max_stall_p90".to_owned(), "MAX STALL p90".to_owned()));
+        assert!((limit.ms - 1500.0).abs() < 1e-9);
+        for wrong in ["ttft", "ttft_p98", "latency_p99", "_p99", ""] {
+            assert_eq!(LatencyLimit::parse(wrong, Duration::ZERO), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_share_has_its_unit() {
+        assert_eq!("0.5%".parse().map(Percent::share), Ok(0.005));
+        assert_eq!(" 95 % ".parse::<Percent>().map(String::from), Ok("95%".to_owned()));
+        for wrong in ["0.5", "-1%", "101%", "NaN%", "%", ""] {
+            assert!(wrong.parse::<Percent>().is_err(), "{wrong}");
+        }
     }
 }

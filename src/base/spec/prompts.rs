@@ -1,11 +1,12 @@
 //! How prompts are put together: the order of records, shared prefixes, sessions of several turns.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::counts::MOST_USERS;
-use super::length::{LONGEST_LENGTH, Length};
-use super::think_time::ThinkTime;
+use super::load::ThinkTime;
+use super::text_format::MOST_USERS;
 
 /// The order in which the records of a file are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -81,4 +82,142 @@ impl Prefixes {
         let is_wrong = self.zipf.is_some_and(|exponent| !exponent.is_finite() || exponent < 0.0);
         is_wrong.then_some("prefixes: the exponent of zipf must be 0 or more")
     }
+}
+
+// The division of an MLPerf submission.
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Division {
+    #[default]
+    Closed,
+    Open,
+}
+
+impl Division {
+    /// As a manifest, and the result directory, write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+        }
+    }
+}
+
+// Lengths of prompts and answers in tokens: the distributions that they are drawn from.
+
+/// A length in tokens.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(deny_unknown_fields)]
+pub enum Length {
+    /// As in the data: the default.
+    #[default]
+    Given,
+    /// Always the same.
+    Fixed(u32),
+    /// Evenly between the two, both included.
+    Uniform { min: u32, max: u32 },
+    /// Normal, rounded and kept within min and max.
+    Normal { mean: f64, stddev: f64, min: u32, max: u32 },
+    /// Log-normal, rounded and kept within min and max; mean and stddev are those of the lengths.
+    Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
+    /// Observed lengths with their weights: `[{ tokens: 128, weight: 3 }]`.
+    Empirical(Vec<Weighted>),
+}
+
+/// A length and how often it comes, in any unit.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Weighted {
+    #[schemars(range(max = LONGEST_LENGTH))]
+    pub tokens: u32,
+    pub weight: f64,
+}
+
+/// Ten million tokens is the longest context that a model of today has.
+pub const LONGEST_LENGTH: u32 = 1 << 24;
+
+/// As a sentence has it: `128`, `200 ± 100 (lognormal, 16 to 512)`.
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given => f.write_str("as in the data"),
+            Self::Fixed(tokens) => write!(f, "{tokens}"),
+            Self::Uniform { min, max } => write!(f, "{min} to {max}"),
+            // Without limits it has the largest number as its upper one.
+            Self::Normal { mean, stddev, min, max } if *max > LONGEST_LENGTH => {
+                write!(f, "{mean} ± {stddev} (at least {min})")
+            }
+            Self::Normal { mean, stddev, min, max } => write!(f, "{mean} ± {stddev} ({min} to {max})"),
+            Self::Lognormal { mean, stddev, min, max } => {
+                write!(f, "{mean} ± {stddev} (lognormal, {min} to {max})")
+            }
+            Self::Empirical(values) => write!(f, "of {} observed lengths", values.len()),
+        }
+    }
+}
+
+impl Length {
+    pub const fn is_given(&self) -> bool {
+        matches!(self, Self::Given)
+    }
+
+    /// What is wrong with it.
+    pub fn fault(&self) -> Option<&'static str> {
+        match self {
+            Self::Fixed(0)
+            | Self::Uniform { min: 0, .. }
+            | Self::Normal { min: 0, .. }
+            | Self::Lognormal { min: 0, .. } => Some("must be at least 1"),
+            Self::Uniform { min, max } | Self::Normal { min, max, .. } | Self::Lognormal { min, max, .. }
+                if min > max =>
+            {
+                Some("min is above max")
+            }
+            Self::Normal { mean, stddev, .. } | Self::Lognormal { mean, stddev, .. }
+                if !mean.is_finite() || !stddev.is_finite() || *stddev < 0.0 =>
+            {
+                Some("mean and stddev must be finite, stddev at least 0")
+            }
+            Self::Lognormal { mean, .. } if *mean <= 0.0 => Some("the mean of a lognormal law must be above 0"),
+            _ if self.longest() > LONGEST_LENGTH => Some("must be at most 16777216 tokens, more than any model takes"),
+            Self::Empirical(values) => empirical_fault(values),
+            _ => None,
+        }
+    }
+
+    /// About as many tokens as it gives; 0 where the data decides.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Given => 0.0,
+            Self::Fixed(tokens) => f64::from(*tokens),
+            Self::Uniform { min, max } => f64::midpoint(f64::from(*min), f64::from(*max)),
+            Self::Normal { mean, min, max, .. } | Self::Lognormal { mean, min, max, .. } => {
+                mean.max(f64::from(*min)).min(f64::from(*max))
+            }
+            Self::Empirical(values) => {
+                let weights: f64 = values.iter().map(|value| value.weight).sum();
+                values.iter().map(|value| f64::from(value.tokens) * value.weight).sum::<f64>() / weights
+            }
+        }
+    }
+
+    /// The most tokens that it gives; 0 where the data decides.
+    pub fn longest(&self) -> u32 {
+        match self {
+            Self::Given => 0,
+            Self::Fixed(tokens) => *tokens,
+            Self::Uniform { max, .. } | Self::Normal { max, .. } | Self::Lognormal { max, .. } => *max,
+            Self::Empirical(values) => values.iter().map(|value| value.tokens).max().unwrap_or(0),
+        }
+    }
+}
+
+fn empirical_fault(values: &[Weighted]) -> Option<&'static str> {
+    let wrong = |value: &Weighted| value.tokens == 0 || !value.weight.is_finite() || value.weight < 0.0;
+    if values.iter().any(wrong) {
+        return Some("every value must be at least 1 and its weight not negative");
+    }
+    (values.iter().map(|value| value.weight).sum::<f64>() <= 0.0).then_some("no value has a weight")
 }

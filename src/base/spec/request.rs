@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::length::LONGEST_LENGTH;
-use super::random_seed::RandomSeed;
+use super::connection::ResponseSizeLimits;
+use super::load::RandomSeed;
+use super::prompts::LONGEST_LENGTH;
+use super::quantity::TimeSpan;
 use super::request_field::add_bounds;
 use super::request_headers::RequestHeaders;
-use super::response_size_limits::ResponseSizeLimits;
-use super::time_span::TimeSpan;
+use super::text_format::{MOST_PARTS, MOST_USERS};
 
 /// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
 /// lacks the tensor is refused before the first request, and a key that the protocol cannot send is an error. A key without a value is not

@@ -7,9 +7,9 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::counts::{MOST_PARTS, MOST_USERS};
-use super::protocol::Protocol::{self, Generate, Kserve, OpenaiChat, OpenaiCompletions};
-use super::random_seed::RandomSeed;
+use super::text_format::{MOST_PARTS, MOST_USERS};
+use super::connection::Protocol::{self, Generate, Kserve, OpenaiChat, OpenaiCompletions};
+use super::load::RandomSeed;
 use super::request::{CancelBy, CancelPolicy, Interface, Request, WordList};
 
 /// What a field may be.

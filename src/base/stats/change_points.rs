@@ -1,9 +1,9 @@
 //! Where a series of runs changes its level.
 //!
-//! Divided in two where the difference of means is largest against the scatter within the parts; a permutation test says how
-//! often such a difference would arise in runs whose order means nothing, and each part is divided again (the hierarchy of
-//! E-divisive: Matteson and James 2014). A part is divided only where the series around it was, so a series without a change shows
-//! one in at most 5 % of cases.
+//! Divided in two where the difference of means is largest against the scatter within the parts; a permutation test
+//! says how often such a difference would arise in runs whose order means nothing, and each part is divided again (the
+//! hierarchy of E-divisive: Matteson and James 2014). A part is divided only where the series around it was, so a
+//! series without a change shows one in at most 5 % of cases.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -38,15 +38,15 @@ impl ChangePoint {
     }
 }
 
-/// The changes of a series, in order. `smallest`: shares of the mean below this are no change, whatever their p. Equal series have
-/// equal results.
+/// The changes of a series, in order. `smallest`: shares of the mean below this are no change, whatever their p. Equal
+/// series have equal results.
 pub fn change_points(series: &[f64], smallest: f64) -> Vec<ChangePoint> {
-    let mut found = Vec::new();
-    divide(series, 0, smallest, &mut found);
-    found.sort_by_key(|(at, _)| *at);
-    let bounds: Vec<usize> = std::iter::once(0).chain(found.iter().map(|(at, _)| *at)).chain([series.len()]).collect();
+    let mut points = Vec::new();
+    divide(series, 0, smallest, &mut points);
+    points.sort_by_key(|(at, _)| *at);
+    let bounds: Vec<usize> = std::iter::once(0).chain(points.iter().map(|(at, _)| *at)).chain([series.len()]).collect();
     let levels: Vec<f64> = bounds.windows(2).map(|part| mean(&series[part[0]..part[1]])).collect();
-    let changes = found.iter().zip(levels.windows(2));
+    let changes = points.iter().zip(levels.windows(2));
     changes.map(|((at, p), level)| ChangePoint { at: *at, before: level[0], after: level[1], p: *p }).collect()
 }
 
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn a_change_is_found_where_it_is() {
-        let found = change_points(&noise(1, &[(15, 100.0), (15, 95.0)], 1.0), 0.01);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].at.abs_diff(15) <= 1 && found[0].p <= 0.001, "{found:?}");
-        assert!((found[0].relative() + 0.05).abs() < 0.01, "{found:?}");
+        let points = change_points(&noise(1, &[(15, 100.0), (15, 95.0)], 1.0), 0.01);
+        assert_eq!(points.len(), 1, "{points:?}");
+        assert!(points[0].at.abs_diff(15) <= 1 && points[0].p <= 0.001, "{points:?}");
+        assert!((points[0].relative() + 0.05).abs() < 0.01, "{points:?}");
         let steps = change_points(&noise(2, &[(10, 100.0), (10, 110.0), (10, 104.0)], 1.0), 0.01);
         assert_eq!(steps.len(), 2, "{steps:?}");
     }

@@ -1,26 +1,27 @@
 //! Whether a queue grows because more arrives than is served. Pure.
 //!
-//! A trend test on waiting times has too many false alarms: near saturation a stationary queue wanders as slowly as a run is
-//! long. This test compares two rates of the same run instead. While many requests are in flight the server is busy, and the rate
-//! of departures then is its capacity. A stationary queue leaves a high level as often as it reaches it, so that this rate is above
-//! the arrival rate by the headroom: ln(arrivals / capacity) is about ln ρ. With overload it is above 0.
+//! A trend test on waiting times has too many false alarms: near saturation a stationary queue wanders as slowly as a
+//! run is long. This test compares two rates of the same run instead. While many requests are in flight the server is
+//! busy, and the rate of departures then is its capacity. A stationary queue leaves a high level as often as it reaches
+//! it, so that this rate is above the arrival rate by the headroom: ln(arrivals / capacity) is about ln ρ. With
+//! overload it is above 0.
 //!
-//! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are in
-//! flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without a queue holds. And
-//! requests that arrive late must take longer than early ones: of a server that never queues the rates alone would say nothing.
-//! The window must be long enough for the server to have filled; what a shorter one shows is a [`LatencyTrend`]. `tests/bench/verdicts.rs` prints the rates of false alarms and the
-//! power.
+//! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are
+//! in flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without
+//! a queue holds. And requests that arrive late must take longer than early ones: of a server that never queues the
+//! rates alone would say nothing. The window must be long enough for the server to have filled; what a shorter one
+//! shows is a [`LatencyTrend`]. `tests/bench/verdicts.rs` prints the rates of false alarms and the power.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::latency_trend::{LatencyTrend, NOT_BY_CHANCE};
-use super::visits::{TIMES_IN_SYSTEM, VisitsInOrder};
+use super::latency_trend::{LatencyTrend, NOT_BY_CHANCE, TIMES_IN_SYSTEM, VisitsInOrder};
 
-/// ln(arrivals / capacity) above which growth is likely where the level has risen within the window, and how many standard errors
-/// are added.
+/// ln(arrivals / capacity) above which growth is likely where the level has risen within the window, and how many
+/// standard errors are added.
 const LIKELY: (f64, f64) = (-0.085, 1.25);
-/// Bound for a backlog: the level is above that of a server without a queue, though it may not have risen in the window.
+/// Bound for a backlog: the level is above that of a server without a queue, though it may not have risen in the
+/// window.
 const LIKELY_BACKLOG: (f64, f64) = (-0.045, 1.0);
 /// Bound beyond which growth invalidates a run.
 const CERTAIN: (f64, f64) = (-0.02, 1.5);
@@ -28,17 +29,18 @@ const CERTAIN: (f64, f64) = (-0.02, 1.5);
 const RISE: f64 = 1.75;
 /// How many times the level without a queue the late level must be.
 const BACKLOG: f64 = 2.0;
-/// Parts whose counts say how much more or less evenly than at random arrivals and departures come, and whose mean times in the system say
-/// how short it is without a queue.
+/// Parts whose counts say how much more or less evenly than at random arrivals and departures come, and whose mean
+/// times in the system say how short it is without a queue.
 const PARTS: usize = 10;
 /// The least dispersion that is believed of so few parts.
 const LEAST_DISPERSION: f64 = 0.3;
 /// The most of departures: a server of batches empties many slots at once, which shows nothing about longer times.
 const MOST_OF_DEPARTURES: f64 = 2.0;
-/// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the quantile of the
-/// normal law, because the level must show it, too.
+/// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the
+/// quantile of the normal law, because the level must show it, too.
 const SEEN: f64 = 1.65;
-/// Standard errors that the level must be above its bound: about half of the arrivals and departures behind the standard error move.
+/// Standard errors that the level must be above its bound: about half of the arrivals and departures behind the
+/// standard error move.
 const SEEN_IN_LEVEL: f64 = 0.9;
 /// Of the window, before the middle of its last quarter.
 const BEFORE_LATE: f64 = 0.875;
@@ -56,7 +58,8 @@ pub struct Growth {
     pub log_ratio: f64,
     /// Of `log_ratio`, from how evenly arrivals and departures came.
     pub standard_error: f64,
-    /// By how many standard errors requests of the last third of the arrivals took longer than those of the first, from their ranks.
+    /// By how many standard errors requests of the last third of the arrivals took longer than those of the first, from
+    /// their ranks.
     #[serde(default)]
     pub last_third_longer: f64,
     /// Mean number in the system that arrivals without a wait would give.
@@ -70,8 +73,9 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// `visits` are (arrival, end) in seconds, in the order of arrivals. `None`: too few, or over before the server can have filled.
-    pub fn of(visits: &[(f64, f64)]) -> Option<Self> {
+    /// `visits` are (arrival, end) in seconds, in the order of arrivals. `None`: too few, or over before the server can
+    /// have filled.
+    pub fn estimate(visits: &[(f64, f64)]) -> Option<Self> {
         let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
         ends.sort_unstable_by(f64::total_cmp);
         Self::of_many(&VisitsInOrder {
@@ -81,7 +85,7 @@ impl Growth {
         })
     }
 
-    /// Like [`Self::of`], for visits that are not in memory.
+    /// Like [`Self::estimate`], for visits that are not in memory.
     pub fn of_many<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
         let VisitsInOrder { count, visits: all, ends } = visits;
         let (from, to) = (all().next()?.0, all().last()?.0);
@@ -103,7 +107,7 @@ impl Growth {
             / busy_departures as f64;
         let standard_error = (of_arrivals + of_departures).sqrt();
         let without_queue = arrivals * time_without_wait(visits);
-        let last_third_longer = LatencyTrend::of(visits)?.standard_errors;
+        let last_third_longer = LatencyTrend::estimate(visits)?.standard_errors;
         Some(Self {
             arrivals_per_s: arrivals,
             departures_per_s: departures as f64 / (to - from),
@@ -118,12 +122,13 @@ impl Growth {
         })
     }
 
-    /// Of 1,000 stationary queues at ρ = 0.9 with 300, 600, 1,000 and 3,000 Poisson arrivals at most 4.5, 2.7, 1.7 and 1.3 % of M/M/4 say
-    /// so and at most 0.5 % of M/D/8; at ρ = 1.05 with 3,000 arrivals 96 % of M/M/4 and 98 % of M/D/8. Not used to set the bounds were
-    /// lognormal services (M/G/4 with a coefficient of variation of 1.3: at most 4.7 %, and 92 %) and batches of 16 (at most 1.2 %, and
-    /// 98 %). Of 40 runs each of servers without a queue and with 300, 400 and 1,600 requests in flight, of 256 servers, and of 256 that
-    /// share their processors, with services of very different lengths, at ρ ≤ 0.9, at most one did. Arrivals in bursts are called a
-    /// growing queue more often: at ρ = 0.9 with a coefficient of variation of 3 in 5 to 12 % of the runs.
+    /// Of 1,000 stationary queues at ρ = 0.9 with 300, 600, 1,000 and 3,000 Poisson arrivals at most 4.5, 2.7, 1.7 and
+    /// 1.3 % of M/M/4 say so and at most 0.5 % of M/D/8; at ρ = 1.05 with 3,000 arrivals 96 % of M/M/4 and 98 % of
+    /// M/D/8. Not used to set the bounds were lognormal services (M/G/4 with a coefficient of variation of 1.3: at most
+    /// 4.7 %, and 92 %) and batches of 16 (at most 1.2 %, and 98 %). Of 40 runs each of servers without a queue and
+    /// with 300, 400 and 1,600 requests in flight, of 256 servers, and of 256 that share their processors, with
+    /// services of very different lengths, at ρ ≤ 0.9, at most one did. Arrivals in bursts are called a growing queue
+    /// more often: at ρ = 0.9 with a coefficient of variation of 3 in 5 to 12 % of the runs.
     pub fn is_likely(&self) -> bool {
         let has_backlog = self.late > BACKLOG * self.without_queue.max(1.0);
         self.is_behind()
@@ -135,8 +140,8 @@ impl Growth {
         self.is_behind() && self.is_above(CERTAIN) && self.has_risen()
     }
 
-    /// With many in flight the rate of departures at a high level is near that of the arrivals, queue or none; but without one, requests
-    /// that come later take no longer.
+    /// With many in flight the rate of departures at a high level is near that of the arrivals, queue or none; but
+    /// without one, requests that come later take no longer.
     fn is_behind(&self) -> bool {
         self.last_third_longer > NOT_BY_CHANCE
     }
@@ -161,7 +166,8 @@ fn least_overload_seen(arrivals: f64, standard_error: f64, without_queue: f64) -
     by_rates.max(1.0 / (1.0 - not_served)).max(1.0)
 }
 
-/// Variance over mean of the counts in equal parts: 1 at random, 0 where they come evenly. Places are shares of the whole.
+/// Variance over mean of the counts in equal parts: 1 at random, 0 where they come evenly. Places are shares of the
+/// whole.
 fn dispersion(places: impl Iterator<Item = f64>) -> f64 {
     let mut counts = [0.0; PARTS];
     for place in places {
@@ -172,8 +178,8 @@ fn dispersion(places: impl Iterator<Item = f64>) -> f64 {
     (variance / mean).max(LEAST_DISPERSION)
 }
 
-/// Mean time in the system of the tenth of the arrivals where it is shortest. Not that of the quickest requests: where answers differ
-/// in length, those are short ones.
+/// Mean time in the system of the tenth of the arrivals where it is shortest. Not that of the quickest requests: where
+/// answers differ in length, those are short ones.
 fn time_without_wait(visits: &VisitsInOrder<'_>) -> f64 {
     let part = (visits.count / PARTS).max(1);
     let mean = |number: usize| mean_time((visits.visits)().skip(number * part).take(part));
@@ -287,10 +293,10 @@ mod tests {
 
     #[test]
     fn a_server_with_headroom_keeps_its_level_and_one_without_does_not() {
-        let held = Growth::of(&visits(0.9)).unwrap();
+        let held = Growth::estimate(&visits(0.9)).unwrap();
         assert!(!held.is_likely(), "{held:?}");
         assert!((held.arrivals_per_s - 1.0).abs() < 1e-9 && (held.departures_per_s - 1.0).abs() < 0.01, "{held:?}");
-        let grown = Growth::of(&visits(1.3)).unwrap();
+        let grown = Growth::estimate(&visits(1.3)).unwrap();
         assert!(grown.is_certain(), "{grown:?}");
         // 1 / 1.3 is served, and a backlog of 1 − 1/1.3 of the arrivals stays.
         assert!(
@@ -302,17 +308,17 @@ mod tests {
 
     #[test]
     fn a_longer_run_shows_a_smaller_overload() {
-        let all = visits(0.9);
-        let seen = |arrivals: usize| Growth::of(&all[..arrivals]).unwrap().least_overload_seen;
+        let all_visits = visits(0.9);
+        let seen = |arrivals: usize| Growth::estimate(&all_visits[..arrivals]).unwrap().least_overload_seen;
         let [short, middle, long] = [100, 300, 1_000].map(seen);
         assert!(long > 1.0 && long < middle && middle < short && short < 1.5, "{short} {middle} {long}");
     }
 
     #[test]
     fn nothing_is_said_of_few_arrivals_or_of_a_server_that_still_fills() {
-        assert_eq!(Growth::of(&visits(0.5)[..99]), None);
+        assert_eq!(Growth::estimate(&visits(0.5)[..99]), None);
         let slow: Vec<(f64, f64)> = (0..1_000).map(|at| (f64::from(at), f64::from(at) + 400.0)).collect();
-        assert_eq!(Growth::of(&slow), None);
-        assert_eq!(Growth::of(&[]), None);
+        assert_eq!(Growth::estimate(&slow), None);
+        assert_eq!(Growth::estimate(&[]), None);
     }
 }

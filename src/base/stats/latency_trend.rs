@@ -1,15 +1,26 @@
 //! Whether a server falls behind in a run that is over before its queue can be compared with itself. Pure.
 //!
-//! [`Growth`](super::Growth) needs a window of several times in the system. The larger an overload, the sooner the wait itself is
-//! longer than that: at three times what a server does, no window is long enough. But then each second of arrivals adds
-//! ρ − 1 seconds to the time in the system, and a server that only fills, however slow it is, adds none. This compares the requests
-//! that arrived in the first third of the window with those of its last third: how much longer they took for each second that they
-//! came later, and whether more than chance is in it (ranks, Mann and Whitney 1947).
+//! [`Growth`](super::Growth) needs a window of several times in the system. The larger an overload, the sooner the wait
+//! itself is longer than that: at three times what a server does, no window is long enough. But then each second of
+//! arrivals adds ρ − 1 seconds to the time in the system, and a server that only fills, however slow it is, adds none.
+//! This compares the requests that arrived in the first third of the window with those of its last third: how much
+//! longer they took for each second that they came later, and whether more than chance is in it (ranks, Mann and
+//! Whitney 1947).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::visits::{TIMES_IN_SYSTEM, VisitsInOrder};
+/// A window shorter than this many times the usual time in the system shows only how a server fills.
+pub(super) const TIMES_IN_SYSTEM: f64 = 4.0;
+
+/// The visits of a run that may be too many to be in memory: each of its sequences can be read several times.
+pub struct VisitsInOrder<'v> {
+    pub count: usize,
+    /// (arrival, end) in seconds, in the order of arrivals.
+    pub visits: &'v dyn Fn() -> Box<dyn Iterator<Item = (f64, f64)> + 'v>,
+    /// Their ends, in the order of time.
+    pub ends: &'v dyn Fn() -> Box<dyn Iterator<Item = f64> + 'v>,
+}
 
 /// Fewer arrivals show nothing: of 150 queues at ρ = 0.9 with 30 arrivals up to 7 % of M/M/1 would be called likely.
 const LEAST_ARRIVALS: usize = 50;
@@ -41,14 +52,14 @@ pub struct LatencyTrend {
 
 impl LatencyTrend {
     /// `None`: too few, or all at once.
-    pub fn of<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
+    pub fn estimate<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
         let VisitsInOrder { count, visits: all, .. } = visits;
         let (from, to) = (all().next()?.0, all().last()?.0);
         if *count < LEAST_ARRIVALS || to <= from {
             return None;
         }
         let third = count / 3;
-        let part = |skipped: usize| Part::of(all().skip(skipped).take(third).step_by(third.div_ceil(COMPARED)));
+        let part = |skipped: usize| Part::new(all().skip(skipped).take(third).step_by(third.div_ceil(COMPARED)));
         let (first, last) = (part(0), part(count - third));
         Some(Self {
             arrivals_per_s: (count - 1) as f64 / (to - from),
@@ -61,9 +72,9 @@ impl LatencyTrend {
         })
     }
 
-    /// Of 150 stationary queues of each of eleven kinds (one to 64 servers, processor sharing, equal, exponential and lognormal
-    /// services) at ρ = 0.9, from empty, with 60 arrivals at most 2.7 % say so, and with 99 at most 0.7 %. At ρ = 3 all of those do
-    /// that have a queue by then.
+    /// Of 150 stationary queues of each of eleven kinds (one to 64 servers, processor sharing, equal, exponential and
+    /// lognormal services) at ρ = 0.9, from empty, with 60 arrivals at most 2.7 % say so, and with 99 at most 0.7 %. At
+    /// ρ = 3 all of those do that have a queue by then.
     pub fn is_likely(&self) -> bool {
         self.is_above(LIKELY)
     }
@@ -73,7 +84,8 @@ impl LatencyTrend {
         self.is_above(CERTAIN)
     }
 
-    /// Neither this nor `Growth` can tell whether the server would hold the rate: the window is over before it has filled.
+    /// Neither this nor `Growth` can tell whether the server would hold the rate: the window is over before it has
+    /// filled.
     pub fn shows_only_filling(&self) -> bool {
         !self.is_likely() && self.window_s < TIMES_IN_SYSTEM * self.usual_s
     }
@@ -97,7 +109,7 @@ struct Part {
 }
 
 impl Part {
-    fn of(visits: impl Iterator<Item = (f64, f64)>) -> Self {
+    fn new(visits: impl Iterator<Item = (f64, f64)>) -> Self {
         let (arrivals, mut times): (Vec<f64>, Vec<f64>) = visits.map(|(arrival, end)| (arrival, end - arrival)).unzip();
         times.sort_unstable_by(f64::total_cmp);
         Self { times, middle: arrivals[arrivals.len() / 2] }
@@ -108,7 +120,8 @@ impl Part {
     }
 }
 
-/// By how many standard errors `last` has higher ranks than `first`; both sorted, of the same length. Equal values count half.
+/// By how many standard errors `last` has higher ranks than `first`; both sorted, of the same length. Equal values
+/// count half.
 fn rank_errors(first: &[f64], last: &[f64]) -> f64 {
     let below = |value: &f64| {
         let (less, up_to) = (first.partition_point(|one| one < value), first.partition_point(|one| one <= value));
@@ -125,7 +138,7 @@ mod tests {
     use crate::stats::queue::{ServiceTime, SimulatedQueue};
 
     fn trend(visits: &[(f64, f64)]) -> Option<LatencyTrend> {
-        LatencyTrend::of(&VisitsInOrder {
+        LatencyTrend::estimate(&VisitsInOrder {
             count: visits.len(),
             visits: &|| Box::new(visits.iter().copied()),
             ends: &|| Box::new(std::iter::empty()),
@@ -139,9 +152,15 @@ mod tests {
 
     #[test]
     fn the_rise_is_the_load_above_one() {
-        let found = trend(&rising(2.0)).unwrap();
-        assert!((found.rise - 2.0).abs() < 1e-9 && (found.served_per_s() - 1.0 / 3.0).abs() < 1e-9, "{found:?}");
-        assert!(found.is_certain() && (found.window_s, found.arrivals_per_s) == (299.0, 1.0), "{found:?}");
+        let trend_found = trend(&rising(2.0)).unwrap();
+        assert!(
+            (trend_found.rise - 2.0).abs() < 1e-9 && (trend_found.served_per_s() - 1.0 / 3.0).abs() < 1e-9,
+            "{trend_found:?}"
+        );
+        assert!(
+            trend_found.is_certain() && (trend_found.window_s, trend_found.arrivals_per_s) == (299.0, 1.0),
+            "{trend_found:?}"
+        );
         let slight = trend(&rising(0.7)).unwrap();
         assert!(slight.is_likely() && !slight.is_certain(), "{slight:?}");
         assert!(!trend(&rising(0.3)).unwrap().is_likely());
@@ -150,9 +169,9 @@ mod tests {
     #[test]
     fn a_server_that_only_fills_does_not_fall_behind() {
         let slow: Vec<(f64, f64)> = (0..300).map(|at| (f64::from(at), f64::from(at) + 4_000.0)).collect();
-        let found = trend(&slow).unwrap();
-        assert_eq!((found.rise, found.standard_errors), (0.0, 0.0));
-        assert!(found.shows_only_filling() && !trend(&rising(0.0)).unwrap().shows_only_filling());
+        let trend_found = trend(&slow).unwrap();
+        assert_eq!((trend_found.rise, trend_found.standard_errors), (0.0, 0.0));
+        assert!(trend_found.shows_only_filling() && !trend(&rising(0.0)).unwrap().shows_only_filling());
         assert!(!trend(&rising(2.0)).unwrap().shows_only_filling());
         assert_eq!((trend(&slow[..49]), trend(&[]), trend(&[(1.0, 2.0); 60])), (None, None, None));
     }
@@ -160,12 +179,12 @@ mod tests {
     #[test]
     fn queues_that_hold_their_load_are_not_called_behind_and_those_at_three_times_it_are() {
         let share = |load: f64, is_found: fn(&LatencyTrend) -> bool| {
-            let found = (0..200).filter(|seed| {
+            let alarms = (0..200).filter(|seed| {
                 let visits = SimulatedQueue::new(4, ServiceTime::Exponential, load).starting_empty(99, *seed);
                 let visits: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
                 is_found(&trend(&visits).unwrap())
             });
-            found.count() as f64 / 200.0
+            alarms.count() as f64 / 200.0
         };
         assert!(share(0.9, LatencyTrend::is_likely) <= 0.02);
         assert!(share(0.9, LatencyTrend::is_certain) < 0.005);

@@ -1,8 +1,9 @@
 //! Whether a server answered faster or slower later than earlier, at the same load. Pure.
 //!
-//! Halves of a run are not comparable as they are: in a queue they differ because one happened to be busier. Here only requests are
-//! compared that found about as many others in flight when they arrived. The difference of the halves is taken within such groups,
-//! and its standard error from means of consecutive residuals, so that what is left of their correlation counts.
+//! Halves of a run are not comparable as they are: in a queue they differ because one happened to be busier. Here only
+//! requests are compared that found about as many others in flight when they arrived. The difference of the halves is
+//! taken within such groups, and its standard error from means of consecutive residuals, so that what is left of their
+//! correlation counts.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 const GROUPS: usize = 20;
 /// How much the loads of one group may differ: in a queue more load is more wait.
 const SIMILAR: f64 = 1.2;
-/// Means of consecutive residuals, for the standard error. Requests of one busy period are correlated, so batches are long.
+/// Means of consecutive residuals, for the standard error. Requests of one busy period are correlated, so batches are
+/// long.
 const BATCHES: usize = 16;
 /// Fewer observations show nothing.
 const LEAST: usize = 50;
@@ -41,17 +43,17 @@ pub struct LevelChange {
 
 impl LevelChange {
     /// In the order of time. `None`: too few, or no load that both halves had.
-    pub fn of(series: &[Observation]) -> Option<Self> {
+    pub fn estimate(series: &[Observation]) -> Option<Self> {
         Self::of_many(series.len(), || series.iter().copied())
     }
 
-    /// Like `of`, of this many observations that need not be in memory: they are read several times.
+    /// Like `estimate`, of this many observations that need not be in memory: they are read several times.
     pub fn of_many<I: Iterator<Item = Observation>>(count: usize, series: impl Fn() -> I) -> Option<Self> {
         if count < LEAST {
             return None;
         }
         let half = count / 2;
-        let groups = LoadGroups::of(count, series().map(|one| one.load));
+        let groups = LoadGroups::new(count, series().map(|one| one.load));
         let mut sums = vec![[PartSum::default(); 2]; groups.count()];
         for (at, one) in series().enumerate() {
             sums[groups.group(one.load)][usize::from(at >= half)].add(one.value);
@@ -89,9 +91,9 @@ impl LevelChange {
     }
 }
 
-/// Change of the lower tenth from the first to the second half of this many values, as a share of the first, if it is beyond chance: the
-/// lower tenths of all eighths of the first half lie on one side of those of the second. The change is that of the medians of the two
-/// groups.
+/// Change of the lower tenth from the first to the second half of this many values, as a share of the first, if it is
+/// beyond chance: the lower tenths of all eighths of the first half lie on one side of those of the second. The change
+/// is that of the medians of the two groups.
 pub fn separated_floors(count: usize, mut series: impl Iterator<Item = f64>) -> Option<f64> {
     if count < LEAST_FOR_FLOORS {
         return None;
@@ -146,7 +148,7 @@ struct LoadGroups {
 }
 
 impl LoadGroups {
-    fn of(count: usize, loads: impl Iterator<Item = u64>) -> Self {
+    fn new(count: usize, loads: impl Iterator<Item = u64>) -> Self {
         let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
         loads.for_each(|load| *counts.entry(load).or_default() += 1);
         let size = count.div_ceil(GROUPS);
@@ -199,15 +201,15 @@ mod tests {
     fn a_busier_half_is_not_a_slower_server() {
         // A wait for each request in flight; the second half has more of them in flight most of the time.
         let load = |at: u32| u64::from(at % 10 + if at >= 100 && at.is_multiple_of(3) { 3 } else { 0 });
-        let of = |at: u32, slower: f64| Observation {
+        let observation = |at: u32, slower: f64| Observation {
             value: 10.0 + slower + load(at) as f64 * 20.0 + noise(at),
             load: load(at),
         };
-        let same: Vec<Observation> = (0..200).map(|at| of(at, 0.0)).collect();
-        let change = LevelChange::of(&same).unwrap();
+        let same: Vec<Observation> = (0..200).map(|at| observation(at, 0.0)).collect();
+        let change = LevelChange::estimate(&same).unwrap();
         assert!(change.standard_errors().abs() < 3.0 && change.relative().abs() < 0.1, "{change:?}");
-        let slower: Vec<Observation> = (0..200).map(|at| of(at, if at < 100 { 0.0 } else { 80.0 })).collect();
-        let change = LevelChange::of(&slower).unwrap();
+        let slower: Vec<Observation> = (0..200).map(|at| observation(at, if at < 100 { 0.0 } else { 80.0 })).collect();
+        let change = LevelChange::estimate(&slower).unwrap();
         assert!((change.difference - 80.0).abs() < 5.0 && change.standard_errors() > 4.0, "{change:?}");
     }
 
@@ -231,7 +233,7 @@ mod tests {
         let apart: Vec<Observation> = (0..100)
             .map(|at| Observation { value: noise(at), load: if at < 50 { u64::from(at) } else { 1_000 } })
             .collect();
-        assert_eq!(LevelChange::of(&apart), None);
-        assert_eq!(LevelChange::of(&apart[..10]), None);
+        assert_eq!(LevelChange::estimate(&apart), None);
+        assert_eq!(LevelChange::estimate(&apart[..10]), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Statistics of measured numbers: what several runs of one measurement show about a difference, what one run shows about
-//! itself, whether a queue grows, which rate a server holds. Pure.
+//! Statistics of measured numbers: what several runs of one measurement show about a difference, what one run shows
+//! about itself, whether a queue grows, which rate a server holds. Pure.
 //!
-//! Nothing here depends on requests, files or units of measurement: a caller passes numbers and gets numbers with their uncertainty. Between
-//! results the unit of replication is the *run*: requests of one run share a queue, a cache and a minute of their server's
-//! life, so that ten thousand of them are not ten thousand independent observations; runs with different seeds are.
+//! Nothing here depends on requests, files or units of measurement: a caller passes numbers and gets numbers with their
+//! uncertainty. Between results the unit of replication is the *run*: requests of one run share a queue, a cache and a
+//! minute of their server's life, so that ten thousand of them are not ten thousand independent observations; runs with
+//! different seeds are.
 
 mod change_points;
 mod growth;
-mod holm;
 mod latency_trend;
 mod level;
 #[cfg(test)]
@@ -16,17 +16,15 @@ mod queue;
 mod rate_search;
 mod replicate;
 mod student;
-mod visits;
 mod within_run;
 
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::Growth;
-pub use latency_trend::LatencyTrend;
+pub use latency_trend::{LatencyTrend, VisitsInOrder};
 pub use level::{LevelChange, Observation, separated_floors};
 pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
     ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, beyond_bound, compare_rows, is_beyond,
     mean_interval,
 };
-pub use visits::VisitsInOrder;
 pub use within_run::{IntervalBounds, NoInterval, RunSeries};

@@ -88,8 +88,8 @@ impl SimulatedQueue {
         self.served(n, seed, |demand| demand)
     }
 
-    /// Like `requests`, with noise of the server's own, from a seed of its own: two runs with one `seed` have the same arrivals, and
-    /// services that are alike and not equal.
+    /// Like `requests`, with noise of the server's own, from a seed of its own: two runs with one `seed` have the same
+    /// arrivals, and services that are alike and not equal.
     pub fn noisy_requests(&self, n: usize, seed: u64, noise: ServiceTimeNoise, own: u64) -> Vec<QueuedRequest> {
         let mut rng = Pcg64::seed_from_u64(own);
         self.served(n, seed, |demand| {
@@ -122,7 +122,7 @@ impl SimulatedQueue {
         let mut exponential = move || -rng.random::<f64>().max(f64::MIN_POSITIVE).ln();
         let mut pool = ServerPool::new(self.servers);
         let mut arrival = 0.0;
-        let mut all = Vec::with_capacity(n);
+        let mut requests = Vec::with_capacity(n);
         for number in 0..SETTLING + n {
             arrival += exponential() / (self.servers as f64 * self.utilization);
             let drawn = exponential();
@@ -130,10 +130,10 @@ impl SimulatedQueue {
             let service = self.service_time * serve(demand);
             let visit = pool.serve(arrival, service);
             if number >= SETTLING {
-                all.push(QueuedRequest { arrival, wait: visit.wait(), service });
+                requests.push(QueuedRequest { arrival, wait: visit.wait(), service });
             }
         }
-        all
+        requests
     }
 
     /// Probability of waiting: Erlang's C formula, of exponential service.

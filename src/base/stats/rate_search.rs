@@ -1,44 +1,49 @@
-//! The highest rate at which a limit holds, estimated from all probes of a search: which rate to try next, and what is known. Pure.
+//! The highest rate at which a limit holds, estimated from all probes of a search: which rate to try next, and what is
+//! known. Pure.
 //!
-//! A probe measures its margin: ln(tail wait / allowed tail wait), below 0 where the limit held. One margin is noise of 20 to
-//! 50 %, so that bisection by held and missed ends beside the true rate.
+//! A probe measures its margin: ln(tail wait / allowed tail wait), below 0 where the limit held. One margin is noise of
+//! 20 to 50 %, so that bisection by held and missed ends beside the true rate.
 //!
 //! # Which rates
 //!
-//! First a bracket: rates double until a probe misses, or fall until one holds, and then lie between the highest that held and
-//! the lowest that missed until these are within a factor of 1.5. After that, probes are placed to both sides of the estimate.
-//! No rate is tried a third time: a server with a step in its curve answers the same there every time.
+//! First a bracket: rates double until a probe misses, or fall until one holds, and then lie between the highest that
+//! held and the lowest that missed until these are within a factor of 1.5. After that, probes are placed to both sides
+//! of the estimate. No rate is tried a third time: a server with a step in its curve answers the same there every time.
 //!
 //! # The law
 //!
-//! In the bracket and a factor of 1.3 beyond it, `margin = slope · ln(rate / r) − shortfall + noise`, where r is the rate at which
-//! the limit holds in the long run. It is assumed that the curve of the server is a line there, that the noise of probes is
-//! independent (each has arrivals of its own) and normal with one variance, and that the shortfall is common to them.
+//! In the bracket and a factor of 1.3 beyond it, `margin = slope · ln(rate / r) − shortfall + noise`, where r is the
+//! rate at which the limit holds in the long run. It is assumed that the curve of the server is a line there, that the
+//! noise of probes is independent (each has arrivals of its own) and normal with one variance, and that the shortfall
+//! is common to them.
 //!
-//! - The shortfall: a finite probe begins with an empty queue, so its tail is too short. The margin of its first half is shorter
-//!   still, and 2.5 times the mean difference of the two is added as what a longer run would add. The size of that difference
-//!   and its own noise count as uncertainty.
-//! - Slope and variance are regressions with weak priors, of the weight of a few probes: two probes that agree by chance do not
-//!   look exact, and the interval of two that do not agree has an end.
-//! - The interval is Fieller's: all rates at which the line is not significantly (5 %, Student's t) different from 0. Where the
-//!   slope is not significant it has no end, rightly: such probes do not show a rate.
+//! - The shortfall: a finite probe begins with an empty queue, so its tail is too short. The margin of its first half
+//!   is shorter still, and 2.5 times the mean difference of the two is added as what a longer run would add. The size
+//!   of that difference and its own noise count as uncertainty.
+//! - Slope and variance are regressions with weak priors, of the weight of a few probes: two probes that agree by
+//!   chance do not look exact, and the interval of two that do not agree has an end.
+//! - The interval is Fieller's: all rates at which the line is not significantly (5 %, Student's t) different from 0.
+//!   Where the slope is not significant it has no end, rightly: such probes do not show a rate.
 //!
-//! Two probes bound it, too: the interval does not reach below a rate whose limit held clearly, or above one that missed clearly
-//! (by about three standard deviations of a probe). Of a server that holds up to a step, these are all that is known. And its lower
-//! end is not above what the server completed per second in an overload: a short probe can hold beyond that, and nothing in the long run.
+//! Two probes bound it, too: the interval does not reach below a rate whose limit held clearly, or above one that
+//! missed clearly (by about three standard deviations of a probe). Of a server that holds up to a step, these are all
+//! that is known. And its lower end is not above what the server completed per second in an overload: a short probe can
+//! hold beyond that, and nothing in the long run.
 //!
-//! The estimate itself is never outside the highest rate that held and the lowest that missed. Where probes are short for their
-//! queue, most of them hold a little above r, so this makes the estimate a few percent too high; the interval reaches below.
+//! The estimate itself is never outside the highest rate that held and the lowest that missed. Where probes are short
+//! for their queue, most of them hold a little above r, so this makes the estimate a few percent too high; the interval
+//! reaches below.
 //!
 //! An interval whose upper end is more than twice its lower end is of no use, and then only the bracket is reported.
 //!
 //! # Validation
 //!
-//! `tests/it/rate_search.rs` searches twelve systems in virtual time and sets bounds on coverage and width; `cargo bench --bench
-//! verdicts` prints the table. The constants were chosen on systems of the same kinds with another generator and other seeds. Of
-//! 200 searches of each at 1,000 requests a probe, 97 to 100 % of the intervals hold r, with a median ratio of their ends of 1.1
-//! to 1.6 and an estimate 0 to 8 % too high; 4 % of the searches only bracket (23 % with service times of two very different kinds).
-//! At 3,000 requests it is 1 %. At 300 requests 76 to 100 % hold r, and 20 % of the searches only bracket.
+//! `tests/it/rate_search.rs` searches twelve systems in virtual time and sets bounds on coverage and width;
+//! `cargo bench --bench verdicts` prints the table. The constants were chosen on systems of the same kinds with another
+//! generator and other seeds. Of 200 searches of each at 1,000 requests a probe, 97 to 100 % of the intervals hold r,
+//! with a median ratio of their ends of 1.1 to 1.6 and an estimate 0 to 8 % too high; 4 % of the searches only bracket
+//! (23 % with service times of two very different kinds). At 3,000 requests it is 1 %. At 300 requests 76 to 100 % hold
+//! r, and 20 % of the searches only bracket.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,8 +72,8 @@ const LARGEST_MARGIN: f64 = 2.0;
 const CLEAR: f64 = 1.2;
 /// A margin that is not near the limit, however much the probe was too short.
 const FAR: f64 = 2.5;
-/// Probes are tried to either side of the estimate, so that they show the slope, too: as far as the interval reaches, within these
-/// distances in ln(rate). Wide where little is known, and narrow where the curve of a queue is no line.
+/// Probes are tried to either side of the estimate, so that they show the slope, too: as far as the interval reaches,
+/// within these distances in ln(rate). Wide where little is known, and narrow where the curve of a queue is not linear.
 const ASIDE: (f64, f64) = (0.03, 0.1);
 /// Of a server's capacity, where its overload was measured: the next rate to try.
 const OF_CAPACITY: f64 = 0.88;
@@ -115,7 +120,8 @@ pub struct RateSearcher {
     pub high: f64,
     /// The first rate that is tried.
     pub start: f64,
-    /// The rate after it, where the limit held at the first one and was near. Left out, the next one is a fixed factor higher.
+    /// The rate after it, where the limit held at the first one and was near. Left out, the next one is a fixed factor
+    /// higher.
     pub second: Option<f64>,
     /// Stop when the interval is narrower than this share of the rate.
     pub precision: f64,
@@ -141,8 +147,9 @@ pub struct RateEstimate {
 pub enum RateStep {
     Probe(f64),
     Estimated(RateEstimate),
-    /// The probes do not show the rate well enough for an estimate: the highest rate that held, or the lowest that may be tried, and the
-    /// lowest that missed, where one did. Where chance made a rate hold above one that missed, both ends are beyond these two.
+    /// The probes do not show the rate well enough for an estimate: the highest rate that held, or the lowest that may
+    /// be tried, and the lowest that missed, where one did. Where chance made a rate hold above one that missed, both
+    /// ends are beyond these two.
     Bracketed {
         low: f64,
         high: Option<f64>,
@@ -154,8 +161,9 @@ pub enum RateStep {
 }
 
 impl RateSearcher {
-    /// Begins at both ends of a bracket around an estimate of another search. That search's probes are not used, since the server
-    /// may have changed: where the bracket misses the rate, the probes in it lead away from it like all others.
+    /// Begins at both ends of a bracket around an estimate of another search. That search's probes are not used, since
+    /// the server may have changed: where the bracket misses the rate, the probes in it lead away from it like all
+    /// others.
     #[must_use]
     pub fn near(self, earlier: &RateEstimate) -> Self {
         let aside = probe_spacing(earlier.low, earlier.high).exp();
@@ -389,7 +397,7 @@ mod tests {
         // 1 / (1 − ρ) is 10 at ρ = 0.9.
         let (step, probes) = search(|rate, _| exact(rate, 128.0, 10.0));
         let RateStep::Estimated(found) = step else { panic!("{step:?}") };
-        // The curve of a queue is no line.
+        // The curve of a queue is not linear.
         assert!((found.rate / 115.2 - 1.0).abs() < 0.03, "{found:?} {probes:?}");
         assert!(found.low < 115.2 && 115.2 < found.high, "{found:?}");
     }

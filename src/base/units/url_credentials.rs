@@ -8,13 +8,13 @@ pub struct UrlParts<'t> {
     pub userinfo: Option<&'t str>,
     /// With its port.
     pub host: &'t str,
-    /// From the first `/`, `?` or `#` behind the host on.
+    /// From the first `/`, `?` or `#` after the host.
     pub rest: &'t str,
 }
 
 impl<'t> UrlParts<'t> {
     /// `None`: a text without `://`.
-    pub fn of(url: &'t str) -> Option<Self> {
+    pub fn parse(url: &'t str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let (userinfo, host) = match authority.rsplit_once('@') {
@@ -40,12 +40,12 @@ impl<'t> UrlParts<'t> {
 
 /// The secret part of `scheme://user:password@host/…`, or of `scheme://token@host/…` for http.
 pub fn credentials(url: &str) -> Option<String> {
-    UrlParts::of(url)?.secret().map(str::to_owned)
+    UrlParts::parse(url)?.secret().map(str::to_owned)
 }
 
 /// What stands before the `@` of the host.
 pub fn userinfo(url: &str) -> Option<&str> {
-    UrlParts::of(url)?.userinfo
+    UrlParts::parse(url)?.userinfo
 }
 
 /// Names of parameters with a secret, without `_` and `-`.
@@ -66,7 +66,7 @@ const SECRET_PARAMETERS: [&str; 14] = [
     "token",
 ];
 
-/// Whether a parameter behind the path has a secret, by its name: `?access_token=…`, `#token=…`.
+/// Whether a parameter after the path is named like a secret: `?access_token=…`, `#token=…`.
 pub fn has_secret_parameter(url: &str) -> bool {
     let Some(at) = url.find(['?', '#']) else { return false };
     url[at..].split(['?', '#', '&', ';']).filter_map(|parameter| parameter.split_once('=')).any(|(name, value)| {
@@ -77,7 +77,7 @@ pub fn has_secret_parameter(url: &str) -> bool {
 
 /// The URL as it may be shown and published. `ssh://git:password@host` keeps its user, which is part of the address.
 pub fn without_credentials(url: &str) -> String {
-    let Some(parts) = UrlParts::of(url).filter(|parts| parts.secret().is_some()) else { return url.to_owned() };
+    let Some(parts) = UrlParts::parse(url).filter(|parts| parts.secret().is_some()) else { return url.to_owned() };
     let UrlParts { scheme, userinfo, host, rest } = parts;
     match userinfo.and_then(|userinfo| userinfo.split(':').next()).filter(|user| !user.is_empty() && !parts.is_http()) {
         Some(user) => format!("{scheme}://{user}@{host}{rest}"),

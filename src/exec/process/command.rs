@@ -1,7 +1,7 @@
 //! What to start, and how it ended. Data only.
 
 use super::confinement::{Confinement, ConfinementError};
-use super::redact::redacted;
+use super::private_values::redacted;
 use base::units::shell_word;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -35,8 +35,8 @@ pub struct ProcessCommand {
     pub copies: Option<StreamCopies>,
     /// Its standard input and output are connected to us (`Running::take_pipes`); only its standard error is logged.
     pub has_piped_stdio: bool,
-    /// Its standard streams are ours, except a terminal on standard input: that stays with us, because its group is in the
-    /// background. Nothing is logged.
+    /// Its standard streams are ours, except a terminal on standard input: that stays with us, because its group is in
+    /// the background. Nothing is logged.
     pub inherits_stdio: bool,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,

@@ -1,7 +1,8 @@
 //! Confines a command to the files that it may read and write, with Landlock.
 //!
 //! A thread that restricts itself cannot undo it, and what it starts inherits the restriction. So a short-lived thread
-//! restricts itself and starts the command: no code runs between `fork` and `exec`, and the rest of this program stays free.
+//! restricts itself and starts the command: no code runs between `fork` and `exec`, and the rest of this program stays
+//! free.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -15,8 +16,8 @@ use base::files::SYSTEM_FOLDERS;
 
 /// What is in it can be listed; only the devices below are open.
 const DEVICES: &str = "/dev";
-/// Devices that hold no files of a user, open for writing, too, and folders of such devices. `shm` is the exception: MPI, NCCL and CUDA's
-/// tools share memory by files in it.
+/// Devices that hold no files of a user, open for writing, too, and folders of such devices. `shm` is the exception:
+/// MPI, NCCL and CUDA's tools share memory by files in it.
 const OPEN_DEVICES: [&str; 19] = [
     "null",
     "zero",
@@ -71,11 +72,12 @@ impl Confinement {
     /// Whether the command may read this file.
     pub fn allows_reading(&self, path: &Path) -> bool {
         let system = SYSTEM_FOLDERS.iter().map(Path::new);
-        let own = self.read.iter().chain(&self.write).map(PathBuf::as_path);
-        system.chain(own).any(|folder| path.starts_with(folder)) || is_open_device(path)
+        let named_paths = self.read.iter().chain(&self.write).map(PathBuf::as_path);
+        system.chain(named_paths).any(|folder| path.starts_with(folder)) || is_open_device(path)
     }
 
-    /// The system's folder that a folder lies below. Nothing can be confined there: what is in it is open, or can be listed.
+    /// The system's folder that a folder lies below. Nothing can be confined there: what is in it is open, or can be
+    /// listed.
     pub fn system_folder_of(path: &Path) -> Option<&'static str> {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let path = real(path);
@@ -143,8 +145,8 @@ impl Confinement {
 
 /// The devices of this machine that a confined command may use.
 fn open_devices() -> impl Iterator<Item = PathBuf> {
-    let all = fs::read_dir(DEVICES).into_iter().flatten().flatten();
-    all.map(|entry| entry.path()).filter(|path| is_open_device(path))
+    let devices = fs::read_dir(DEVICES).into_iter().flatten().flatten();
+    devices.map(|entry| entry.path()).filter(|path| is_open_device(path))
 }
 
 /// Whether it is one of them, or below one that is a folder.

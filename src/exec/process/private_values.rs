@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::redact::redacted;
 use base::units::without_credentials;
 
 /// A shorter one would hide text that only looks like it.
@@ -26,8 +25,8 @@ impl PrivateValues {
         Self { secrets, folders, given_paths: Vec::new() }
     }
 
-    /// With the paths in `text`, the value of a parameter or an argument, that begin with one of the folders. `folders`: only those
-    /// that these stand for; empty: all.
+    /// With the paths in `text`, the value of a parameter or an argument, that begin with one of the folders.
+    /// `folders`: only those that these stand for; empty: all.
     pub fn give(&mut self, text: &str, folders: &[&str]) {
         for (folder, _) in self.folders.iter().filter(|(_, instead)| folders.is_empty() || folders.contains(instead)) {
             for at in paths_below(text, folder) {
@@ -42,8 +41,8 @@ impl PrivateValues {
         self.redact(text, |_| true)
     }
 
-    /// The same of a text in a manifest. Its own absolute paths are the same on every machine, also those that are below a folder
-    /// of this one: only what a parameter or an argument gave is replaced.
+    /// The same of a text in a manifest. Its own absolute paths are the same on every machine, also those that are
+    /// below a folder of this one: only what a parameter or an argument gave is replaced.
     pub fn manifest_text(&self, text: &str) -> String {
         self.redact(text, |path| self.given_paths.iter().any(|given| path.starts_with(given.as_str())))
     }
@@ -105,8 +104,8 @@ fn replaced(text: &str, folder: &str, instead: &str, is_of_machine: impl Fn(&str
 
 /// Where in the text a path begins that is the folder or below it.
 fn paths_below<'a>(text: &'a str, folder: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let all = text.match_indices(folder).map(|(at, _)| at);
-    all.filter(move |at| begins_path(&text[..*at]) && ends_name(&text[at + folder.len()..]))
+    let occurrences = text.match_indices(folder).map(|(at, _)| at);
+    occurrences.filter(move |at| begins_path(&text[..*at]) && ends_name(&text[at + folder.len()..]))
 }
 
 fn ends_name(after: &str) -> bool {
@@ -144,6 +143,71 @@ fn without_credentials_in(text: &str) -> String {
         out.push_str(&part[end..]);
     }
     out
+}
+
+// Replaces secret values in a stream of bytes, also where a value is cut in two by a chunk border.
+
+const STARS: &[u8] = b"***";
+
+/// Bytes in, bytes out, no secret among them.
+#[derive(Debug)]
+pub struct Redactor {
+    /// Longest first, so that a secret which contains another is replaced as a whole.
+    secrets: Vec<Vec<u8>>,
+    buffered: Vec<u8>,
+}
+
+impl Redactor {
+    pub fn new(secrets: &[String]) -> Self {
+        let mut secrets: Vec<Vec<u8>> =
+            secrets.iter().filter(|secret| !secret.is_empty()).map(|secret| secret.clone().into_bytes()).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
+        Self { secrets, buffered: Vec::new() }
+    }
+
+    /// What may be written now. The end of the chunk is held back while it could be the start of a secret.
+    pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
+        self.buffered.extend_from_slice(chunk);
+        self.take(false)
+    }
+
+    /// The rest: no more bytes will come.
+    pub fn finish(&mut self) -> Vec<u8> {
+        self.take(true)
+    }
+
+    fn take(&mut self, last: bool) -> Vec<u8> {
+        let bytes = std::mem::take(&mut self.buffered);
+        let mut out = Vec::with_capacity(bytes.len());
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            // A longer secret that may still be completed by the next chunk goes before a shorter one that is complete.
+            if !last && self.secrets.iter().any(|secret| secret.len() > rest.len() && secret.starts_with(rest)) {
+                self.buffered = rest.to_vec();
+                break;
+            }
+            if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
+                out.extend_from_slice(STARS);
+                at += secret.len();
+            } else {
+                out.push(rest[0]);
+                at += 1;
+            }
+        }
+        out
+    }
+}
+
+/// A text without secret values.
+pub fn redacted(text: &str, secrets: &[String]) -> String {
+    if !secrets.iter().any(|secret| text.contains(secret.as_str())) {
+        return text.to_owned();
+    }
+    let mut redactor = Redactor::new(secrets);
+    let mut bytes = redactor.push(text.as_bytes());
+    bytes.extend(redactor.finish());
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -199,5 +263,52 @@ mod tests {
             assert_eq!(private.manifest_text(text), redacted);
         }
         assert_eq!(private.manifest_value(json!({"a": ["/root/shared"]})), json!({"a": ["…/shared"]}));
+    }
+}
+
+#[cfg(test)]
+mod redact_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn through(secrets: &[&str], chunks: &[&[u8]]) -> Vec<u8> {
+        let secrets: Vec<String> = secrets.iter().map(|&secret| secret.to_owned()).collect();
+        let mut redactor = Redactor::new(&secrets);
+        let mut out: Vec<u8> = chunks.iter().flat_map(|chunk| redactor.push(chunk)).collect();
+        out.extend(redactor.finish());
+        out
+    }
+
+    #[test]
+    fn a_secret_across_chunks_is_found() {
+        assert_eq!(through(&["hunter2"], &[b"pw=hun", b"te", b"r2!\n"]), b"pw=***!\n");
+        assert_eq!(through(&["ab", "abc"], &[b"xab", b"cab"]), b"x******");
+    }
+
+    #[test]
+    fn the_start_of_a_secret_is_given_out_when_it_stays_a_start() {
+        assert_eq!(through(&["hunter2"], &[b"hun", b"dred"]), b"hundred");
+        assert_eq!(through(&["hunter2"], &[b"hun"]), b"hun");
+    }
+
+    #[test]
+    fn of_a_secret_that_begins_another_no_rest_is_left_in_whatever_order_they_are_named() {
+        for secrets in [["tok", "tok-1234"], ["tok-1234", "tok"]] {
+            let secrets = secrets.map(str::to_owned);
+            assert_eq!(redacted("key=tok-1234 tok ü", &secrets), "key=*** *** ü");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_chunks_are_cut_makes_no_difference(text in "[ab]{0,40}", cuts in prop::collection::vec(0_usize..40, 0..5)) {
+            let whole = through(&["aba", "bb"], &[text.as_bytes()]);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let chunks: Vec<&[u8]> = cuts.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(through(&["aba", "bb"], &chunks), whole);
+        }
     }
 }

@@ -1,15 +1,19 @@
-//! What `/proc` reports about processes. Every answer may be out of date at once: a process that is gone reads as `None`.
+//! What `/proc` reports about processes. Every answer may be out of date at once: a process that is gone reads as
+//! `None`.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::Duration;
+use std::{fs, io, thread};
 
-use base::files::read_text;
 use rustix::process::{Pid, getpid};
+
+use super::command::Leftover;
+use super::procfs;
+use base::files::read_text;
 
 /// A line of `/proc/PID/stat`, as far as we need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,8 @@ pub fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(&read_text(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS …`; the name may hold spaces and parentheses (man 5 proc_pid_stat).
+/// `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS …`; the name may hold spaces and parentheses (man 5
+/// proc_pid_stat).
 fn parse_stat(line: &str) -> Option<ProcessStat> {
     let mut fields = line.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
@@ -124,15 +129,16 @@ fn list(path: &Path) -> io::Result<Vec<i32>> {
     list_in(&File::open(path)?)
 }
 
-/// Reads an open list from its start. The kernel gives it in pages, and between two pieces it counts from the start again and
-/// leaves out one for each that has gone meanwhile, so no piece may be smaller than it must. Only the last one leaves half a page free.
+/// Reads an open list from its start. The kernel gives it in pages, and between two pieces it counts from the start
+/// again and leaves out one for each that has gone meanwhile, so no piece may be smaller than it must. Only the last
+/// one leaves half a page free.
 fn list_in(file: &File) -> io::Result<Vec<i32>> {
     const HALF_A_PAGE: usize = 2048;
     let numbers = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
         text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     };
-    // Almost always there is none, or few.
+    // Usually none or a few.
     let mut page = [0; 2 * HALF_A_PAGE];
     let length = file.read_at(&mut page, 0)?;
     if length < HALF_A_PAGE {
@@ -184,8 +190,8 @@ pub fn all() -> Vec<i32> {
 }
 
 /// The children of our first thread. The kernel gives orphans to that thread (`find_new_reaper`), so this is one
-/// read of one small file, which stays open: it is read after each command. Without `CONFIG_PROC_CHILDREN` the parent of every
-/// process is checked instead.
+/// read of one small file, which stays open: it is read after each command. Without `CONFIG_PROC_CHILDREN` the parent
+/// of every process is checked instead.
 pub fn children() -> Vec<i32> {
     static FILE: OnceLock<Option<File>> = OnceLock::new();
     let me = Pid::as_raw(Some(getpid()));
@@ -193,6 +199,44 @@ pub fn children() -> Vec<i32> {
     file.as_ref()
         .and_then(|file| list_in(file).ok())
         .unwrap_or_else(|| all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == me)).collect())
+}
+
+// Which process listens on a port.
+
+/// A process that listens on a port.
+pub type PortOwner = Leftover;
+
+/// The process that listens on a TCP port of this machine, if we may see it.
+pub fn listener(port: u16) -> Option<PortOwner> {
+    let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| read_text(table).ok())
+        .flat_map(|table| {
+            table
+                .lines()
+                .filter_map(|line| listening(line, port))
+                .map(|inode| format!("socket:[{inode}]"))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    if sockets.is_empty() {
+        return None;
+    }
+    procfs::all().into_iter().find_map(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        let owns = |target: &str| sockets.iter().any(|socket| socket == target);
+        files
+            .flatten()
+            .any(|file| fs::read_link(file.path()).is_ok_and(|target| target.to_str().is_some_and(owns)))
+            .then(|| PortOwner { pid, command: procfs::command(pid) })
+    })
+}
+
+/// The inode in a line of `/proc/net/tcp` that listens (state 0A) on a port; fields as in man 5 proc_pid_net.
+fn listening(line: &str, port: u16) -> Option<&str> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let local = fields.get(1)?.rsplit_once(':')?.1;
+    (u16::from_str_radix(local, 16).ok()? == port && *fields.get(3)? == "0A").then_some(*fields.get(9)?)
 }
 
 #[cfg(test)]
@@ -219,9 +263,9 @@ mod tests {
     fn environment_is_read_again_during_exec() {
         let again = r#"exec sh -c "$AGAIN""#;
         let child = duct::cmd("sh", ["-c", again]).env("AGAIN", again).unchecked().start().unwrap();
-        let found: Vec<_> = (0..2000).map(|_| variable(child.pids()[0] as i32, "AGAIN")).collect();
+        let values: Vec<_> = (0..2000).map(|_| variable(child.pids()[0] as i32, "AGAIN")).collect();
         child.kill().unwrap();
-        assert!(found.iter().all(|value| value.as_deref() == Some(again)));
+        assert!(values.iter().all(|value| value.as_deref() == Some(again)));
     }
 
     #[test]

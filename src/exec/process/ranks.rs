@@ -24,7 +24,8 @@ pub fn untagged(line: &str) -> (Option<u32>, &str) {
 pub fn first_to_fail(lines: &[String]) -> Option<u32> {
     lines.iter().find_map(|line| {
         let line = line.trim();
-        // `Process name: [[12776,1],1]`, `… noticed that process rank 1 with PID 0 on node x exited on signal 9 (Killed).`,
+        // `Process name: [[12776,1],1]`,
+        // `… noticed that process rank 1 with PID 0 on node x exited on signal 9 (Killed).`,
         // `MPI_ABORT was invoked on rank 2 in communicator …`
         let number = line
             .strip_prefix("Process name: [[")
@@ -36,8 +37,8 @@ pub fn first_to_fail(lines: &[String]) -> Option<u32> {
     })
 }
 
-/// Writes what an attempt adds to a world's log, rank by rank, into `<log>.rank<k>.log`, in place of an earlier attempt's; goes on where
-/// it stopped.
+/// Writes what an attempt adds to a world's log, rank by rank, into `<log>.rank<k>.log`, in place of an earlier
+/// attempt's; goes on where it stopped.
 #[derive(Debug)]
 pub struct Splitter {
     log: PathBuf,

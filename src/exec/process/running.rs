@@ -1,17 +1,20 @@
 //! A command that runs.
 //!
 //! Waiting costs no thread: the kernel's handle for the process (`pidfd`) becomes readable when it ends. Output goes
-//! straight into the log file, unless there are secrets or copies of it; then it comes through a pipe that is read here. The end of that
-//! pipe is never awaited, because a background process may hold it open.
+//! straight into the log file, unless there are secrets or copies of it; then it comes through a pipe that is read
+//! here. The end of that pipe is never awaited, because a background process may hold it open.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
+use duct::Handle;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use tokio::io::Interest;
@@ -19,9 +22,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
 use super::command::{ExitKind, ProcessCommand, ProcessExit, SpawnError};
-use super::line_pipe::{LineReader, LineWriter};
-use super::process_group::ProcessGroup;
-use super::redact::Redactor;
+use super::log::{LineReader, LineWriter};
+use super::private_values::Redactor;
+use super::process_ref::ProcessGroup;
 use super::{log, orphans};
 use base::event::Stop;
 
@@ -30,7 +33,8 @@ pub const SIGN_KEY_VARIABLE: &str = "REGATTA_SIGN_KEY";
 
 /// How long a process that a command left behind may take to end after TERM.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
-/// How much is read from a pipe after all known processes have ended (bytes): a writer that escaped us must not hold us.
+/// How much is read from a pipe after all known processes have ended (bytes): a writer that escaped us must not hold
+/// us.
 const LAST_WORDS: usize = 1 << 20;
 const CHUNK: usize = 16 * 1024;
 
@@ -235,7 +239,8 @@ impl Running {
         ProcessExit { how, seconds, leftovers }
     }
 
-    /// TERM to the group, KILL after the grace, or at once when `stop` requests that. `ProcessExit::how` is its own end.
+    /// TERM to the group, KILL after the grace, or at once when `stop` requests that. `ProcessExit::how` is its own
+    /// end.
     pub async fn stop(mut self, grace: Duration, stop: &Stop) -> ProcessExit {
         let deadline = tokio::time::Instant::now() + grace;
         if !stop.is_hard_requested() && self.ended.is_none() {
@@ -362,5 +367,44 @@ impl Pump {
         }
         let rest = self.redactor.finish();
         self.put(&rest);
+    }
+}
+
+// Waits for a program that `duct` started, for a limited time.
+//
+// Not by `wait_timeout` of `duct`: it installs a handler of SIGCHLD that stays for good, and from then on the end of
+// each command would wake up the main thread.
+
+/// Its end and what it wrote; `None` if it still runs after `limit`, or if what it left behind holds its output open.
+pub fn wait_within(handle: &Handle, limit: Duration) -> io::Result<Option<Output>> {
+    /// From the end of the process to the end of its output.
+    const PAUSE: Duration = Duration::from_millis(1);
+    let begun = Instant::now();
+    let left = || limit.saturating_sub(begun.elapsed());
+    for pid in handle.pids() {
+        await_end(pid.cast_signed(), left);
+    }
+    loop {
+        let rest = left();
+        if let Some(output) = handle.try_wait()? {
+            return Ok(Some(output.clone()));
+        }
+        if rest.is_zero() {
+            return Ok(None);
+        }
+        thread::sleep(PAUSE.min(rest));
+    }
+}
+
+/// Blocks until a child has ended or no time is left. The caller looks which of them it was, and what an error here
+/// means.
+fn await_end(pid: i32, left: impl Fn() -> Duration) {
+    let Some(Ok(handle)) = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+    loop {
+        let Ok(rest) = Timespec::try_from(left()) else { return };
+        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&rest)) {
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return,
+        }
     }
 }

@@ -3,25 +3,30 @@
 //! A runner that gets KILL cannot stop its children, and asking the kernel to do it (`PR_SET_PDEATHSIG`) would need a
 //! hook in every child. So each run has one watchdog: a second process of our own program, in its own process group,
 //! that reads the run's process groups from a pipe. When the pipe ends without a `bye`, the runner is gone; the
-//! watchdog then ends every registered group, and everything on the machine with the run's name in its environment (that
-//! covers processes that left their group, and processes that were started but not yet registered).
+//! watchdog then ends every registered group, and everything on the machine with the run's name in its environment
+//! (that covers processes that left their group, and processes that were started but not yet registered).
 //!
 //! The watchdog holds the project's lock as its standard output, so no other run starts before it is done.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead};
-use std::path::Path;
-use std::thread;
+use std::fs::File;
+use std::io::{BufRead, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
+use parking_lot::Mutex;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::command::Leftover;
-use super::external_resource::remove_all;
-use super::process_group::end_blocking;
-use super::procfs;
-use base::event::{ExternalResource, RunId};
+use super::orphans::remove_all;
+use super::process_ref::end_blocking;
+use super::{orphans, procfs};
+use base::event::{Event, ExternalResource, RunId};
 
 /// The variable that names the project's state folder.
 pub const HOME: &str = "REGATTA_HOME";
@@ -33,8 +38,8 @@ pub const TASK: &str = "REGATTA_TASK";
 /// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that sends `bye` could not
-/// remove is tried once more.
+/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that sends
+/// `bye` could not remove is tried once more.
 pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
     // Signals for the runner must not end the watchdog that cleans up after it; handlers stay for good once installed.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -77,7 +82,8 @@ struct WatchdogRegistry {
 fn watch(mut orders: impl BufRead) -> RunnerExit {
     let mut left = WatchdogRegistry::default();
     let mut pauses = Pauses::new();
-    // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)); a read may cut it.
+    // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)); a read may
+    // cut it.
     let mut cut: Vec<u8> = Vec::new();
     loop {
         let read = match orders.fill_buf() {
@@ -119,8 +125,8 @@ impl WatchdogRegistry {
     }
 }
 
-/// While hundreds of commands start each second, waking up for an order costs the runner more than the order: then they wait in the
-/// pipe (64 KiB, thousands of orders), and the end of the runner is noticed as much later.
+/// While hundreds of commands start each second, waking up for an order costs the runner more than the order: then they
+/// wait in the pipe (64 KiB, thousands of orders), and the end of the runner is noticed as much later.
 struct Pauses {
     since: Instant,
     reads: u32,
@@ -161,8 +167,8 @@ fn live_pids(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
 }
 
 /// Ends what earlier runs of this project left behind, and names it. The caller must hold the project's lock: then
-/// every other run with this `home` in its processes is dead, except one that this process is part of. Looks at every process (about 10 µs each), so call it only
-/// if the run before did not end in order.
+/// every other run with this `home` in its processes is dead, except one that this process is part of. Looks at every
+/// process (about 10 µs each), so call it only if the run before did not end in order.
 pub fn end_leftovers(home: &Path, run: &RunId) -> Vec<Leftover> {
     let home = home.to_string_lossy();
     let around = std::env::var(RUN).ok();
@@ -176,6 +182,216 @@ pub fn end_leftovers(home: &Path, run: &RunId) -> Vec<Leftover> {
         },
         GRACE,
     )
+}
+
+// The runner's side of its watchdog: starts it, keeps it informed, and starts another one if it ends too early.
+
+/// What ends this many watchdogs of one run ends the next one, too.
+const MOST_RESTARTS: u32 = 3;
+
+/// The runner's end of the pipe. Dropping it without [`WatchdogHandle::finish`] lets the watchdog end everything.
+#[derive(Debug)]
+pub struct WatchdogHandle(Arc<Supervised>);
+
+struct Supervised {
+    exe: PathBuf,
+    run: RunId,
+    on_loss: Box<dyn Fn(String) + Send + Sync>,
+    state: Mutex<SupervisedState>,
+}
+
+struct SupervisedState {
+    process: WatchdogProcess,
+    /// For the next one: stays open in each watchdog for as long as it lives.
+    hold: Option<File>,
+    /// What the watchdog has to end if the runner does not.
+    groups: BTreeSet<i32>,
+    external_resources: BTreeSet<ExternalResource>,
+    restarts: u32,
+    /// It is expected to end, so its end is not reported as a loss.
+    is_ending: bool,
+}
+
+struct WatchdogProcess {
+    pipe: Option<File>,
+    handle: Arc<duct::Handle>,
+    pid: i32,
+}
+
+impl fmt::Debug for Supervised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Supervised({})", self.run)
+    }
+}
+
+impl WatchdogHandle {
+    /// Starts `exe __watchdog RUN`. `hold` stays open in the watchdog for as long as it lives. `on_loss` gets a
+    /// sentence for the user when the watchdog has ended before the run; by then another one has been started, if that
+    /// was possible.
+    pub fn start(
+        exe: &Path,
+        run: &RunId,
+        hold: File,
+        on_loss: impl Fn(String) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let process = WatchdogProcess::start(exe, run, &hold)?;
+        let state = SupervisedState {
+            process,
+            hold: Some(hold),
+            groups: BTreeSet::new(),
+            external_resources: BTreeSet::new(),
+            restarts: 0,
+            is_ending: false,
+        };
+        let supervised = Arc::new(Supervised {
+            exe: exe.to_owned(),
+            run: run.clone(),
+            on_loss: Box::new(on_loss),
+            state: Mutex::new(state),
+        });
+        let waiting = Arc::clone(&supervised);
+        thread::Builder::new().name("watchdog".to_owned()).spawn(move || waiting.supervise())?;
+        Ok(Self(supervised))
+    }
+
+    /// What a run starts and what has ended: process groups, and what has no process group.
+    pub fn follow(&self, event: &Event) {
+        let mut state = self.0.state.lock();
+        match event {
+            Event::ProcessStarted { pgid, .. } => {
+                state.groups.insert(*pgid);
+                state.process.order(&format!("+{pgid}\n"));
+            }
+            Event::ProcessEnded { pgid, .. } => {
+                state.groups.remove(pgid);
+                state.process.order(&format!("-{pgid}\n"));
+            }
+            Event::ExternalResourceStarted { resource, .. } => {
+                state.external_resources.insert(resource.clone());
+                state.process.order_about('o', resource);
+            }
+            Event::ExternalResourceRemoved { resource, .. } => {
+                state.external_resources.remove(resource);
+                state.process.order_about('x', resource);
+            }
+            _ => {}
+        }
+    }
+
+    /// The run has ended in order: the watchdog removes what is still registered beside process groups, and goes.
+    /// Blocks until it is gone.
+    pub fn finish(self) {
+        let (handle, pid) = {
+            let mut state = self.0.state.lock();
+            state.is_ending = true;
+            state.process.order("bye\n");
+            state.process.pipe = None;
+            state.hold = None;
+            (Arc::clone(&state.process.handle), state.process.pid)
+        };
+        let _ = handle.wait();
+        orphans::remove_awaited(pid);
+    }
+}
+
+impl Drop for WatchdogHandle {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.is_ending = true;
+        state.process.pipe = None;
+        state.hold = None;
+    }
+}
+
+impl Supervised {
+    /// Waits for the end of each watchdog, and starts the next one.
+    fn supervise(&self) {
+        loop {
+            let (handle, lost) = {
+                let state = self.state.lock();
+                (Arc::clone(&state.process.handle), state.process.pid)
+            };
+            let _ = handle.wait();
+            let mut state = self.state.lock();
+            if state.is_ending {
+                return;
+            }
+            orphans::remove_awaited(lost);
+            let message = format!("process {lost}, which ends everything if this run is killed, has ended");
+            let next = match &state.hold {
+                Some(hold) if state.restarts < MOST_RESTARTS => WatchdogProcess::start(&self.exe, &self.run, hold),
+                _ => Err(io::Error::other("it has ended too often")),
+            };
+            state.restarts += 1;
+            let (text, is_lost) = match next {
+                Ok(process) => {
+                    state.process = process;
+                    state.inform();
+                    (format!("{message}; it was started again"), false)
+                }
+                Err(error) => {
+                    let end = "the next run would end what is left";
+                    (format!("{message}, and cannot be started again ({error}): {end}"), true)
+                }
+            };
+            // The receiver may be about to use this handle.
+            drop(state);
+            (self.on_loss)(text);
+            if is_lost {
+                return;
+            }
+        }
+    }
+}
+
+impl SupervisedState {
+    /// A new watchdog knows nothing yet.
+    fn inform(&mut self) {
+        for group in &self.groups {
+            self.process.order(&format!("+{group}\n"));
+        }
+        for thing in &self.external_resources {
+            self.process.order_about('o', thing);
+        }
+    }
+}
+
+impl WatchdogProcess {
+    fn start(exe: &Path, run: &RunId, hold: &File) -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let expression = duct::cmd(exe, ["__watchdog", run.as_str()])
+            .stdin_file(read)
+            .stdout_file(hold.try_clone()?)
+            .stderr_null()
+            .unchecked()
+            .before_spawn(|command| {
+                // The marks of an outer run must not make that run's watchdog end this one before it has done its work.
+                for name in [HOME, RUN, TASK, orphans::MARK] {
+                    command.env_remove(name);
+                }
+                command.process_group(0);
+                Ok(())
+            });
+        let starting = orphans::starting();
+        let handle = expression.start()?;
+        let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
+        orphans::awaited(pid);
+        drop(starting);
+        Ok(Self { pipe: Some(File::from(write)), handle: Arc::new(handle), pid })
+    }
+
+    /// A watchdog that has just ended takes no order; the next one gets all that still hold.
+    fn order(&self, order: &str) {
+        if let Some(mut pipe) = self.pipe.as_ref() {
+            let _ = pipe.write_all(order.as_bytes());
+        }
+    }
+
+    fn order_about(&self, order: char, resource: &ExternalResource) {
+        if let Ok(text) = serde_json::to_string(resource) {
+            self.order(&format!("{order}{text}\n"));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ pub(super) fn bounded_value(value: &Value) -> Option<String> {
 
 /// `https://user:key@host/path?token=x` → `https://host/path`.
 fn address_only(text: &str) -> String {
-    let Some(UrlParts { scheme, host, rest, .. }) = UrlParts::of(text) else { return text.to_owned() };
+    let Some(UrlParts { scheme, host, rest, .. }) = UrlParts::parse(text) else { return text.to_owned() };
     let path = rest.split(['?', '#']).next().unwrap_or_default();
     format!("{scheme}://{host}{path}")
 }

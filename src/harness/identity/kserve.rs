@@ -218,7 +218,7 @@ impl ModelFacts {
                 .chain(behind)
                 .map(|model| (&model.versions, &model.platform, &model.config))
                 .collect();
-            identity.metadata_digest = Some(Digest::of(format!("{all:?}").as_bytes()).to_string());
+            identity.metadata_digest = Some(Digest::hash(format!("{all:?}").as_bytes()).to_string());
         }
     }
 }

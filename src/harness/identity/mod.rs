@@ -103,7 +103,7 @@ impl ServerIdentity {
     pub fn digest(&self) -> Digest {
         let own = Self { address: String::new(), host: None, metrics_not_read: None, ..self.clone() };
         // A struct of texts and numbers always serializes.
-        Digest::of(&serde_json::to_vec(&own).unwrap_or_default())
+        Digest::hash(&serde_json::to_vec(&own).unwrap_or_default())
     }
 }
 

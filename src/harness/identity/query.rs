@@ -219,7 +219,7 @@ fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
         members.retain(|name, _| !VOLATILE.contains(&name.as_str()));
         members.sort_keys();
     }
-    identity.metadata_digest = Some(Digest::of(lasting.to_string().as_bytes()).to_string());
+    identity.metadata_digest = Some(Digest::hash(lasting.to_string().as_bytes()).to_string());
 }
 
 async fn sglang(asker: &IdentityClient, identity: &mut ServerIdentity) -> Option<()> {

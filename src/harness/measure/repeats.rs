@@ -68,7 +68,7 @@ pub struct AcrossRuns {
 impl AcrossRuns {
     /// `None` for fewer than two runs, and where a value is not a number.
     pub fn of(unit: &str, values: Vec<f64>) -> Option<Self> {
-        let (of, (low, high)) = (RunValues::of(&values)?, mean_interval(&values)?);
+        let (of, (low, high)) = (RunValues::new(&values)?, mean_interval(&values)?);
         // Student's interval of few runs may reach below what no latency, rate or count can be.
         let low = if values.iter().all(|value| *value >= 0.0) { low.max(0.0) } else { low };
         Some(Self { unit: unit.to_owned(), values, mean: of.mean, stddev: of.variance.sqrt(), low, high })

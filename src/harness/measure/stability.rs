@@ -146,7 +146,7 @@ fn growth_or_trend(spec: &BenchSpec, records: &RequestRecords) -> (Option<Growth
         ends: &|| Box::new(ends.iter().map(seconds)),
     };
     let growth = Growth::of_many(&visits);
-    let trend = if growth.is_none() { LatencyTrend::of(&visits) } else { None };
+    let trend = if growth.is_none() { LatencyTrend::estimate(&visits) } else { None };
     (growth, trend)
 }
 

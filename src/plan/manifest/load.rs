@@ -247,7 +247,7 @@ impl Loader {
         };
         // A catalog's file may include the manifest, which is then read again.
         if !self.by_name.contains_key(&read.name) {
-            self.sources.push((read.name.clone(), Digest::of(&read.bytes)));
+            self.sources.push((read.name.clone(), Digest::hash(&read.bytes)));
         }
         let text = match text_of(read.bytes) {
             Ok(text) => text,

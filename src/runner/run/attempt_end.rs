@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{AttemptOutcome, Runner, RunnerMessage, Running, TaskEnd, TaskOutput};
 use crate::attempt::accept;
-use crate::full_disk::note_full_disk;
+use crate::options::note_full_disk;
 use crate::schedule::{ScheduleState, TaskIndex};
 use crate::store::{FinishedOutput, discard};
 use crate::task_executor::TaskExecutor;

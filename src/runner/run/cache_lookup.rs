@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::attempt::accept;
 use crate::keying::is_made_by_another;
-use crate::output_source::OutputRequest;
 use crate::result_age;
 use crate::schedule::{ScheduleState, TaskIndex};
 use crate::store::{FinishedOutput, PathError, RESULT_FILES, TaskRecord, discard};
-use crate::task_executor::TaskExecutor;
+use crate::task_executor::{OutputRequest, TaskExecutor};
 use crate::time_limit::catch_panics;
 use base::event::{Event, Failure, FailureKind, TaskId};
 

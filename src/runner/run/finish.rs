@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{KeyState, RunSummary, Runner, TaskOutput, TaskRole};
 use crate::options::{KeyedTask, WatchedRun};
-use crate::schedule::TaskIndex;
+use crate::schedule::{ScheduleState, TaskIndex};
 use crate::store::{TaskRecord, WatchedOutput, WatchedPaths, WatchedTask};
-use crate::task_executor::TaskExecutor;
-use base::event::{Event, Failure};
+use crate::task_executor::{KeptService, TaskExecutor};
+use base::event::{Event, Failure, Stop};
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {
@@ -70,7 +70,8 @@ impl<W: TaskExecutor> Runner<W> {
         parts.into_iter().all(|(ix, _)| is_same(ix))
     }
 
-    /// Every file that, when changed, would make the next run do something; `None` if looking at files cannot decide that.
+    /// Every file that, when changed, would make the next run do something; `None` if looking at files cannot decide
+    /// that.
     fn watched(&self) -> Option<WatchedRun> {
         // Another manifest's run may show its own outputs in `latest`.
         let mut watched = WatchedRun { shared: self.latest.stamp().ok().into_iter().collect(), tasks: Vec::new() };
@@ -83,9 +84,9 @@ impl<W: TaskExecutor> Runner<W> {
             }
             let at = ix as TaskIndex;
             // Where nothing was looked at, it is as it was.
-            let known = self.options.unchanged.unchanged(at).filter(|_| matches!(self.keys[ix], KeyState::Unseen));
-            watched.tasks.push(match known {
-                Some(known) => known.clone(),
+            let before = self.options.unchanged.unchanged(at).filter(|_| matches!(self.keys[ix], KeyState::Unseen));
+            watched.tasks.push(match before {
+                Some(before) => before.clone(),
                 None => WatchedTask { task: at, output: self.watched_output(ix), look_at: self.look_at(ix)? },
             });
         }
@@ -115,5 +116,40 @@ impl<W: TaskExecutor> Runner<W> {
             }
             _ => None,
         }
+    }
+}
+
+// Services that are up for the caller: reported when the last one is ready.
+
+impl<W: TaskExecutor> Runner<W> {
+    /// Requested when the caller needs its services no more; never, where it holds none.
+    pub(super) fn services_release(&self) -> Stop {
+        self.options.kept_services.as_ref().map_or_else(Stop::new, |services| services.release.clone())
+    }
+
+    /// Sends the kept services to the caller if all of them are up.
+    pub(super) fn announce_services(&mut self) {
+        let Some(requested) = self.options.kept_services.as_ref().filter(|_| self.schedule.are_kept_services_up())
+        else {
+            return;
+        };
+        if std::mem::replace(&mut self.services_announced, true) {
+            return;
+        }
+        let kept = self.plan.tasks.iter().enumerate().filter(|(ix, _)| requested.tasks[*ix]);
+        let services = kept.filter_map(|(ix, task)| match &self.outputs[ix] {
+            Some(TaskOutput::Service { endpoints, .. }) if !endpoints.is_empty() => {
+                Some(KeptService { task: task.id.clone(), endpoints: endpoints.clone() })
+            }
+            _ => None,
+        });
+        // No receiver is left: then the caller is stopping.
+        let _ = requested.ready.send(services.collect());
+    }
+
+    /// The caller has the address of this service.
+    pub(super) fn is_announced(&self, ix: TaskIndex) -> bool {
+        let is_kept = self.options.kept_services.as_ref().is_some_and(|services| services.tasks[ix as usize]);
+        is_kept && self.services_announced && self.schedule.state(ix) == ScheduleState::Serving
     }
 }

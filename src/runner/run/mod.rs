@@ -1,12 +1,9 @@
 //! The one loop: queries the schedule, looks in the cache, starts attempts, handles their results.
 
-mod announce_services;
 mod attempt_end;
 mod cache_lookup;
 mod finish;
-mod key_state;
 mod retry;
-mod schedule_items;
 mod task_key;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,17 +15,16 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
-use super::gpus_together::gpus_together;
 use super::keying::{Keyed, TaskOutput, look_up, reasons};
-use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole};
+use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
+use crate::schedule::ScheduledTask;
 use crate::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
 use base::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use base::files::Digest;
-use key_state::KeyState;
-use plan::{Lifetime, Plan, SharedTask};
-use schedule_items::items;
+use plan::{Lifetime, Plan, SharedTask, Task};
+use task_key::KeyState;
 
 enum RunnerMessage {
     Keyed(TaskIndex, Result<Keyed, Failure>),
@@ -242,7 +238,7 @@ impl<W: TaskExecutor> Runner<W> {
         let task = self.task(ix);
         let Some(keyed) = self.keyed(ix) else { return };
         let service = task.lifetime == Lifetime::Service;
-        let mut why = if attempt > 1 {
+        let mut start_reasons = if attempt > 1 {
             vec![format!("attempt {attempt}")]
         } else if service {
             Vec::new()
@@ -251,12 +247,12 @@ impl<W: TaskExecutor> Runner<W> {
             let look = look.unwrap_or_else(|error| Lookup::Corrupt(error.to_string()));
             reasons(&self.plan, &task, &keyed, &look, &self.cache, self.options.forced[ix as usize])
         };
-        why.extend(keyed.lowered.as_ref().map(ReducedSetting::because));
+        start_reasons.extend(keyed.lowered.as_ref().map(ReducedSetting::because));
         (self.emit)(Event::TaskStarted {
             task: task.id.clone(),
             attempt,
             service,
-            reasons: why,
+            reasons: start_reasons,
             log: Some(self.cache.home().log(&self.run, &task.id)),
         });
         let stop = self.stop.child();
@@ -362,12 +358,41 @@ impl<W: TaskExecutor> Runner<W> {
                 continue;
             }
             self.summary.tally.cancelled += 1;
-            let why = if ix == because {
+            let reason = if ix == because {
                 if self.summary.interrupted { "interrupted" } else { "an earlier stage failed" }.to_owned()
             } else {
                 format!("it needs {}", self.id(because))
             };
-            (self.emit)(Event::TaskCancelled { task: task.id.clone(), why });
+            (self.emit)(Event::TaskCancelled { task: task.id.clone(), why: reason });
         }
+    }
+}
+
+// What the schedule has to know of each task.
+
+/// Of a whole plan, in its order.
+fn items(plan: &Plan, options: &RunOptions) -> Vec<ScheduledTask> {
+    let mut groups: HashMap<&str, u32> = HashMap::new();
+    let kept = |ix: usize| options.kept_services.as_ref().is_some_and(|hold| hold.tasks[ix]);
+    let parts = plan.tasks.iter().zip(&options.roles).enumerate();
+    parts.map(|(ix, (task, part))| item(task, *part, kept(ix), &mut groups)).collect()
+}
+
+fn item<'a>(task: &'a Task, part: TaskRole, kept: bool, groups: &mut HashMap<&'a str, u32>) -> ScheduledTask {
+    let skipped = task.skipped.is_some() || part == TaskRole::NotNeeded;
+    let elsewhere = task.host.is_some();
+    let next = groups.len() as u32;
+    // Steps of one stage that run elsewhere may be one job array.
+    let in_group = elsewhere && task.lifetime == Lifetime::Step;
+    ScheduledTask {
+        // A task that does not run waits for no server and keeps none up.
+        needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
+        service: task.lifetime == Lifetime::Service,
+        cpus: task.cpus,
+        gpus: if elsewhere { 0 } else { task.gpus },
+        elsewhere,
+        group: in_group.then(|| *groups.entry(&task.stage).or_insert(next)),
+        skipped,
+        kept: kept && !skipped,
     }
 }

@@ -1,9 +1,9 @@
-//! Further attempts. Before some of them the key is computed again: what a retry lowered because memory ran out, servers that are started again,
-//! and steps that gave their slots back.
+//! Further attempts. Before some of them the key is computed again: what a retry lowered because memory ran out,
+//! servers that are started again, and steps that gave their slots back.
 //!
-//! The lower number is written down first, by the key of the task as the manifest has it. Then the task is looked up again:
-//! its key now holds the number, so its output, and for a server the outputs of those that use it, are recorded under
-//! what was really run.
+//! The lower number is written down first, by the key of the task as the manifest has it. Then the task is looked up
+//! again: its key now holds the number, so its output, and for a server the outputs of those that use it, are recorded
+//! under what was really run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,12 +40,13 @@ impl<W: TaskExecutor> Runner<W> {
         self.repeat_reason(ix, failure)
     }
 
-    /// Starts such a server again. It is none of the attempts of its rule.
+    /// Starts such a server again. This does not count as an attempt of its retry rule.
     pub(super) fn submit_again(&self, ix: TaskIndex, failure: Failure) {
         let _ = self.send.send(RunnerMessage::RekeyDue(ix, Box::new(failure)));
     }
 
-    /// Why an attempt is repeated, if its failure is not caused by the task itself: an input changed under it, or its machine was lost.
+    /// Why an attempt is repeated, if its failure is not caused by the task itself: an input changed under it, or its
+    /// machine was lost.
     pub(super) fn repeat_reason(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
         if self.schedule.is_halted() {
             return None;
@@ -68,8 +69,8 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// Memory ran out, and the rule has a number to lower: writes the lower one down, under which the task has another key.
-    /// Where there is such a rule and it is of no use, the failure contains the reason.
+    /// Memory ran out, and the rule has a number to lower: writes the lower one down, under which the task has another
+    /// key. Where there is such a rule and it is of no use, the failure contains the reason.
     pub(super) fn lower(&mut self, ix: TaskIndex, attempt: u32, failure: &mut Failure) -> bool {
         let task = self.task(ix);
         let (Some(rule), Some(keyed)) = (&task.retry, self.keyed(ix)) else { return false };
@@ -80,7 +81,7 @@ impl<W: TaskExecutor> Runner<W> {
         let setting = &lowering.setting;
         let first = keyed.lowered.as_ref().map(|lowered| lowered.from);
         let next = memory.value.and_then(|now| lowering.next(first.unwrap_or(now), now));
-        let why = match (memory.value, next) {
+        let reason = match (memory.value, next) {
             (None, _) => format!("this stage has no number `{setting}`"),
             _ if memory.of == MemoryKind::Host && lowering.is_of_gpu() => {
                 format!("`{setting}` is a share of the GPU's memory, and it was the host's that ran out")
@@ -98,8 +99,8 @@ impl<W: TaskExecutor> Runner<W> {
         };
         // The next run begins with the manifest's value.
         self.cache.forget_lowered(&keyed.base);
-        let why = format!("not tried again with a lower {setting}: {why}");
-        add_hint(failure, why);
+        let reason = format!("not tried again with a lower {setting}: {reason}");
+        add_hint(failure, reason);
         false
     }
 
@@ -157,8 +158,8 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// Forgets that a server of a step ended during the pause: a failure of the next attempt has another cause. Returns whether that server
-    /// is started again.
+    /// Forgets that a server of a step ended during the pause: a failure of the next attempt has another cause. Returns
+    /// whether that server is started again.
     fn forget_server_end(&mut self, ix: TaskIndex) -> bool {
         self.stopped_by_server.remove(&ix);
         self.to_repeat.remove(&ix)
@@ -172,12 +173,12 @@ impl<W: TaskExecutor> Runner<W> {
         if self.task(ix).lifetime == Lifetime::Service {
             return None;
         }
-        let why = match self.schedule.ended_service(ix) {
+        let cause = match self.schedule.ended_service(ix) {
             Some(server) => format!("its server {} ended meanwhile", self.id(server)),
             None if self.schedule.is_halted() => "another stage failed meanwhile".to_owned(),
             None => return None,
         };
-        add_hint(&mut failure, format!("not tried again: {why}"));
+        add_hint(&mut failure, format!("not tried again: {cause}"));
         Some(failure)
     }
 

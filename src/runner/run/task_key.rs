@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{KeyState, Keyed, Runner, RunnerMessage, TaskOutput, TaskRole, look_up};
+use super::{Keyed, Runner, RunnerMessage, TaskOutput, TaskRole, look_up};
 use crate::keying::{is_made_by_another, key_of, own_patterns};
 use crate::schedule::{ScheduleState, TaskIndex};
-use crate::store::Lookup;
+use crate::store::{Lookup, WatchedPaths};
 use crate::task_executor::TaskExecutor;
 use crate::time_limit::panic_is_failure;
 use base::event::Failure;
@@ -71,14 +71,14 @@ impl<W: TaskExecutor> Runner<W> {
         if forced || !task.cache {
             return self.schedule.set_cache_miss(ix);
         }
-        let found = match look_up(&*self.work, &self.plan, &task, &keyed.digest, &self.cache) {
+        let lookup = match look_up(&*self.work, &self.plan, &task, &keyed.digest, &self.cache) {
             Ok(found) => found,
             Err(error) => {
                 let again = format!("if it stays so, `--force {}` makes it again", task.stage);
                 return self.fail(ix, 1, Failure::from(error).hint(again), 0.0);
             }
         };
-        match found {
+        match lookup {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
             _ if is_made_by_another(&self.plan, &task, &keyed.digest, &self.cache) => self.missed(ix),
             _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
@@ -99,7 +99,8 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// Whether a key was computed from what the task's needs have now: a server may have been started again since, under another key.
+    /// Whether a key was computed from what the task's needs have now: a server may have been started again since,
+    /// under another key.
     pub(super) fn is_current(&self, ix: TaskIndex, keyed: &Keyed) -> bool {
         self.task(ix).needs.iter().filter(|need| need.data).all(|need| {
             let now = self.outputs[need.task as usize].as_ref().and_then(TaskOutput::digest);
@@ -114,5 +115,45 @@ impl<W: TaskExecutor> Runner<W> {
                 Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
         }
         self.keys[ix as usize] = KeyState::Keyed(keyed);
+    }
+}
+
+// What is known of a task's key. A run of many tasks keeps none that a record has.
+
+#[derive(Clone)]
+pub(super) enum KeyState {
+    /// The task was not looked at.
+    Unseen,
+    Keyed(Arc<Keyed>),
+    /// Its output is there, and the record of that has the key. What was looked at for its inputs.
+    Recorded(WatchedPaths),
+}
+
+impl KeyState {
+    /// The files of all inputs, and the folders that were listed for them.
+    pub(super) fn seen_inputs(&self) -> WatchedPaths {
+        match self {
+            Self::Unseen => WatchedPaths::new(),
+            Self::Keyed(keyed) => keyed.inputs.values().flat_map(|state| state.seen.iter().cloned()).collect(),
+            Self::Recorded(seen) => seen.clone(),
+        }
+    }
+}
+
+impl<W: TaskExecutor> Runner<W> {
+    /// The key of a task that is not settled.
+    pub(super) fn keyed(&self, ix: TaskIndex) -> Option<Arc<Keyed>> {
+        match &self.keys[ix as usize] {
+            KeyState::Keyed(keyed) => Some(Arc::clone(keyed)),
+            KeyState::Unseen | KeyState::Recorded(_) => None,
+        }
+    }
+
+    /// A settled task's record has its key: the key itself is needed no more.
+    pub(super) fn forget_key(&mut self, ix: TaskIndex) {
+        let state = &mut self.keys[ix as usize];
+        if matches!(state, KeyState::Keyed(_)) {
+            *state = KeyState::Recorded(state.seen_inputs());
+        }
     }
 }

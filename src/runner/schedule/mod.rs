@@ -1,9 +1,10 @@
 //! What may start and what must stop: a pure state machine. No clock, no I/O, no async.
 //!
-//! A step goes `Waiting → ComputingKey → Ready → Running → Finished`, or from `ComputingKey` straight to `Finished` when the store has its output.
-//! A service goes `Waiting → ComputingKey → Keyed → Starting → Serving → Stopping → Finished`; it starts only when a step that needs it has to
-//! run, and ends when its last dependent has finished. `Keyed` is enough for dependents to be looked up in the store, so a
-//! service whose dependents are all cached is never started.
+//! A step goes `Waiting → ComputingKey → Ready → Running → Finished`, or from `ComputingKey` straight to `Finished`
+//! when the store has its output. A service goes
+//! `Waiting → ComputingKey → Keyed → Starting → Serving → Stopping → Finished`; it starts only when a step that needs
+//! it has to run, and ends when its last dependent has finished. `Keyed` is enough for dependents to be looked up in
+//! the store, so a service whose dependents are all cached is never started.
 
 use base::event::GpuId;
 
@@ -226,8 +227,8 @@ impl TaskSchedule {
 
     /// A running step has ended and its output is being hashed: another step may have its slots meanwhile.
     ///
-    /// Not where there is one slot, for then steps follow each other; nor those of a step with GPUs or of one that runs alone, which
-    /// may be tried again with what it has; nor while as many outputs as there are slots are being hashed.
+    /// Not where there is one slot, for then steps follow each other; nor those of a step with GPUs or of one that runs
+    /// alone, which may be tried again with what it has; nor while as many outputs as there are slots are being hashed.
     pub fn release_slots(&mut self, ix: TaskIndex) {
         let node = &mut self.nodes[ix as usize];
         let item = &node.item;
@@ -258,8 +259,8 @@ impl TaskSchedule {
         }
     }
 
-    /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The caller
-    /// decides what happens to those that were running, and to those whose key is being computed.
+    /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The
+    /// caller decides what happens to those that were running, and to those whose key is being computed.
     pub fn relaunch(&mut self, ix: TaskIndex) {
         if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Serving) {
             return;
@@ -469,8 +470,8 @@ impl TaskSchedule {
         std::mem::take(&mut self.cancelled)
     }
 
-    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps, or kept services that are not
-    /// started: the first of them.
+    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps, or kept services that are
+    /// not started: the first of them.
     pub fn deadlocked_task(&self) -> Option<TaskIndex> {
         if self.in_progress > 0 {
             return None;
@@ -485,8 +486,8 @@ impl TaskSchedule {
         node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
     }
 
-    /// A service that a task needs and cannot have any more: it stops, or has ended. The task may be a step that runs or waits for its key,
-    /// or a service.
+    /// A service that a task needs and cannot have any more: it stops, or has ended. The task may be a step that runs
+    /// or waits for its key, or a service.
     pub fn ended_service(&self, ix: TaskIndex) -> Option<TaskIndex> {
         let has_ended = |need: &TaskIndex| match self.state(*need) {
             ScheduleState::Stopping => true,

@@ -155,7 +155,8 @@ fn two_servers_that_need_all_gpus_take_turns() {
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
 }
 
-/// The runs of two variants, each on a server of its own with one GPU, planned in turn: the order in which they are made.
+/// The runs of two variants, each on a server of its own with one GPU, planned in turn: the order in which they are
+/// made.
 fn turns(gpus: u32) -> Vec<TaskIndex> {
     let server = || ScheduledTask { gpus: 1, ..service(&[]) };
     let run = |server| ScheduledTask { cpus: None, ..step(&[server]) };

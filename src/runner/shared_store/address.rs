@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use base::diag::ErrorText;
 
-/// `file:///mnt/share`, a path, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`. Never with credentials.
+/// `file:///mnt/share`, a path, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`. Never with
+/// credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreAddress {
     Folder(PathBuf),
@@ -55,7 +56,8 @@ pub enum AddressError {
     Credentials,
     #[error(
         "{}",
-        ErrorText::new(format_args!("`{}` names a host", .0)).hint("a file address has three slashes: file:///mnt/share")
+        ErrorText::new(format_args!("`{}` names a host", .0)).hint("a file address has three slashes: \
+            file:///mnt/share")
     )]
     FileOnHost(String),
     #[error("{}", ErrorText::new(format_args!("`{}://` is no store that is known here", .0)).hint(FORMS))]

@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::address::StoreAddress;
 use super::error::SharedStoreError;
-use super::folder::{self, Folder};
-use super::listed_object::ListedObject;
-use super::objects::{self, Objects};
+use super::folder::Folder;
+use super::objects::Objects;
+use super::{folder, objects};
 use base::files::Digest;
 
-/// The layout, with its version: another one begins beside it.
+/// The layout, with its version: another version has a root of its own.
 const ROOT: &str = "regatta-1";
 
 /// Larger files travel in parts of this size; as many are in memory as there are lanes.
@@ -155,3 +156,25 @@ impl BucketUpload {
         }
     }
 }
+
+// What a listing of a store has of each object.
+
+/// What is read at once, as a whole, is smaller than this: a store is untrusted.
+pub(super) const LARGEST_OBJECT: u64 = 256 << 20;
+
+/// One object, as a listing has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListedObject {
+    pub name: String,
+    pub size: u64,
+    /// Since it was written.
+    pub age: Duration,
+}
+
+/// A store may state any sizes.
+pub(super) fn bytes_of(objects: &[ListedObject]) -> u64 {
+    objects.iter().map(|object| object.size).fold(0, u64::saturating_add)
+}
+
+/// In a folder only: what is being written.
+pub(super) const TEMPORARY: &str = "regatta-1/tmp";

@@ -49,20 +49,26 @@ impl SharedStoreError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => {
-                "is the store's machine up, the network there, the address right? (AWS_ENDPOINT_URL names an endpoint that is not Amazon's)"
+                "is the store's machine up, the network there, the address right? (AWS_ENDPOINT_URL names an endpoint \
+                    that is not Amazon's)"
             }
             Self::NoFolder(_) => "create it, or mount the filesystem that it is on",
             Self::NoAccess(_) => {
-                "all users of the store need to read and write in it: `chmod -R g+rwX` by those whose files are there, and `chmod g+rws` for the folder itself"
+                "all users of the store need to read and write in it: `chmod -R g+rwX` by those whose files are \
+                    there, and `chmod g+rws` for the folder itself"
             }
             Self::Denied(_) => {
-                "credentials are taken from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; they need to read, write and list"
+                "credentials are taken from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
+                    GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; \
+                    they need to read, write and list"
             }
             Self::Damaged { .. } => {
-                "it is made here and stored there again; `regatta store push MANIFEST --verify` checks and repairs the rest"
+                "it is made here and stored there again; `regatta store push MANIFEST --verify` checks and repairs \
+                    the rest"
             }
             Self::Untrusted { .. } => {
-                "it is made here; where it is right, `regatta store push MANIFEST --sign-key FILE` signs it, or its key belongs into the file of --trusted-keys"
+                "it is made here; where it is right, `regatta store push MANIFEST --sign-key FILE` signs it, or its \
+                    key belongs into the file of --trusted-keys"
             }
             Self::Newer { .. } => "it stays as it is; a Regatta as new can read it",
             Self::Local(_) | Self::LeftOut(_) => "",

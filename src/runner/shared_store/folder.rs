@@ -1,8 +1,9 @@
 //! A shared store in a folder, on NFS as a rule.
 //!
-//! What is published was written beside, synced and renamed; what must be new is published by `link`, which is atomic on every
-//! NFS. There are no locks: a lock on such a filesystem can hang. Stale handles and names that another machine has just made are
-//! requested again, a bounded number of times, after the folder was listed: that makes a client look at the server.
+//! What is published was written beside, synced and renamed; what must be new is published by `link`, which is atomic
+//! on every NFS. There are no locks: a lock on such a filesystem can hang. Stale handles and names that another machine
+//! has just made are requested again, a bounded number of times, after the folder was listed: that makes a client look
+//! at the server.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -19,8 +20,8 @@ use rustix::fs::Access;
 use tokio::task::spawn_blocking;
 use walkdir::WalkDir;
 
+use super::bucket::{LARGEST_OBJECT, ListedObject, TEMPORARY};
 use super::error::SharedStoreError;
-use super::listed_object::{LARGEST_OBJECT, ListedObject, TEMPORARY};
 use base::files::{is_absence, open_regular};
 
 /// How often something that should be there is requested, and the first pause between; each is twice the one before.
@@ -74,8 +75,8 @@ impl Folder {
         .map_err(|error| SharedStoreError::Local(error.to_string()))?
     }
 
-    /// Another kind of file in the place of an object, one that is too large (errors of the system have a number), or one of another user
-    /// with a strict umask: the rest of the store may be whole.
+    /// Another kind of file in the place of an object, one that is too large (errors of the system have a number), or
+    /// one of another user with a strict umask: the rest of the store may be whole.
     fn object_error(&self, object: String, doing: Doing, error: &io::Error) -> SharedStoreError {
         let is_damaged = match error.kind() {
             io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge => error.raw_os_error().is_none(),
@@ -91,11 +92,11 @@ impl Folder {
 
     /// Whether this user has access to the store as a whole.
     fn is_open(&self, doing: Doing) -> bool {
-        let all = |path: &Path, access| rustix::fs::access(path, access).is_ok();
+        let may_access = |path: &Path, access| rustix::fs::access(path, access).is_ok();
         match doing {
             Doing::Listing => false,
-            Doing::Reading => all(&self.root, Access::READ_OK | Access::EXEC_OK),
-            Doing::Writing => all(&self.root.join(TEMPORARY), Access::WRITE_OK | Access::EXEC_OK),
+            Doing::Reading => may_access(&self.root, Access::READ_OK | Access::EXEC_OK),
+            Doing::Writing => may_access(&self.root.join(TEMPORARY), Access::WRITE_OK | Access::EXEC_OK),
         }
     }
 
@@ -113,8 +114,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Adds those of `bits` that the store's folder has to a new file or folder, so that the umask excludes no user of the store. A
-    /// filesystem without permission bits leaves it as it is.
+    /// Adds those of `bits` that the store's folder has to a new file or folder, so that the umask excludes no user of
+    /// the store. A filesystem without permission bits leaves it as it is.
     fn share(&self, path: &Path, bits: u32) {
         let mode = |path: &Path| fs::metadata(path).map(|metadata| metadata.mode());
         if let (Ok(of_store), Ok(own)) = (mode(&self.root), mode(path)) {
@@ -137,7 +138,7 @@ impl Folder {
         path.parent().map_or(Ok(()), |parent| self.make_folders(parent))
     }
 
-    /// A folder that is not mounted is no empty store: it must be there, and is never made.
+    /// An unmounted folder must not look like an empty store: the folder must exist, and is never created.
     fn is_there(&self) -> Result<(), SharedStoreError> {
         match fs::metadata(&self.root) {
             Ok(meta) if meta.is_dir() => Ok(()),
@@ -309,8 +310,8 @@ fn flatten_join<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::R
     done.map_err(io::Error::other)?
 }
 
-/// Opens it and reads, given its length. With a stale handle, or a name that the folder lists and that cannot be opened yet, all of it
-/// is tried again.
+/// Opens it and reads, given its length. With a stale handle, or a name that the folder lists and that cannot be opened
+/// yet, all of it is tried again.
 fn read<T>(path: &Path, take: impl Fn(&File, u64) -> io::Result<T>) -> io::Result<Option<T>> {
     let once = || open_regular(path).and_then(|(file, metadata)| take(&file, metadata.len()));
     let mut pause = PAUSE;

@@ -8,7 +8,7 @@ use plan::Task;
 /// The GPUs of a machine, as far as they decide what an engine is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MachineGpus {
-    /// Names with compute capabilities, each once; empty: there are none.
+    /// Names with compute capabilities, each once; empty where the machine has no GPU.
     Known(BTreeSet<String>),
     /// There is a driver, and the query failed: the error message.
     Unknown(String),
@@ -94,17 +94,17 @@ mod tests {
 
     #[test]
     fn names_differ_when_any_fact_does() {
-        let key = Digest::of(b"key");
+        let key = Digest::hash(b"key");
         let facts = |pairs: &[(&str, &str)]| {
             name(&key, &pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
         };
-        let all = [
+        let machines = [
             facts(&[]),
             facts(&[("arch", "x86_64")]),
             facts(&[("arch", "aarch64")]),
             facts(&[("arch", "x86_64"), ("gpu", "none")]),
             facts(&[("arch", "x86_64"), ("gpu", "NVIDIA H200 9.0")]),
         ];
-        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!(machines.iter().collect::<BTreeSet<_>>().len(), machines.len());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked ─→ accepted as if made here
-//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, if there is none yet
+//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, unless the store has one
 //! ```
 //!
 //! # What is in a store
@@ -15,22 +15,23 @@
 //! regatta-1/tmp/…               in a folder only: what is being written
 //! ```
 //!
-//! A record's *name* is the digest of the key and of what else ties an output to a kind of machine ([`Machine`]): so an engine
-//! that was built for one GPU is not found by a machine with another.
+//! A record's *name* is the digest of the key and of what else ties an output to a kind of machine ([`Machine`]): so an
+//! engine that was built for one GPU is not found by a machine with another.
 //!
 //! # What never happens
 //!
-//! A store that is away, full, or not readable for us is one warning; the run goes on with what is here. A byte that differs
-//! from the record is not accepted. A measurement of another machine does not stand for one of this machine ([`why_not`]).
-//! Where keys are named, a record without a signature by one of them is not used ([`SignaturePolicy`]).
-//! Credentials come from where their owners keep them (environment, instance metadata), and are not printed, logged or kept.
+//! A store that is away, full, or not readable for us is one warning; the run goes on with what is here. A byte that
+//! differs from the record is not accepted. A measurement of another machine does not stand for one of this machine
+//! ([`why_not`]). Where keys are named, a record without a signature by one of them is not used ([`SignaturePolicy`]).
+//! Credentials come from where their owners keep them (environment, instance metadata), and are not printed, logged or
+//! kept.
 //!
 //! # Why no `LocalFileSystem`
 //!
-//! `object_store`'s own folder store takes a `link` that was answered twice for a file of another writer, leaves the halves of
-//! killed writers where no listing shows them and nothing removes them, and knows nothing of stale handles or of names that the
-//! server has and this client does not see yet. A folder of machines is an NFS more often than not; `folder` is written for
-//! that.
+//! `object_store`'s own folder store takes a `link` that was answered twice for a file of another writer, leaves the
+//! halves of killed writers where no listing shows them and nothing removes them, and knows nothing of stale handles or
+//! of names that the server has and this client does not see yet. A folder of machines is an NFS more often than not;
+//! `folder` is written for that.
 
 mod address;
 mod bucket;
@@ -41,7 +42,6 @@ mod error_text;
 mod folder;
 mod gc;
 mod inventory;
-mod listed_object;
 mod machine;
 #[cfg(feature = "buckets")]
 mod objects;
@@ -51,19 +51,15 @@ mod objects;
 mod pull;
 mod push;
 mod record;
-mod scan;
-mod signature_policy;
-mod signed_json;
 mod store;
-mod store_state;
-mod summaries;
 
 pub use address::StoreAddress;
 pub use eligibility::why_not;
 pub use error::SharedStoreError;
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
-pub use inventory::{Inventory, Presence, UploadOutcome};
+pub use inventory::{
+    Inventory, Presence, ResultSummary, SharedSummaries, UploadOutcome, share_summaries, shared_summaries,
+};
 pub use machine::{Machine, MachineGpus, UnknownGpus};
-pub use signature_policy::SignaturePolicy;
+pub use record::SignaturePolicy;
 pub use store::{SharedStore, UnsentOutputs};
-pub use summaries::{ResultSummary, SharedSummaries, share_summaries, shared_summaries};

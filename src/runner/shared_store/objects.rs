@@ -1,7 +1,7 @@
 //! A store in a bucket: S3, Google's, Azure's, and services with a compatible API.
 //!
-//! Each request is short: a part of a file at the most. It is repeated a few times by `object_store`; a store that does not
-//! answer in that time is away.
+//! Each request is short: a part of a file at the most. It is repeated a few times by `object_store`; a store that does
+//! not answer in that time is away.
 
 use std::env;
 use std::future::Future;
@@ -22,15 +22,15 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
+use super::bucket::{LARGEST_OBJECT, ListedObject};
 use super::error::SharedStoreError;
 use super::error_text::error_chain_text;
-use super::listed_object::{LARGEST_OBJECT, ListedObject};
 
 /// A connection that is not there by then will not come.
 const CONNECT: &str = "5 seconds";
 /// After this time without data the connection is dead.
 const SILENCE_S: u64 = 20;
-/// For one part of 16 MiB, all tries together: a line that is slower than 150 kB/s is no line for engines.
+/// For one part of 16 MiB, all tries together: below 150 kB/s engines cannot be transferred.
 const REQUEST_S: u64 = 120;
 const TRIES: usize = 3;
 /// Parts of one file that are under way at once.
@@ -71,8 +71,8 @@ impl Objects {
             return Ok(None);
         };
         if found.meta.size > LARGEST_OBJECT {
-            let why = format!("has {} bytes, more than anything that is read at once", found.meta.size);
-            return Err(SharedStoreError::Damaged { object: name.to_owned(), why });
+            let reason = format!("has {} bytes, more than anything that is read at once", found.meta.size);
+            return Err(SharedStoreError::Damaged { object: name.to_owned(), why: reason });
         }
         none_if_not_found(limited(found.bytes()).await?)
     }

@@ -7,8 +7,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::address::BucketKind;
+use super::bucket::ListedObject;
 use super::error::SharedStoreError;
-use super::listed_object::ListedObject;
 use base::diag::FeatureLeftOut;
 
 /// There is none.

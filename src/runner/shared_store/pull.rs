@@ -1,5 +1,5 @@
-//! From the store into a folder of this project: what is here already is not fetched, and nothing is believed before it was
-//! hashed.
+//! From the store into a folder of this project: what is here already is not fetched, and nothing is believed before it
+//! was hashed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::bucket::{self, PART, blob};
 use super::error::SharedStoreError;
 use super::machine;
 use super::record::{RecordError, SharedOutput};
-use super::store_state::StoreState;
+use super::store::StoreState;
 use crate::OutputRequest;
 use crate::store::{FinishedOutput, HashedFolder, IncomingOutput, PortableItem, free_bytes};
 use base::event::Event;
@@ -57,8 +57,8 @@ pub(super) async fn pull(
     }))
 }
 
-/// A record of the store. One that is damaged, or not signed as it must be, is an error, and will be replaced by a run that has the
-/// output. One of a newer program is an error, and stays.
+/// A record of the store. One that is damaged, or not signed as it must be, is an error, and will be replaced by a run
+/// that has the output. One of a newer program is an error, and stays.
 pub(super) async fn read(inner: &StoreState, name: &Digest) -> Result<Option<SharedOutput>, SharedStoreError> {
     let object = bucket::record(name);
     let got = inner.bucket.get(&object).await.inspect_err(|error| inner.note_damage(error))?;
@@ -142,9 +142,9 @@ async fn fill(
 
 /// Files with other content than the record lists.
 fn mismatched_files(items: &[PortableItem], sealed: &HashedFolder) -> Vec<usize> {
-    let found: HashMap<&PathBuf, Option<Digest>> =
+    let present: HashMap<&PathBuf, Option<Digest>> =
         sealed.entries.iter().map(|entry| (&entry.path, entry.digest)).collect();
-    let differs = |item: &PortableItem| item.is_file() && found.get(&item.path).copied().flatten() != item.digest;
+    let differs = |item: &PortableItem| item.is_file() && present.get(&item.path).copied().flatten() != item.digest;
     (0..items.len()).filter(|at| differs(&items[*at])).collect()
 }
 
@@ -237,8 +237,8 @@ async fn large(
         coming.spawn(async move {
             let bytes = inner.bucket.get_range(&object, range.clone()).await?;
             if bytes.len() as u64 != range.end - range.start {
-                let why = "is shorter than in its record".to_owned();
-                return Err(SharedStoreError::Damaged { object: object.to_string(), why });
+                let reason = "is shorter than in its record".to_owned();
+                return Err(SharedStoreError::Damaged { object: object.to_string(), why: reason });
             }
             progress.more(bytes.len() as u64);
             spawn_blocking_io(move || parts.put(range.start, &bytes)).await??;

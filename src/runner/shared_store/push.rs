@@ -1,4 +1,5 @@
-//! From this project into the store: files first, the record last. A reader that finds a record finds every file that it names.
+//! From this project into the store: files first, the record last. A reader that finds a record finds every file that
+//! it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -14,11 +15,11 @@ use walkdir::WalkDir;
 
 use super::bucket::{self, PART, blob};
 use super::error::SharedStoreError;
+use super::gc::{ScanPatterns, ScanResult};
 use super::machine::name;
 use super::pull;
 use super::record::SharedOutput;
-use super::scan::{ScanPatterns, ScanResult};
-use super::store_state::{Shareability, StoreState};
+use super::store::{Shareability, StoreState};
 use crate::store::{PortableItem, TaskRecord, link_escape};
 use base::files::{Digest, shared_pool};
 
@@ -51,7 +52,7 @@ pub(super) async fn push(
     record: &Arc<TaskRecord>,
     again: bool,
 ) -> Result<PushOutcome, SharedStoreError> {
-    let Some(Shareability::Shareable { machine, needles }) = inner.of(&record.task) else {
+    let Some(Shareability::Shareable { machine, needles }) = inner.shareability(&record.task) else {
         return Ok(PushOutcome::NotShareable("its stage is not shared".to_owned()));
     };
     if inner.signatures.is_read_only() {
@@ -148,7 +149,7 @@ fn unfit_for_others(folder: &Path, items: &[PortableItem]) -> Option<String> {
     if let Some(why) = link_escape(items) {
         return Some(why);
     }
-    // What is in `.git` is no part of an output's digest, so its completeness could not be checked.
+    // An output's digest does not cover `.git`, so its completeness could not be checked.
     let git = WalkDir::new(folder).into_iter().flatten().find(|item| item.file_name() == ".git")?;
     let path = git.path().strip_prefix(folder).unwrap_or(git.path());
     Some(format!("{} is in it, and is no part of what is compared", path.display()))
@@ -210,11 +211,11 @@ async fn send_files(
 /// Whether a blob is there as it must be; `examine` reads it.
 async fn is_good(inner: &StoreState, digest: Digest, size: u64, examine: bool) -> Result<bool, SharedStoreError> {
     let object = blob(&digest);
-    let found = match inner.bucket.size(&object).await {
+    let stored_size = match inner.bucket.size(&object).await {
         Err(SharedStoreError::Damaged { .. }) => return Ok(false),
         found => found?,
     };
-    if inner.is_damaged(&object) || found != Some(size) {
+    if inner.is_damaged(&object) || stored_size != Some(size) {
         return Ok(false);
     }
     Ok(!examine || examined(inner, &object, digest, size).await?)
@@ -374,8 +375,8 @@ mod tests {
 
     use super::super::address::StoreAddress;
     use super::super::bucket::Bucket;
-    use super::super::signature_policy::SignaturePolicy;
-    use super::super::store_state::LANES;
+    use super::super::record::SignaturePolicy;
+    use super::super::store::LANES;
     use super::*;
     use crate::store::{OutputCache, StateFolder};
 
@@ -389,7 +390,7 @@ mod tests {
         let inner = Arc::new(StoreState::new(bucket, &address, cache, emit, policy, tasks));
         let _turns = inner.large.acquire_many(2).await.unwrap();
         let files: BTreeMap<Digest, (PathBuf, u64)> = (0..LANES as u64)
-            .map(|n| (Digest::of(&n.to_le_bytes()), (PathBuf::from("absent"), PART + n + 1)))
+            .map(|n| (Digest::hash(&n.to_le_bytes()), (PathBuf::from("absent"), PART + n + 1)))
             .collect();
         let (needles, mut there) = (Arc::default(), Vec::new());
         let sending = send_files(&inner, folder.path(), &files, &needles, false, &mut there);

@@ -1,13 +1,13 @@
 //! The record of one output in a store.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::signature_policy::RECORD_TYPE;
-use super::signed_json;
-use crate::signing::{SignatureError, SigningKey, TrustedKeys};
+use crate::signing::{Signature, SignatureError, SigningKey, TrustedKeys};
 use crate::store::{PortableItem, TaskKey, digest_of, unfit};
 use base::event::{Done, TaskId};
 use base::files::Digest;
@@ -71,8 +71,8 @@ impl SharedOutput {
 
     /// JSON on one line, signed if there is a key, and the digest of that line below it.
     pub(super) fn seal(&self, signer: Option<&SigningKey>) -> Result<Bytes, serde_json::Error> {
-        let json = signed_json::sign(serde_json::to_string(self)?, RECORD_TYPE, signer)?;
-        Ok(format!("{json}\n{}\n", Digest::of(json.as_bytes())).into())
+        let json = sign_json(serde_json::to_string(self)?, RECORD_TYPE, signer)?;
+        Ok(format!("{json}\n{}\n", Digest::hash(json.as_bytes())).into())
     }
 
     /// Reads it back; `Err`: why it must not be used.
@@ -80,10 +80,10 @@ impl SharedOutput {
     pub(super) fn open(bytes: &[u8], trusted: Option<&TrustedKeys>) -> Result<Self, RecordError> {
         let text = std::str::from_utf8(bytes).map_err(|_| RecordError::NotText)?;
         let (json, seal) = text.trim_end().rsplit_once('\n').ok_or(RecordError::NoSeal)?;
-        if seal.parse().ok() != Some(Digest::of(json.as_bytes())) {
+        if seal.parse().ok() != Some(Digest::hash(json.as_bytes())) {
             return Err(RecordError::Seal);
         }
-        let json = signed_json::check(json, RECORD_TYPE, trusted).map_err(RecordError::Signature)?;
+        let json = check_json(json, RECORD_TYPE, trusted).map_err(RecordError::Signature)?;
         // A newer one may have other fields, too.
         let RecordVersion { version } = serde_json::from_str(&json).map_err(RecordError::Json)?;
         if version > VERSION {
@@ -122,11 +122,95 @@ impl SharedOutput {
     }
 }
 
+// A JSON object whose last member is a signature over the object without it: readers that ask for none, and older
+// programs, read the rest.
+
+/// What is before the signature.
+pub(super) const SIGNATURE: &str = ",\"signature\":";
+
+/// The object with a signature, if there is a key. `media_type`: what the signature says that it is over.
+pub(super) fn sign_json(
+    mut json: String,
+    media_type: &str,
+    signer: Option<&SigningKey>,
+) -> Result<String, serde_json::Error> {
+    if let Some(signer) = signer {
+        let signature = serde_json::to_string(&signer.sign(media_type, json.as_bytes()))?;
+        json.truncate(json.len() - 1);
+        json = format!("{json}{SIGNATURE}{signature}}}");
+    }
+    Ok(json)
+}
+
+/// The object without its signature: what is read is what was signed, byte for byte. `trusted`: one of these keys must
+/// have signed it.
+pub(super) fn check_json<'a>(
+    json: &'a str,
+    media_type: &str,
+    trusted: Option<&TrustedKeys>,
+) -> Result<Cow<'a, str>, SignatureError> {
+    let (json, signature) = split_signature(json);
+    if let Some(trusted) = trusted {
+        trusted.check(media_type, json.as_bytes(), signature.as_ref())?;
+    }
+    Ok(json)
+}
+
+/// The object without its last member, if that is a signature. In a text such quotes would be escaped, so they begin a
+/// member.
+fn split_signature(json: &str) -> (Cow<'_, str>, Option<Signature>) {
+    let Some((signed, rest)) = json.rsplit_once(SIGNATURE) else { return (json.into(), None) };
+    match rest.strip_suffix('}').and_then(|text| serde_json::from_str(text).ok()) {
+        Some(signature) => (format!("{signed}}}").into(), Some(signature)),
+        None => (json.into(), None),
+    }
+}
+
+// Whether records and summaries of a store are signed, and whose signatures count.
+
+/// What a signature of a record says that it is over.
+pub(super) const RECORD_TYPE: &str = "application/vnd.regatta.shared-record+json";
+
+/// The same of a summary.
+pub(super) const SUMMARY_TYPE: &str = "application/vnd.regatta.shared-summary+json";
+
+/// Where a key signs, its own signatures count, too.
+#[derive(Clone, Debug, Default)]
+pub struct SignaturePolicy {
+    signer: Option<Arc<SigningKey>>,
+    /// `None`: a record needs no signature.
+    trusted: Option<TrustedKeys>,
+}
+
+impl SignaturePolicy {
+    /// With neither key nothing is signed and nothing is asked for.
+    pub fn new(signer: Option<SigningKey>, trusted: Option<TrustedKeys>) -> Self {
+        let trusted = match (&signer, trusted) {
+            (Some(signer), Some(trusted)) => Some(trusted.and(signer.public().clone())),
+            (Some(signer), None) => Some(TrustedKeys::only(signer.public().clone())),
+            (None, trusted) => trusted,
+        };
+        Self { signer: signer.map(Arc::new), trusted }
+    }
+
+    pub fn signer(&self) -> Option<&SigningKey> {
+        self.signer.as_deref()
+    }
+
+    pub const fn trusted(&self) -> Option<&TrustedKeys> {
+        self.trusted.as_ref()
+    }
+
+    /// Signatures are asked for, and none can be made: what is sent would be refused by those that ask for them, too.
+    pub const fn is_read_only(&self) -> bool {
+        self.trusted.is_some() && self.signer.is_none()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::signed_json::SIGNATURE;
     use super::*;
-    use crate::signing::example_key;
+    use crate::signing::tests::example_key;
     use crate::store::EntryKind;
 
     fn shared() -> SharedOutput {
@@ -138,7 +222,7 @@ mod tests {
             digest,
             target: std::path::PathBuf::default(),
         };
-        let items = vec![item("", EntryKind::Folder, None), item("a", EntryKind::File, Some(Digest::of(b"abc")))];
+        let items = vec![item("", EntryKind::Folder, None), item("a", EntryKind::File, Some(Digest::hash(b"abc")))];
         SharedOutput {
             version: VERSION,
             task: TaskId::new("t"),
@@ -169,7 +253,7 @@ mod tests {
 
     /// Anyone can seal; only the holder of a key can sign.
     fn resealed(json: &str) -> String {
-        format!("{json}\n{}\n", Digest::of(json.as_bytes()))
+        format!("{json}\n{}\n", Digest::hash(json.as_bytes()))
     }
 
     #[test]
@@ -179,8 +263,8 @@ mod tests {
         let open = |bytes: &[u8]| SharedOutput::open(bytes, Some(&trusted));
         let signed = shared().seal(Some(&key)).unwrap();
         assert_eq!(open(&signed).unwrap().items, shared().items);
-        let why = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
-        assert_eq!(why(&shared().seal(None).unwrap()), "is not signed");
+        let error_text = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
+        assert_eq!(error_text(&shared().seal(None).unwrap()), "is not signed");
         let json = std::str::from_utf8(&signed).unwrap().lines().next().unwrap();
         // Each byte of what is signed, with a seal that is right.
         let (payload, _) = json.split_once(SIGNATURE).unwrap();
@@ -194,27 +278,30 @@ mod tests {
         let (_, signature) = json.split_once(SIGNATURE).unwrap();
         let other = payload.replace("\"seconds\":1.0", "\"seconds\":2.0");
         assert_ne!(other, payload);
-        assert_eq!(why(resealed(&format!("{other}{SIGNATURE}{signature}")).as_bytes()), "does not match its signature");
+        assert_eq!(
+            error_text(resealed(&format!("{other}{SIGNATURE}{signature}")).as_bytes()),
+            "does not match its signature"
+        );
         let after = json.replace("}}", "},\"seconds\":2.0}");
-        assert_eq!(why(resealed(&after).as_bytes()), "is not signed");
+        assert_eq!(error_text(resealed(&after).as_bytes()), "is not signed");
         let twice = format!("{}{SIGNATURE}{signature}", &json[..json.len() - 1]);
-        assert_eq!(why(resealed(&twice).as_bytes()), "does not match its signature");
-        assert_eq!(why(resealed(&format!("{payload}}}")).as_bytes()), "is not signed");
+        assert_eq!(error_text(resealed(&twice).as_bytes()), "does not match its signature");
+        assert_eq!(error_text(resealed(&format!("{payload}}}")).as_bytes()), "is not signed");
         assert!(SharedOutput::open(&signed, None).is_ok(), "readers without keys read it, too");
     }
 
     #[test]
     fn a_record_that_was_sealed_wrong_is_refused() {
-        let why = |change: fn(&mut SharedOutput)| {
+        let error_after = |change: fn(&mut SharedOutput)| {
             let mut shared = shared();
             change(&mut shared);
             SharedOutput::open(&shared.seal(None).unwrap(), None).unwrap_err().to_string()
         };
-        assert!(why(|s| s.version = VERSION + 1).contains("newer"));
+        assert!(error_after(|s| s.version = VERSION + 1).contains("newer"));
         let newer = resealed(&format!("{{\"version\":{}}}", VERSION + 1));
         assert!(matches!(SharedOutput::open(newer.as_bytes(), None), Err(RecordError::Newer)));
-        assert!(why(|s| s.items[1].path = "../a".into()).contains("no path in an output"));
-        assert!(why(|s| s.items[1].digest = Some(Digest::of(b"x"))).contains("does not agree"));
-        assert!(why(|s| s.key = Digest::of(b"x")).contains("does not agree"));
+        assert!(error_after(|s| s.items[1].path = "../a".into()).contains("no path in an output"));
+        assert!(error_after(|s| s.items[1].digest = Some(Digest::hash(b"x"))).contains("does not agree"));
+        assert!(error_after(|s| s.key = Digest::hash(b"x")).contains("does not agree"));
     }
 }

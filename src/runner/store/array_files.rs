@@ -1,5 +1,6 @@
 //! What a job array has beside the folders of its elements: one script, and for each element a file for what the batch
-//! system prints. They lie together in one folder that stays: a job whose output file cannot be made fails without a message.
+//! system prints. They lie together in one folder that stays: a job whose output file cannot be made fails without a
+//! message.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ pub struct ArrayFiles {
 
 impl ArrayFiles {
     /// `state` is the project's state folder.
-    pub fn of(state: &Path) -> Self {
+    pub fn new(state: &Path) -> Self {
         Self { folder: state.join("arrays") }
     }
 

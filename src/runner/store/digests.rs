@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, is_there};
-use super::file_stamp::FileStamp;
-use super::folder_digest::hash_file;
+use super::folder_digest::{FileStamp, hash_file};
 use super::{StateFolder, sealed};
 use base::files::{Digest, Hasher, is_absence, open_regular};
 
@@ -71,8 +70,8 @@ pub enum InputError {
 impl Digests {
     /// What earlier runs remembered; empty if that cannot be read.
     pub fn load(home: &StateFolder) -> Self {
-        let known = sealed::read(&home.stats()).unwrap_or_default();
-        Self { known: Mutex::new(known), fresh: Mutex::new(false) }
+        let digests = sealed::read(&home.stats()).unwrap_or_default();
+        Self { known: Mutex::new(digests), fresh: Mutex::new(false) }
     }
 
     /// Writes what is remembered, if anything is new.
@@ -86,9 +85,9 @@ impl Digests {
 
     /// Where there are more than `most` files that this run did not use: forgets those of them that are gone.
     fn forget_absent(&self, most: usize) {
-        let mut known = self.known.lock();
-        if known.values().filter(|known| !known.is_used).count() > most {
-            known.retain(|path, known| known.is_used || is_there(path).unwrap_or(true));
+        let mut cached = self.known.lock();
+        if cached.values().filter(|cached| !cached.is_used).count() > most {
+            cached.retain(|path, cached| cached.is_used || is_there(path).unwrap_or(true));
         }
     }
 
@@ -118,14 +117,14 @@ impl Digests {
             let path = base.join(pattern);
             !is_glob(pattern)
                 && FileStamp::through_links(&path).is_ok_and(|stamp| {
-                    let known = || self.known.lock().get(&path).is_some_and(|known| known.stamp == stamp);
-                    stamp.is_file() && (stamp.size <= SMALL || known())
+                    let is_cached = || self.known.lock().get(&path).is_some_and(|known| known.stamp == stamp);
+                    stamp.is_file() && (stamp.size <= SMALL || is_cached())
                 })
         })
     }
 
-    /// The digest of what `patterns` name, relative to `base`: one path alone by its content, several paths and what globs
-    /// match by names and contents. A folder's content is the names and contents in it.
+    /// The digest of what `patterns` name, relative to `base`: one path alone by its content, several paths and what
+    /// globs match by names and contents. A folder's content is the names and contents in it.
     pub fn input(&self, base: &Path, patterns: &[String]) -> Result<InputState, InputError> {
         let mut seen = Vec::new();
         let mut paths = Vec::new();
@@ -147,9 +146,9 @@ impl Digests {
         let mut h = Hasher::new();
         let mut digest = None;
         for path in &paths {
-            let one = self.path(path, &mut seen, MOST_ENTRIES)?;
-            digest = Some(one);
-            h.field(path.strip_prefix(base).unwrap_or(path).as_os_str().as_bytes()).field(one.bytes());
+            let state = self.path(path, &mut seen, MOST_ENTRIES)?;
+            digest = Some(state);
+            h.field(path.strip_prefix(base).unwrap_or(path).as_os_str().as_bytes()).field(state.bytes());
         }
         let digest = if alone { digest.unwrap_or_else(|| h.finish()) } else { h.finish() };
         Ok(InputState { digest, paths, seen })
@@ -296,7 +295,8 @@ fn glob(
     Ok(())
 }
 
-/// A link that leads out of an input and around it: all that is beside the input would be part of it. `input` has no link in it.
+/// A link that leads out of an input and around it: all that is beside the input would be part of it. `input` has no
+/// link in it.
 fn refuse_enclosing(input: &Path, link: &Path) -> Result<(), InputError> {
     use super::durable::WithPath as _;
     let target = fs::canonicalize(link).at("follow", link)?;
@@ -329,9 +329,9 @@ mod tests {
         for name in ["a", "b"] {
             fs::write(folder.path().join(name), name).unwrap();
         }
-        let of = |most| Digests::default().path(folder.path(), &mut Vec::new(), most);
-        assert!(of(3).is_ok());
-        let error = of(2).unwrap_err().to_string();
+        let digest_of = |most| Digests::default().path(folder.path(), &mut Vec::new(), most);
+        assert!(digest_of(3).is_ok());
+        let error = digest_of(2).unwrap_err().to_string();
         assert!(error.ends_with("has more than 2 files and folders"), "{error}");
     }
 
@@ -356,16 +356,16 @@ mod tests {
     #[test]
     fn the_name_of_the_one_file_that_a_glob_matches_counts() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |name: &str, pattern: &str| {
+        let input_of = |name: &str, pattern: &str| {
             let path = folder.path().join(name);
             fs::write(&path, "x").unwrap();
             let input = Digests::default().input(folder.path(), &[pattern.to_owned()]).unwrap();
             fs::remove_file(path).unwrap();
             input.digest
         };
-        assert_ne!(of("a.txt", "*.txt"), of("b.txt", "*.txt"));
-        assert_eq!(of("a.txt", "*.txt"), of("a.txt", "a*"));
-        assert_eq!(of("a.txt", "a.txt"), of("b.txt", "b.txt"), "the manifest has the name");
+        assert_ne!(input_of("a.txt", "*.txt"), input_of("b.txt", "*.txt"));
+        assert_eq!(input_of("a.txt", "*.txt"), input_of("a.txt", "a*"));
+        assert_eq!(input_of("a.txt", "a.txt"), input_of("b.txt", "b.txt"), "the manifest has the name");
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
         for path in &paths {
             fs::write(path, "x").unwrap();
         }
-        while FileStamp::of(&paths[2]).unwrap().is_racy() {
+        while FileStamp::of_path(&paths[2]).unwrap().is_racy() {
             std::thread::yield_now();
         }
         let digests = Digests::default();
@@ -387,11 +387,11 @@ mod tests {
         fs::remove_file(&paths[0]).unwrap();
         let digests = Digests::load(&home);
         digests.file(&paths[2]).unwrap();
-        let known = || digests.known.lock().len();
+        let cached_count = || digests.known.lock().len();
         digests.forget_absent(2);
-        assert_eq!(known(), 3);
+        assert_eq!(cached_count(), 3);
         digests.forget_absent(1);
-        assert_eq!(known(), 2);
+        assert_eq!(cached_count(), 2);
         assert!(!digests.known.lock().contains_key(&paths[0]));
     }
 
@@ -404,17 +404,17 @@ mod tests {
         for link in ["2", "3"] {
             symlink(&other, input.join(link)).unwrap();
         }
-        let of = |text: &str| {
+        let write_file = |text: &str| {
             fs::write(other.join("file"), text).unwrap();
             let mut seen = Vec::new();
             let digest = Digests::default().path(&input, &mut seen, MOST_ENTRIES).unwrap();
             (digest, seen.len())
         };
-        let (before, entries) = of("one");
+        let (before, entries) = write_file("one");
         assert_eq!(entries, 5, "the folder, those in it, and the file once");
-        assert_ne!(of("another").0, before);
+        assert_ne!(write_file("another").0, before);
         fs::remove_file(input.join("3")).unwrap();
         symlink(input.join("1"), input.join("3")).unwrap();
-        assert_ne!(of("one").0, before, "where a link leads is part of it");
+        assert_ne!(write_file("one").0, before, "where a link leads is part of it");
     }
 }

@@ -1,16 +1,21 @@
 //! Temp, write, sync, rename: the one way a file is replaced. And errors that name the path.
 //!
-//! After a power cut a file is the old or the new one, whole. The new name itself lasts once the filesystem has written the folder, at
-//! the latest with the flush at the end of a run (`OutputCache::sync`): to sync the folder each time would take as long again.
+//! After a power cut a file is the old or the new one, whole. The new name itself lasts once the filesystem has written
+//! the folder, at the latest with the flush at the end of a run (`OutputCache::sync`): to sync the folder each time
+//! would take as long again.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::journal::{seal, unseal};
 use base::event::{Failure, FailureKind};
 use base::files::{is_absence, metadata_if_there, read_bytes};
 
@@ -74,7 +79,7 @@ pub fn is_there(path: &Path) -> Result<bool, PathError> {
     metadata_if_there(path).map(|found| found.is_some()).at("look at", path)
 }
 
-/// What is in a folder, sorted; nothing where there is no folder.
+/// What is in a folder, sorted; empty where the folder does not exist.
 pub fn items_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
     let read =
         || -> io::Result<Vec<PathBuf>> { fs::read_dir(folder)?.map(|item| item.map(|item| item.path())).collect() };
@@ -88,7 +93,7 @@ pub fn items_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
     }
 }
 
-/// A text file; `None` where there is none. What is no text in it is replaced.
+/// A text file; `None` where it does not exist. Bytes that are not UTF-8 are replaced.
 pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
     match read_bytes(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -106,8 +111,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
     replace_with(path, |file| file.write_all(bytes))
 }
 
-/// Like `replace`, with what is written into it. The new file has no name until it is whole, where the filesystem has such files: a process that
-/// is killed meanwhile leaves nothing.
+/// Like `replace`, with what is written into it. The new file has no name until it is whole, where the filesystem has
+/// such files: a process that is killed meanwhile leaves nothing.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
 pub(super) fn replace_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), PathError> {
     let temp = path.with_extension(format!("tmp{}", std::process::id()));
@@ -191,14 +196,14 @@ pub fn point(link: &Path, target: &Path) -> Result<(), PathError> {
     fs::rename(&temp, link).at("publish", link)
 }
 
-/// What a crash between the two steps of a replacement leaves has `tmp<process id>` for its extension, in the place of the file's own:
-/// which process that was.
+/// What a crash between the two steps of a replacement leaves has `tmp<process id>` for its extension, in the place of
+/// the file's own: which process that was.
 pub(super) fn half_written_by(path: &Path) -> Option<u32> {
     path.extension()?.to_str()?.strip_prefix("tmp")?.parse().ok()
 }
 
-/// Removes a file, a link (not what it leads to) or a folder with all that is in it, also where folders in it are read-only, as those of
-/// Go's module cache are. It may be gone already.
+/// Removes a file, a link (not what it leads to) or a folder with all that is in it, also where folders in it are
+/// read-only, as those of Go's module cache are. It may be gone already.
 pub fn discard(path: &Path) -> Result<(), PathError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => remove_tree(path),
@@ -250,8 +255,85 @@ pub(super) fn discard_aside(folder: &Path) -> Result<(), PathError> {
     }
 }
 
+// A file that only grows, by whole lines: what one write left of a line that it could not finish is cut off.
+
+/// Open for appending.
+#[derive(Debug)]
+pub struct LineFile {
+    file: File,
+    path: PathBuf,
+    /// Up to the end of the last whole line.
+    length: u64,
+}
+
+impl LineFile {
+    /// The last `torn` bytes, of a line without its end, are cut off first.
+    pub(super) fn open(path: &Path, torn: u64) -> Result<Self, PathError> {
+        let file = OpenOptions::new().create(true).append(true).open(path).at("open", path)?;
+        let mut length = file.metadata().at("look at", path)?.len();
+        if torn > 0 {
+            length -= torn;
+            file.set_len(length).at("mend", path)?;
+        }
+        Ok(Self { file, path: path.to_owned(), length })
+    }
+
+    /// By one write.
+    pub fn append(&mut self, lines: &[u8]) -> Result<(), PathError> {
+        self.append_by(lines, |mut file, lines| file.write_all(lines))
+    }
+
+    fn append_by(&mut self, lines: &[u8], write: impl FnOnce(&File, &[u8]) -> io::Result<()>) -> Result<(), PathError> {
+        if let Err(error) = write(&self.file, lines) {
+            // A full disk: leave no half line for the next one to be glued to.
+            let _ = self.file.set_len(self.length);
+            return Err(error).at("write", &self.path);
+        }
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// To be synced without holding this one.
+    pub fn try_clone(&self) -> Result<File, PathError> {
+        self.file.try_clone().at("sync", &self.path)
+    }
+}
+
+// Files of one sealed line of JSON, each a fact that a later run relies on: one that was cut off or altered is an
+// error, also where it is JSON still, with another number in it.
+
+/// The file that [`read_sealed_json`] reads.
+pub(super) fn sealed_json(path: &Path, value: &impl Serialize) -> Result<Vec<u8>, PathError> {
+    seal(value).map_err(io::Error::other).at("write", path)
+}
+
+pub(super) fn replace_sealed_json(path: &Path, value: &impl Serialize) -> Result<(), PathError> {
+    replace(path, &sealed_json(path, value)?)
+}
+
+/// `None` where the file does not exist.
+///
+/// # Errors
+/// It is there and cannot be read, or it is not as it was written.
+pub(super) fn read_sealed_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PathError> {
+    let bytes = match read_bytes(path) {
+        Ok(bytes) => bytes,
+        Err(error) if is_absence(&error) => return Ok(None),
+        Err(error) => return Err(error).at("read", path),
+    };
+    let altered = || io::Error::new(io::ErrorKind::InvalidData, "it was cut off or altered");
+    let json = bytes.strip_suffix(b"\n").and_then(unseal).ok_or_else(altered).at("read", path)?;
+    serde_json::from_slice(json).map(Some).at("read", path)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -294,5 +376,21 @@ mod tests {
         close();
         discard(&tree).unwrap();
         assert!(!tree.exists());
+    }
+
+    #[test]
+    fn half_a_line_is_not_glued_to_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        fs::write(&path, "one\nha").unwrap();
+        let mut file = LineFile::open(&path, 2).unwrap();
+        file.append(b"two\n").unwrap();
+        let half = |mut file: &File, lines: &[u8]| {
+            file.write_all(&lines[..2])?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        file.append_by(b"three\n", half).unwrap_err();
+        file.append(b"four\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\nfour\n");
     }
 }

@@ -4,16 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use super::durable::{PathError, discard, items_in, point};
+use serde::{Deserialize, Serialize};
+
+use super::StateFolder;
+use super::durable::{PathError, create_folder, discard, items_in, point, read_sealed_json, replace_sealed_json};
+use super::folder_digest::has_result;
 use super::output_cache::OutputCache;
-use super::result_files::has_result;
 use super::state_folder::{is_output_name, is_resumed};
-use base::event::TaskId;
+use base::event::{ReducedSetting, TaskId};
 use base::files::Digest;
 
 impl OutputCache {
-    /// Keeps what a failed attempt left, for inspection; the attempt before it is removed, unless later ones go on in it or it is a result.
-    /// `None` if there was nothing in it.
+    /// Keeps what a failed attempt left, for inspection; the attempt before it is removed, unless later ones go on in
+    /// it or it is a result. `None` if there was nothing in it.
     ///
     /// # Errors
     /// It cannot be looked at.
@@ -30,8 +33,8 @@ impl OutputCache {
         Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
     }
 
-    /// Forgets what a failed attempt left, once the task is done under a key. What attempts of another key go on in stays: another manifest has a
-    /// task of that name, or this one with other parameters.
+    /// Forgets what a failed attempt left, once the task is done under a key. What attempts of another key go on in
+    /// stays: another manifest has a task of that name, or this one with other parameters.
     pub fn clear_failed(&self, task: &TaskId, key: &Digest) {
         if !self.has_failed.load(Ordering::Relaxed) {
             return;
@@ -46,8 +49,8 @@ impl OutputCache {
         }
     }
 
-    /// What a failed attempt left, and may be removed. `None` where the link leads to an output that a record names, or out of the outputs, as
-    /// a damaged one does, or to a result, which is that of its run whatever its verdict.
+    /// What a failed attempt left, and may be removed. `None` where the link leads to an output that a record names, or
+    /// out of the outputs, as a damaged one does, or to a result, which is that of its run whatever its verdict.
     fn failed_folder(&self, link: &Path) -> Option<PathBuf> {
         let folder = fs::read_link(link).ok()?;
         let name = folder.file_name()?.to_str()?;
@@ -56,6 +59,49 @@ impl OutputCache {
             && !self.is_recorded(name)
             && !has_result(&folder);
         is_removable.then_some(folder)
+    }
+}
+
+// What retries lowered because memory ran out, by the key of the task as the manifest has it: the next run begins there
+// instead of running out of memory again. Part of the task's real key, so nothing that was made with less is taken for
+// more.
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// For display.
+    task: TaskId,
+    lowered: ReducedSetting,
+}
+
+fn path(home: &StateFolder, key: &Digest) -> PathBuf {
+    home.lowered().join(format!("{key}.json"))
+}
+
+impl OutputCache {
+    /// The number that has to be lower than in this key, if one was ever found.
+    ///
+    /// # Errors
+    /// Its file is there and cannot be read. Without the number the task would run out of memory again, under another
+    /// key.
+    pub fn reduced_setting(&self, key: &Digest) -> Result<Option<ReducedSetting>, PathError> {
+        let path = path(self.home(), key);
+        Ok(read_sealed_json::<Note>(&path)?.map(|note| note.lowered))
+    }
+
+    pub fn record_reduced_setting(
+        &self,
+        key: &Digest,
+        task: &TaskId,
+        lowered: &ReducedSetting,
+    ) -> Result<(), PathError> {
+        create_folder(&self.home().lowered())?;
+        let note = Note { task: task.clone(), lowered: lowered.clone() };
+        replace_sealed_json(&path(self.home(), key), &note)
+    }
+
+    /// The next run begins with the manifest's value.
+    pub fn forget_lowered(&self, key: &Digest) {
+        let _ = fs::remove_file(path(self.home(), key));
     }
 }
 
@@ -68,7 +114,7 @@ mod tests {
     fn the_result_of_a_failed_try_stays_and_its_other_remains_go() {
         let project = tempfile::tempdir().unwrap();
         let cache = begun(project.path());
-        let (task, key) = (TaskId::new("measure"), Digest::of(b"key"));
+        let (task, key) = (TaskId::new("measure"), Digest::hash(b"key"));
         for (file, is_result) in [("result.json", true), ("sweep.json", true), ("log", false)] {
             let failed = || {
                 let folder = cache.new_folder(&task, &key, None).unwrap();
@@ -82,5 +128,28 @@ mod tests {
             assert_eq!(second.exists(), is_result, "{file}");
             assert!(items_in(&cache.home().failed()).unwrap().is_empty());
         }
+    }
+
+    #[test]
+    fn a_broken_file_is_an_error_and_a_missing_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let cache = OutputCache::open(&home).unwrap();
+        let key = Digest::hash(b"key");
+        assert_eq!(cache.reduced_setting(&key).unwrap(), None);
+        let lowered = ReducedSetting { setting: "max_num_tokens".to_owned(), from: 8192.0, to: 4096.0 };
+        cache.record_reduced_setting(&key, &TaskId::new("server"), &lowered).unwrap();
+        assert_eq!(cache.reduced_setting(&key).unwrap(), Some(lowered));
+        let path = path(&home, &key);
+        let whole = fs::read(&path).unwrap();
+        // Another number would be another measurement, and JSON all the same.
+        let other = String::from_utf8(whole.clone()).unwrap().replace("4096", "4097");
+        for bytes in [&whole[..0], &whole[..20], &whole[..whole.len() - 1], other.as_bytes()] {
+            fs::write(&path, bytes).unwrap();
+            let error = cache.reduced_setting(&key).unwrap_err().to_string();
+            assert_eq!(error, format!("cannot read {}: it was cut off or altered", path.display()));
+        }
+        cache.forget_lowered(&key);
+        assert_eq!(cache.reduced_setting(&key).unwrap(), None);
     }
 }

@@ -5,15 +5,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem::Finder;
-use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
-use super::file_stamp::{EntryKind, FileStamp};
-use base::files::{Digest, Hasher, is_absence, open_regular, read_bytes};
+use base::files::{Digest, Hasher, is_absence, is_whole_json, open_regular, read_bytes};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +28,7 @@ pub struct OutputEntry {
     pub digest: Option<Digest>,
 }
 
-/// A path as a text, whatever its bytes: `\\` for a backslash, `\xff` for a byte that is no part of a character.
+/// A path as a text, whatever its bytes: `\\` for a backslash, `\xff` for a byte that is not UTF-8.
 pub(super) mod any_bytes {
     use std::ffi::OsString;
     use std::fmt::Write as _;
@@ -80,7 +81,8 @@ pub(super) mod any_bytes {
 /// A folder as it was when it was hashed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HashedFolder {
-    /// Over names, kinds and contents in sorted order; not over times, nor over paths of this machine where they are known.
+    /// Over names, kinds and contents in sorted order; not over times, nor over paths of this machine where they are
+    /// known.
     pub digest: Digest,
     pub entries: Vec<OutputEntry>,
     /// The project's folder, where it was looked for in the files and found.
@@ -131,7 +133,7 @@ impl ListedFolder {
             let path = folder.join(&entry.path);
             entry.digest = match entry.stamp.kind {
                 EntryKind::Folder => None,
-                EntryKind::Link => Some(Digest::of(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
+                EntryKind::Link => Some(Digest::hash(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
                 _ => {
                     let (digest, stamp) = hash_file(&path)?;
                     entry.stamp = stamp;
@@ -170,7 +172,8 @@ impl ListedFolder {
 }
 
 impl HashedFolder {
-    /// With these digests in its own, in place of those of the bytes of these files and links. The entries keep the latter.
+    /// With these digests in its own, in place of those of the bytes of these files and links. The entries keep the
+    /// latter.
     #[must_use]
     pub fn with_digests(self, other: &BTreeMap<PathBuf, Digest>) -> Self {
         if other.is_empty() {
@@ -200,11 +203,15 @@ pub(super) fn have_same_bytes(one: &[OutputEntry], other: &[OutputEntry]) -> boo
 /// Everything below `root/at`, sorted by name at each level; a folder comes before what is in it.
 fn list(root: &Path, at: &Path, into: &mut Vec<OutputEntry>) -> Result<(), PathError> {
     let folder = root.join(at);
-    into.push(OutputEntry { path: at.to_owned(), stamp: FileStamp::of(&folder).at("look at", &folder)?, digest: None });
+    into.push(OutputEntry {
+        path: at.to_owned(),
+        stamp: FileStamp::of_path(&folder).at("look at", &folder)?,
+        digest: None,
+    });
     for name in names_in(&folder).map_err(std::io::Error::from).at("list", &folder)? {
         let relative = at.join(&name);
         let path = root.join(&relative);
-        let stamp = FileStamp::of(&path).at("look at", &path)?;
+        let stamp = FileStamp::of_path(&path).at("look at", &path)?;
         match stamp.kind {
             EntryKind::Folder => list(root, &relative, into)?,
             EntryKind::Other => {
@@ -216,8 +223,8 @@ fn list(root: &Path, at: &Path, into: &mut Vec<OutputEntry>) -> Result<(), PathE
     Ok(())
 }
 
-/// The names in a folder, sorted, without `.git`. The buffer is on the stack, because most folders have few names; not inlined, because
-/// the caller is recursive.
+/// The names in a folder, sorted, without `.git`. The buffer is on the stack, because most folders have few names; not
+/// inlined, because the caller is recursive.
 #[inline(never)]
 fn names_in(folder: &Path) -> rustix::io::Result<Vec<OsString>> {
     /// Bytes.
@@ -263,7 +270,7 @@ pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) ->
     let mut suspicious = distrust;
     for entry in entries {
         let path = folder.join(&entry.path);
-        match FileStamp::of(&path) {
+        match FileStamp::of_path(&path) {
             Ok(stamp) if stamp == entry.stamp => {}
             Ok(_) => {
                 suspicious = true;
@@ -307,6 +314,118 @@ fn differences(entries: &[OutputEntry], now: Vec<OutputEntry>) -> FolderChange {
         (_, Some(new)) => FolderChange::Changed(format!("{} was added to its output", new.path.display())),
         (None, None) => FolderChange::TimesChanged(now),
     }
+}
+
+// What `stat` reports about a file: enough to know that its content did not change.
+
+/// Size, times and inode. ctime is in it because a change can keep size and mtime (`touch -r`, `cp -p`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "PackedStamp", into = "PackedStamp")]
+pub struct FileStamp {
+    pub size: u64,
+    /// Nanoseconds since the epoch.
+    pub mtime: i64,
+    /// 0 for folders: renaming or linking them changes ctime and nothing that matters here.
+    pub ctime: i64,
+    pub inode: u64,
+    pub kind: EntryKind,
+}
+
+/// On disk: an array, because there are many of them.
+type PackedStamp = (u64, i64, i64, u64, EntryKind);
+
+impl From<PackedStamp> for FileStamp {
+    fn from((size, mtime, ctime, inode, kind): PackedStamp) -> Self {
+        Self { size, mtime, ctime, inode, kind }
+    }
+}
+
+impl From<FileStamp> for PackedStamp {
+    fn from(s: FileStamp) -> Self {
+        (s.size, s.mtime, s.ctime, s.inode, s.kind)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    File,
+    /// A file that its owner may execute.
+    Program,
+    Folder,
+    Link,
+    Other,
+}
+
+impl FileStamp {
+    /// Of the path itself: a link is not followed.
+    pub fn of_path(path: &Path) -> std::io::Result<Self> {
+        Ok(Self::read(&rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    /// Of what the path leads to.
+    pub fn through_links(path: &Path) -> std::io::Result<Self> {
+        Ok(Self::read(&rustix::fs::stat(path)?))
+    }
+
+    /// Of a regular file.
+    pub(super) fn of_regular(m: &fs::Metadata) -> Self {
+        let kind = if m.mode() & 0o100 == 0 { EntryKind::File } else { EntryKind::Program };
+        Self {
+            size: m.size(),
+            mtime: m.mtime() * 1_000_000_000 + m.mtime_nsec(),
+            ctime: m.ctime() * 1_000_000_000 + m.ctime_nsec(),
+            inode: m.ino(),
+            kind,
+        }
+    }
+
+    #[expect(clippy::unnecessary_cast, reason = "the fields differ between platforms")]
+    fn read(s: &Stat) -> Self {
+        let kind = match FileType::from_raw_mode(s.st_mode) {
+            FileType::RegularFile if Mode::from_raw_mode(s.st_mode).contains(Mode::XUSR) => EntryKind::Program,
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Other,
+        };
+        let folder = kind == EntryKind::Folder;
+        Self {
+            size: if folder { 0 } else { s.st_size as u64 },
+            mtime: s.st_mtime as i64 * 1_000_000_000 + s.st_mtime_nsec as i64,
+            ctime: if folder { 0 } else { s.st_ctime as i64 * 1_000_000_000 + s.st_ctime_nsec as i64 },
+            inode: s.st_ino as u64,
+            kind,
+        }
+    }
+
+    /// It changed so lately that a further change could leave the same stamp (kernels tick coarsely).
+    pub fn is_racy(&self) -> bool {
+        const TICK: i64 = 20_000_000;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+        now - self.mtime.max(self.ctime) < TICK
+    }
+
+    pub fn is_folder(&self) -> bool {
+        self.kind == EntryKind::Folder
+    }
+
+    pub(super) fn is_link(&self) -> bool {
+        self.kind == EntryKind::Link
+    }
+
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self.kind, EntryKind::File | EntryKind::Program)
+    }
+}
+
+// What a measurement leaves in its output folder.
+
+pub const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
+
+/// Whether a folder has a result that was written to its end, whatever its verdict.
+pub fn has_result(folder: &Path) -> bool {
+    RESULT_FILES.iter().any(|file| is_whole_json(&folder.join(file)))
 }
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
 //! What could go, and making it go.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
-use super::own_items::is_own_file;
-use super::result_files::has_result;
+use super::folder_digest::has_result;
 use super::resumed_folders::is_resumed_by;
-use super::state_folder::{RESUMED, is_output_name};
+use super::state_folder::{RESUMED, is_output_name, is_own_file};
 use super::{OutputCache, StateFolder, TaskRecord, read_journal, runs, tags_of};
 use base::event::{Event, RunId, TaskId};
 use base::files::is_absence;
@@ -26,8 +24,9 @@ pub struct Garbage {
     pub why: String,
 }
 
-/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond as many newest ones. Nothing of a
-/// run with a tag. `is_running`: what no record names may be what a task is writing, and is left out. Reads only.
+/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond as many
+/// newest ones. Nothing of a run with a tag. `is_running`: what no record names may be what a task is writing, and is
+/// left out. Reads only.
 ///
 /// # Errors
 /// What is to be kept cannot be known.
@@ -38,12 +37,12 @@ pub fn garbage(
     is_running: bool,
 ) -> Result<Vec<Garbage>, PathError> {
     let mut kept = kept_folders(output_cache, keep);
-    let all = runs(home)?;
-    let (tagged, of_tagged) = tagged_runs(home, &all)?;
+    let all_runs = runs(home)?;
+    let (tagged, of_tagged) = tagged_runs(home, &all_runs)?;
     kept.extend(of_tagged);
     let (records, recorded) = (output_cache.all_records(), output_cache.recorded_folders());
     let owners: HashMap<&str, &TaskRecord> = records.iter().map(|record| (record.folder.as_str(), &**record)).collect();
-    let mut found = Vec::new();
+    let mut garbage_list = Vec::new();
     for path in items_in(&home.outputs())? {
         let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
@@ -55,20 +54,20 @@ pub fn garbage(
         if is_running && owner.is_none() {
             continue;
         }
-        let why = match owner {
+        let reason = match owner {
             Some(record) if record.manifest.is_empty() => format!("an older output of {}", record.task),
             Some(record) => format!("an older output of {}, manifest {}", record.task, record.manifest),
             None if recorded.contains(folder) => "an older output".to_owned(),
             None => why_unrecorded(&path, folder, &records),
         };
-        found.push(Garbage { bytes: size(&path), path, why });
+        garbage_list.push(Garbage { bytes: size(&path), path, why: reason });
     }
-    for run in all.iter().take(all.len().saturating_sub(keep)).filter(|run| !tagged.contains(*run)) {
+    for run in all_runs.iter().take(all_runs.len().saturating_sub(keep)).filter(|run| !tagged.contains(*run)) {
         let path = home.run(run);
-        found.push(Garbage { bytes: size(&path), path, why: "journal and logs of an older run".to_owned() });
+        garbage_list.push(Garbage { bytes: size(&path), path, why: "journal and logs of an older run".to_owned() });
     }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
+    garbage_list.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(garbage_list)
 }
 
 /// Why an output folder, or the list of its files, is there that no record has ever named.
@@ -82,8 +81,8 @@ fn why_unrecorded(path: &Path, folder: &str, records: &[Arc<TaskRecord>]) -> Str
     }
 }
 
-/// Leftovers of a crash: files and links that were being replaced, and output folders of attempts that did not end (no record
-/// and no run with a tag names them, they were never shown, nothing continues in them, they are no result).
+/// Leftovers of a crash: files and links that were being replaced, and output folders of attempts that did not end (no
+/// record and no run with a tag names them, they were never shown, nothing continues in them, they are no result).
 ///
 /// # Errors
 /// What is to be kept cannot be known.
@@ -94,40 +93,40 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<
     for link in items_in(&home.failed())? {
         match fs::read_link(&link) {
             Ok(folder) => drop(shown.insert(folder)),
-            // It is no link, or it went meanwhile.
+            // It is not a link, or it was removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput || is_absence(&error) => {}
             Err(error) => return Err(error).at("read", &link),
         }
     }
-    let mut found = Vec::new();
+    let mut unfinished_list = Vec::new();
     for path in items_in(&home.outputs())? {
         let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
         let is_used = named.contains(folder) || folder.ends_with(RESUMED) || shown.contains(&path) || has_result(&path);
         if is_output_name(folder) && !is_used && !is_there(&home.jobs().join(folder))? {
-            found.push(path);
+            unfinished_list.push(path);
         }
     }
-    found.extend(
+    unfinished_list.extend(
         items_in(home.state())?.into_iter().filter(|path| half_written_by(path).is_some() && is_own_file(path)),
     );
     let replaced = [home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
     for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX), (home.bench_manifests(), 2)]) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
-        found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
+        unfinished_list.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
     }
     // `latest` itself is a link that is replaced. Whatever else is in its folder is the user's.
     let latest = home.latest();
     let beside = latest.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let is_ours =
         |path: &PathBuf| path.with_extension("") == latest && path.is_symlink() && half_written_by(path).is_some();
-    found.extend(beside.map(|item| item.path()).filter(is_ours));
-    found.sort();
-    Ok(found)
+    unfinished_list.extend(beside.map(|item| item.path()).filter(is_ours));
+    unfinished_list.sort();
+    Ok(unfinished_list)
 }
 
-/// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no journal
-/// shows such a crash.
+/// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no
+/// journal shows such a crash.
 pub fn unfinished_plans(home: &StateFolder) -> Vec<PathBuf> {
     let items = fs::read_dir(home.plans()).into_iter().flatten().flatten();
     items
@@ -180,9 +179,9 @@ fn kept_folders(output_cache: &OutputCache, keep: usize) -> HashSet<String> {
     kept
 }
 
-/// Removes garbage, and adds to `removed` what went. What no record names goes first. Records of the other outputs are forgotten before
-/// these go, so that a crash in between leaves only unnamed folders. If the disk is still too full for that, they are forgotten after
-/// it: an output that is recorded and not there is made again.
+/// Removes garbage, and adds to `removed` what went. What no record names goes first. Records of the other outputs are
+/// forgotten before these go, so that a crash in between leaves only unnamed folders. If the disk is still too full for
+/// that, they are forgotten after it: an output that is recorded and not there is made again.
 ///
 /// # Errors
 /// Something could not be removed, or the records could not be written.
@@ -259,10 +258,10 @@ mod tests {
         fs::create_dir_all(&unfinished).unwrap();
         let output = home.outputs().join(&cache.records()[0].folder);
         let garbage = |path: &PathBuf| Garbage { path: path.clone(), bytes: 1, why: String::new() };
-        let all = [&output, &unfinished, &old_run].map(garbage);
+        let items = [&output, &unfinished, &old_run].map(garbage);
         let mut removed = Vec::new();
         let mut tries = 0;
-        remove_with(&home, &cache, all.to_vec(), &mut removed, |keep| {
+        remove_with(&home, &cache, items.to_vec(), &mut removed, |keep| {
             tries += 1;
             if output.exists() { Err(records_error(&home, Errno::NOSPC)) } else { cache.drop_records_except(keep) }
         })
@@ -281,8 +280,8 @@ mod tests {
         let home = cache.home().clone();
         let replaced = append_text(&cache, 0, "a");
         append_text(&cache, 0, "b");
-        let left = cache.new_folder(&TaskId::new("c"), &Digest::of(b"c"), None).unwrap();
-        let failed = cache.new_folder(&TaskId::new("d"), &Digest::of(b"d"), None).unwrap();
+        let left = cache.new_folder(&TaskId::new("c"), &Digest::hash(b"c"), None).unwrap();
+        let failed = cache.new_folder(&TaskId::new("d"), &Digest::hash(b"d"), None).unwrap();
         fs::write(failed.join("result.json"), "{}").unwrap();
         assert_eq!(unfinished(&home, &cache).unwrap(), std::slice::from_ref(&left));
         for _ in 0..2 {
@@ -304,13 +303,13 @@ mod tests {
         append_text(&cache, 0, "a");
         append_text(&cache, 0, "b");
         let whys = |cache: &OutputCache| {
-            let found = garbage(&home, cache, 1, false).unwrap();
-            found.into_iter().map(|garbage| garbage.why).collect::<Vec<_>>()
+            let listed = garbage(&home, cache, 1, false).unwrap();
+            listed.into_iter().map(|garbage| garbage.why).collect::<Vec<_>>()
         };
         assert_eq!(whys(&cache), ["an older output of t0, manifest m"]);
         cache.drop_records_except(&cache.named_folders()).unwrap();
         assert_eq!(whys(&OutputCache::open(&home).unwrap()), ["an older output"]);
-        let (task, key) = (TaskId::new("t0"), Digest::of(b"key"));
+        let (task, key) = (TaskId::new("t0"), Digest::hash(b"key"));
         let resumed = cache.new_folder(&task, &key, Some(|_| true)).unwrap();
         assert!(whys(&cache).contains(&"left by an attempt of t0 that did not finish".to_owned()));
         fs::write(resumed.join("result.json"), "{}").unwrap();

@@ -1,4 +1,5 @@
-//! The folder through which a run and a job on another machine communicate: what is to be done, how it goes, how it ended.
+//! The folder through which a run and a job on another machine communicate: what is to be done, how it goes, how it
+//! ended.
 //!
 //! ```text
 //! jobs/<output folder>/
@@ -16,9 +17,9 @@
 //!
 //! `job.json`, `number`, `claim` and `ended.json` are sealed: a number that is off by a digit is another job's.
 //!
-//! Each attempt has an output folder of its own, and this folder has its name. So an attempt that was cut off and goes on
-//! writing does so in a folder that is not read any more. The folder is removed when its attempt has been judged; one that is
-//! there belongs to an attempt whose end no run has seen.
+//! Each attempt has an output folder of its own, and this folder has its name. So an attempt that was cut off and goes
+//! on writing does so in a folder that is not read any more. The folder is removed when its attempt has been judged;
+//! one that is there belongs to an attempt whose end no run has seen.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,9 +30,10 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, WithPath as _, create_folder, discard_aside, is_there, items_in, replace};
-use super::line_file::LineFile;
-use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
+use super::durable::{
+    LineFile, PathError, WithPath as _, create_folder, discard_aside, is_there, items_in, read_sealed_json, replace,
+    replace_sealed_json, sealed_json,
+};
 use super::{ArrayFiles, StateFolder};
 use base::event::TaskId;
 use base::files::{Digest, is_absence, read_text};
@@ -75,7 +77,7 @@ impl JobFolder {
     }
 
     /// Of the attempt that fills `out`; `state` is the project's state folder.
-    pub fn of(state: &Path, out: &Path) -> Self {
+    pub fn for_output(state: &Path, out: &Path) -> Self {
         Self::at(state.join("jobs").join(out.file_name().unwrap_or_default()))
     }
 
@@ -94,11 +96,11 @@ impl JobFolder {
     /// Where the arrays of the same project have their files.
     pub fn arrays(&self) -> ArrayFiles {
         let state = self.path.parent().and_then(Path::parent).unwrap_or(&self.path);
-        ArrayFiles::of(state)
+        ArrayFiles::new(state)
     }
 
-    /// What is to be done: the script first, so that a reader that finds `job.json` finds all. An element of an array has none
-    /// of its own.
+    /// What is to be done: the script first, so that a reader that finds `job.json` finds all. An element of an array
+    /// has none of its own.
     pub fn write(&self, job: &impl Serialize, script: Option<&str>) -> Result<(), PathError> {
         create_folder(&self.path)?;
         if let Some(script) = script {
@@ -107,7 +109,7 @@ impl JobFolder {
         self.put("job.json", job)
     }
 
-    /// `None`: there is no job.
+    /// `None` where no job was written.
     ///
     /// # Errors
     /// `job.json` is there and cannot be read: its job may run all the same.
@@ -115,7 +117,7 @@ impl JobFolder {
         read_sealed_json(&self.path.join("job.json"))
     }
 
-    /// An error of the filesystem is no evidence that it is gone: a network's passes.
+    /// An error of the filesystem does not show that it is gone: errors of a network filesystem pass.
     pub fn is_gone(&self) -> bool {
         matches!(self.path.join("job.json").try_exists(), Ok(false))
     }
@@ -143,8 +145,8 @@ impl JobFolder {
         }
     }
 
-    /// The number of the job that works on it. `None` also while the claim is not whole: a reader that took the empty file for
-    /// another job's claim would cancel the job that is just writing it.
+    /// The number of the job that works on it. `None` also while the claim is not whole: a reader that took the empty
+    /// file for another job's claim would cancel the job that is just writing it.
     ///
     /// # Errors
     /// The system cannot read it now: a job may work on it.
@@ -187,7 +189,8 @@ impl JobFolder {
         Ok((text.lines().map(str::to_owned).collect(), from + whole as u64))
     }
 
-    /// The names in it. On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
+    /// The names in it. On a filesystem of the network a file that another machine made is often seen only after its
+    /// folder was listed.
     ///
     /// # Errors
     /// The folder is there and cannot be listed.
@@ -253,8 +256,9 @@ impl JobFolder {
         self.path.join("cancel").exists()
     }
 
-    /// Its attempt has been judged. A job that is just being ended may still write: it must not find the folder, or what it
-    /// writes meanwhile would keep it from being removed. Returns whether the job was still there: of several callers, true for one.
+    /// Its attempt has been judged. A job that is just being ended may still write: it must not find the folder, or
+    /// what it writes meanwhile would keep it from being removed. Returns whether the job was still there: of several
+    /// callers, true for one.
     pub fn remove(&self) -> Result<bool, PathError> {
         let path = self.path.join("job.json");
         // If we are killed in between: a process that finds a folder without it finishes this.
@@ -299,7 +303,8 @@ pub fn left_running(home: &StateFolder, task: &TaskId, key: &Digest) -> Result<O
     Ok(None)
 }
 
-/// Jobs of earlier runs that no run can resume: servers, and jobs that were to be ended. Beside them, why others are not known.
+/// Jobs of earlier runs that no run can resume: servers, and jobs that were to be ended. Beside them, why others are
+/// not known.
 pub fn abandoned(home: &StateFolder) -> (Vec<JobFolder>, Vec<PathError>) {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     let jobs = all(&home.jobs()).unwrap_or_else(|error| {
@@ -320,34 +325,34 @@ pub fn abandoned(home: &StateFolder) -> (Vec<JobFolder>, Vec<PathError>) {
     (found, unknown)
 }
 
-/// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more. A job of an older program is
-/// none of them: which manifest it is of is not known.
+/// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more. A job of
+/// an older program is none of them: which manifest it is of is not known.
 pub fn superseded(own: &JobFolder, owner: JobOwner<'_>) -> Result<Vec<JobFolder>, PathError> {
     let is_owners = |head: JobHeader| {
         head.task.id == *owner.task && head.manifest == owner.manifest && head.project == owner.project
     };
-    let mut found = Vec::new();
+    let mut jobs_found = Vec::new();
     for job in own.path.parent().map(all).transpose()?.unwrap_or_default() {
         if job != *own && job.head()?.is_some_and(is_owners) {
-            found.push(job);
+            jobs_found.push(job);
         }
     }
-    Ok(found)
+    Ok(jobs_found)
 }
 
-/// Jobs of earlier runs of a manifest for tasks that it does not have now, which nothing else ends. What cannot be read is in
-/// [`abandoned()`].
+/// Jobs of earlier runs of a manifest for tasks that it does not have now, which nothing else ends. What cannot be read
+/// is in [`abandoned()`].
 pub fn unplanned(home: &StateFolder, manifest: &str, is_planned: impl Fn(&TaskId) -> bool) -> Vec<(TaskId, JobFolder)> {
-    let mut found = Vec::new();
+    let mut jobs_found = Vec::new();
     for job in all(&home.jobs()).unwrap_or_default() {
         let Ok(Some(JobHeader { task, project, manifest: of })) = job.head() else { continue };
         let is_of_manifest = of == manifest && project == home.project() && task.lifetime == Lifetime::Step;
         let goes_on = !job.is_cancelled() && !job.path.join("ended.json").exists();
         if is_of_manifest && goes_on && !is_planned(&task.id) {
-            found.push((task.id, job));
+            jobs_found.push((task.id, job));
         }
     }
-    found
+    jobs_found
 }
 
 /// Every attempt without an observed end.
@@ -393,20 +398,20 @@ mod tests {
     fn an_attempt_is_found_by_its_task_and_key_until_it_is_judged() {
         let folder = tempfile::tempdir().unwrap();
         let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
-        let key = Digest::of(b"key");
+        let key = Digest::hash(b"key");
         let out = home.output(&format!("{}-3", key.short()));
         fs::create_dir_all(&out).unwrap();
         let it = TaskId::new("it");
-        let folder = JobFolder::of(home.state(), &out);
+        let folder = JobFolder::for_output(home.state(), &out);
         assert_eq!(left_running(&home, &it, &key).unwrap(), None);
         folder.write(&job_json("it", "Step"), Some("#!/bin/sh\n")).unwrap();
         assert_eq!(left_running(&home, &it, &key).unwrap(), Some(out));
         assert_eq!(left_running(&home, &TaskId::new("other"), &key).unwrap(), None, "two tasks may have one key");
-        assert_eq!(left_running(&home, &it, &Digest::of(b"another")).unwrap(), None);
+        assert_eq!(left_running(&home, &it, &Digest::hash(b"another")).unwrap(), None);
         assert_eq!(abandoned(&home).0, []);
-        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
-        let found = superseded(&other, owner(&it)).unwrap();
-        assert_eq!(found, std::slice::from_ref(&folder), "for another key of the same task");
+        let other = JobFolder::for_output(home.state(), &home.output("ffff-0"));
+        let older = superseded(&other, owner(&it)).unwrap();
+        assert_eq!(older, std::slice::from_ref(&folder), "for another key of the same task");
         assert_eq!(superseded(&other, owner(&TaskId::new("other"))).unwrap(), []);
         assert_eq!(superseded(&other, JobOwner { manifest: "n", ..owner(&it) }).unwrap(), []);
         assert_eq!(superseded(&other, JobOwner { project: Path::new("/other"), ..owner(&it) }).unwrap(), []);
@@ -432,7 +437,7 @@ mod tests {
     fn a_broken_file_is_no_absent_one() {
         let folder = tempfile::tempdir().unwrap();
         let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
-        let job = JobFolder::of(home.state(), &home.output("0123-0"));
+        let job = JobFolder::for_output(home.state(), &home.output("0123-0"));
         assert!(matches!(job.read::<serde_json::Value>(), Ok(None)));
         job.write(&job_json("it", "Step"), None).unwrap();
         assert!(matches!(job.ended::<serde_json::Value>(), Ok(None)));
@@ -449,11 +454,11 @@ mod tests {
     fn a_file_that_was_cut_or_altered_is_no_other_jobs() {
         let folder = tempfile::tempdir().unwrap();
         let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
-        let (task, key) = (TaskId::new("it"), Digest::of(b"key"));
+        let (task, key) = (TaskId::new("it"), Digest::hash(b"key"));
         let out = home.output(&format!("{}-0", key.short()));
         fs::create_dir_all(&out).unwrap();
-        let job = JobFolder::of(home.state(), &out);
-        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
+        let job = JobFolder::for_output(home.state(), &out);
+        let other = JobFolder::for_output(home.state(), &home.output("ffff-0"));
         job.write(&job_json("it", "Step"), None).unwrap();
         job.note_number("4711").unwrap();
         assert!(job.claim("4711_3").unwrap());
@@ -502,13 +507,13 @@ mod tests {
     fn a_job_that_cannot_be_looked_at_is_neither_ended_nor_submitted_again() {
         let folder = tempfile::tempdir().unwrap();
         let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
-        let (task, key) = (TaskId::new("it"), Digest::of(b"key"));
-        let job = JobFolder::of(home.state(), &home.output(&format!("{}-0", key.short())));
+        let (task, key) = (TaskId::new("it"), Digest::hash(b"key"));
+        let job = JobFolder::for_output(home.state(), &home.output(&format!("{}-0", key.short())));
         create_folder(job.path()).unwrap();
         // It is there, and cannot be followed, not even by root.
         std::os::unix::fs::symlink("job.json", job.path().join("job.json")).unwrap();
-        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
-        let server = JobFolder::of(home.state(), &home.output("0000-0"));
+        let other = JobFolder::for_output(home.state(), &home.output("ffff-0"));
+        let server = JobFolder::for_output(home.state(), &home.output("0000-0"));
         server.write(&job_json("server", "Service"), None).unwrap();
         let (found, unknown) = abandoned(&home);
         assert_eq!((found.as_slice(), unknown.len()), (&[server][..], 1), "it does not hide the others");

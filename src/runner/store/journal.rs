@@ -4,18 +4,18 @@
 //! seal is the first 8 bytes of BLAKE3 over the line, in hex. A bad last line is a torn write; a bad line before
 //! others is corruption and reported as such.
 
-use std::io;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use jiff::civil::DateTime;
 use serde::Serialize;
 
 use super::StateFolder;
-use super::durable::{PathError, WithPath as _, create_folder, is_there, items_in};
-use super::line_file::LineFile;
-use base::event::{Event, RunId};
-use base::files::read_bytes;
+use super::durable::{LineFile, PathError, WithPath as _, create_folder, is_there, items_in, replace, text_if_there};
+use base::event::{Event, RunId, RunTag, TaskId};
+use base::files::{read_bytes, read_text};
 
 /// More is not kept back.
 const WAITING_BYTES: usize = 256 * 1024;
@@ -61,8 +61,8 @@ impl Journal {
         Ok(Self { file: LineFile::open(&path, 0)?, waiting: Vec::new() })
     }
 
-    /// One write for each fact; chatter is left out. That a task is cached is a fact of earlier runs, and large plans have
-    /// thousands of them: these are written with what comes next.
+    /// One write for each fact; chatter is left out. That a task is cached is a fact of earlier runs, and large plans
+    /// have thousands of them: these are written with what comes next.
     pub fn append(&mut self, event: &Event) -> Result<(), PathError> {
         if !event.is_fact() {
             return Ok(());
@@ -119,7 +119,8 @@ pub fn fold_journal(path: &Path, mut take: impl FnMut(Event)) -> Result<ReadJour
     Ok(read)
 }
 
-/// The journal of a run, one event at a time, with outputs where they are now: since the run the project may have been moved or copied.
+/// The journal of a run, one event at a time, with outputs where they are now: since the run the project may have been
+/// moved or copied.
 pub fn fold_run(home: &StateFolder, run: &RunId, mut take: impl FnMut(Event)) -> Result<ReadJournal, PathError> {
     fold_journal(&home.run(run).join("journal.jsonl"), |mut event| {
         let out = match &mut event {
@@ -169,8 +170,8 @@ fn has_journal(home: &StateFolder, name: &str) -> Result<bool, PathError> {
     is_there(&home.runs().join(name).join("journal.jsonl"))
 }
 
-/// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
-/// clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
+/// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it,
+/// whatever the clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
 pub fn name_run(home: &StateFolder) -> Result<RunId, PathError> {
     let now = jiff::Zoned::now().strftime(RUN_TIME).to_string();
     Ok(name_after(last_run(home)?, &now))
@@ -189,8 +190,8 @@ fn name_after(last: Option<RunId>, now: &str) -> RunId {
     }
 }
 
-/// The time of a name that sorts after one with this time. All are of one length: a clock that was ahead may name many runs. Those of an
-/// earlier build have a `~` for each run of that time.
+/// The time of a name that sorts after one with this time. All are of one length: a clock that was ahead may name many
+/// runs. Those of an earlier build have a `~` for each run of that time.
 fn millisecond_after(time: &str) -> Option<String> {
     let time = DateTime::strptime("%Y%m%d-%H%M%S%.f", time.trim_end_matches('~')).ok()?;
     Some(time.checked_add(Duration::from_millis(1)).ok()?.strftime(RUN_TIME).to_string())
@@ -212,6 +213,110 @@ pub fn ended_well(home: &StateFolder) -> Result<bool, PathError> {
     let bytes = read_bytes(&path).at("read", &path)?;
     let last = bytes.strip_suffix(b"\n").and_then(|b| b.rsplit(|b| *b == b'\n').next()).and_then(unseal);
     Ok(matches!(last.and_then(|json| serde_json::from_slice(json).ok()), Some(Event::RunFinished { .. })))
+}
+
+// How far a run's tasks are, for other processes that look at the run. Progress is not recorded in the journal,
+// and the file goes away with the run.
+
+/// Between two versions of the file.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The last progress of each task. A file that cannot be written is left out: the run does not depend on it.
+#[derive(Debug)]
+pub struct ProgressFile {
+    path: PathBuf,
+    last: BTreeMap<TaskId, Event>,
+    written: Option<Instant>,
+}
+
+impl ProgressFile {
+    /// Writes nothing yet.
+    pub fn new(home: &StateFolder, run: &RunId) -> Self {
+        Self { path: path(home, run), last: BTreeMap::new(), written: None }
+    }
+
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::Progress { task, .. } => {
+                self.last.insert(task.clone(), event.clone());
+                if self.written.is_none_or(|at| at.elapsed() >= PAUSE) {
+                    self.written = Some(Instant::now());
+                    self.write();
+                }
+            }
+            Event::TaskFinished { task, .. } | Event::TaskFailed { task, .. } | Event::ServiceStopped { task, .. } => {
+                self.last.remove(task);
+            }
+            _ => {}
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a reader must see a whole file, and no later run depends on it")]
+    fn write(&self) {
+        let lines = self.last.values().filter_map(|event| serde_json::to_string(event).ok());
+        let text: String = lines.map(|line| line + "\n").collect();
+        let next = self.path.with_extension("next");
+        let _ = fs::write(&next, text).and_then(|()| fs::rename(&next, &self.path));
+    }
+
+    /// The run has ended.
+    pub fn remove(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn path(home: &StateFolder, run: &RunId) -> PathBuf {
+    home.run(run).join("progress.jsonl")
+}
+
+/// The last progress of each task of a run that is under way.
+pub fn read_progress(home: &StateFolder, run: &RunId) -> Vec<Event> {
+    let text = read_text(path(home, run)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+// The names that a user gives to runs: lines of `tags` in a run's folder. What a tagged run measured is kept by `gc`.
+
+fn file(home: &StateFolder, run: &RunId) -> PathBuf {
+    home.run(run).join("tags")
+}
+
+/// The tags of a run, in the order in which they were given. Lines that are not tags are skipped.
+pub fn tags_of(home: &StateFolder, run: &RunId) -> Result<Vec<RunTag>, PathError> {
+    let text = text_if_there(&file(home, run))?.unwrap_or_default();
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+/// The run with that tag, of those that can be looked at.
+pub fn tagged_run(home: &StateFolder, tag: &RunTag) -> Result<Option<RunId>, PathError> {
+    for run in readable_runs(home)?.0.into_iter().rev() {
+        if tags_of(home, &run)?.contains(tag) {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
+}
+
+/// Gives a run a tag, and takes it from the run that had it.
+pub fn set_tag(home: &StateFolder, run: &RunId, tag: &RunTag) -> Result<(), PathError> {
+    remove_tag(home, tag)?;
+    let mut tags = tags_of(home, run)?;
+    tags.push(tag.clone());
+    write(home, run, &tags)
+}
+
+/// Takes a tag from the run that has it, and returns that run.
+pub fn remove_tag(home: &StateFolder, tag: &RunTag) -> Result<Option<RunId>, PathError> {
+    let Some(run) = tagged_run(home, tag)? else { return Ok(None) };
+    let mut tags = tags_of(home, &run)?;
+    tags.retain(|other| other != tag);
+    write(home, &run, &tags)?;
+    Ok(Some(run))
+}
+
+fn write(home: &StateFolder, run: &RunId, tags: &[RunTag]) -> Result<(), PathError> {
+    let lines: Vec<&str> = tags.iter().map(RunTag::as_str).collect();
+    replace(&file(home, run), lines.join("\n").as_bytes())
 }
 
 #[cfg(test)]

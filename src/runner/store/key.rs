@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use base::event::TaskId;
 use base::files::{Digest, Hasher};
@@ -12,12 +13,13 @@ use base::files::{Digest, Hasher};
 /// 1: action, env, outputs, facts, inputs, upstream.
 pub const KEY_VERSION: u32 = 1;
 
-/// Everything that decides a task's output. No times, no secret values, and not the project's folder. Other absolute paths are in it as
-/// the manifest and its parameters have them.
+/// Everything that decides a task's output. No times, no secret values, and not the project's folder. Other absolute
+/// paths are in it as the manifest and its parameters have them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskKey {
     pub version: u32,
-    /// The action after rendering, with references still symbolic, `⟦project⟧` for the project's folder: canonical JSON.
+    /// The action after rendering, with references still symbolic, `⟦project⟧` for the project's folder: canonical
+    /// JSON.
     pub action: String,
     pub env: BTreeMap<String, String>,
     /// Names only.
@@ -73,5 +75,137 @@ impl TaskKey {
             inputs: BTreeMap::new(),
             upstream: BTreeMap::new(),
         }
+    }
+}
+
+// Why will this run? The difference of two keys, field by field, as text.
+
+/// The differences from `old` to `new`, one line each; empty if the keys are the same.
+pub fn explain(old: &TaskKey, new: &TaskKey) -> Vec<String> {
+    let mut changes = Vec::new();
+    if old.version != new.version {
+        changes.push(format!("key version: {} → {}", old.version, new.version));
+    }
+    if old.action != new.action {
+        match (serde_json::from_str(&old.action), serde_json::from_str(&new.action)) {
+            (Ok(a), Ok(b)) => values("", &a, &b, &mut changes),
+            _ => changes.push("action changed".to_owned()),
+        }
+    }
+    texts("env ", &old.env, &new.env, &mut changes);
+    texts("", &old.facts, &new.facts, &mut changes);
+    if old.outputs != new.outputs {
+        changes.push(format!("outputs: {} → {}", old.outputs.join(", "), new.outputs.join(", ")));
+    }
+    if old.secrets != new.secrets {
+        changes.push(format!("secrets: {} → {}", old.secrets.join(", "), new.secrets.join(", ")));
+    }
+    names(&old.inputs, &new.inputs, &mut changes, |name, change| match change {
+        Change::Added => format!("input {name} is new"),
+        Change::Gone => format!("input {name} is missing"),
+        Change::Different => format!("input {name} changed"),
+    });
+    names(&old.upstream, &new.upstream, &mut changes, |name, change| match change {
+        Change::Added => format!("{name} is a new need"),
+        Change::Gone => format!("{name} is no need any more"),
+        Change::Different => format!("output of {name} changed"),
+    });
+    changes
+}
+
+enum Change {
+    Added,
+    Gone,
+    Different,
+}
+
+fn names<K: Ord, V: PartialEq>(
+    old: &BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    why: &mut Vec<String>,
+    describe: impl Fn(&K, Change) -> String,
+) {
+    for (name, value) in new {
+        match old.get(name) {
+            None => why.push(describe(name, Change::Added)),
+            Some(before) if before != value => why.push(describe(name, Change::Different)),
+            Some(_) => {}
+        }
+    }
+    why.extend(old.keys().filter(|name| !new.contains_key(name)).map(|name| describe(name, Change::Gone)));
+}
+
+fn texts(label: &str, old: &BTreeMap<String, String>, new: &BTreeMap<String, String>, why: &mut Vec<String>) {
+    names(old, new, why, |name, change| match change {
+        Change::Added => format!("{label}{name}: new, {}", short(&new[name])),
+        Change::Gone => format!("{label}{name}: was {}", short(&old[name])),
+        Change::Different => format!("{label}{name}: {} → {}", short(&old[name]), short(&new[name])),
+    });
+}
+
+fn values(at: &str, old: &Value, new: &Value, why: &mut Vec<String>) {
+    match (old, new) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (name, value) in b {
+                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+                match a.get(name) {
+                    Some(before) => values(&at, before, value, why),
+                    None => why.push(format!("{at}: new, {}", short(&value.to_string()))),
+                }
+            }
+            for (name, value) in a.iter().filter(|(name, _)| !b.contains_key(*name)) {
+                let dot = if at.is_empty() { "" } else { "." };
+                why.push(format!("{at}{dot}{name}: was {}", short(&value.to_string())));
+            }
+        }
+        _ if old == new => {}
+        _ => {
+            let label = if at.is_empty() { "action" } else { at };
+            why.push(format!("{label}: {} → {}", short(&text(old)), short(&text(new))));
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn short(text: &str) -> String {
+    let line = text.replace('\n', "⏎");
+    if line.chars().count() <= 60 { line } else { format!("{}…", line.chars().take(59).collect::<String>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::event::TaskId;
+    use base::files::Digest;
+
+    fn key(action: &str) -> TaskKey {
+        TaskKey::of_action(action)
+    }
+
+    #[test]
+    fn one_flag_names_its_path() {
+        let old = key(r#"{"engine":{"build_flags":{"max_batch_size":2048}}}"#);
+        let new = key(r#"{"engine":{"build_flags":{"max_batch_size":1024}}}"#);
+        assert_eq!(explain(&old, &new), ["engine.build_flags.max_batch_size: 2048 → 1024"]);
+        assert_ne!(old.digest(), new.digest());
+    }
+
+    #[test]
+    fn upstream_and_inputs_are_named() {
+        let mut old = key("{}");
+        let mut new = key("{}");
+        old.upstream.insert(TaskId::new("clone"), Digest::hash(b"1"));
+        new.upstream.insert(TaskId::new("clone"), Digest::hash(b"2"));
+        new.inputs.insert("weights".into(), Digest::hash(b"w"));
+        old.env.insert("CC".into(), "gcc".into());
+        assert_eq!(explain(&old, &new), ["env CC: was gcc", "input weights is new", "output of clone changed"]);
+    }
+
+    #[test]
+    fn the_same_key_needs_no_words() {
+        assert!(explain(&key("{}"), &key("{}")).is_empty());
     }
 }

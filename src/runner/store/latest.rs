@@ -1,8 +1,8 @@
 //! `latest`: links to the newest output of each task, in a folder of its own for each manifest.
 //!
-//! The folders are `by-manifest/<manifest>` in the state folder. `latest` leads to the one of the manifest that finished a task
-//! last, so that what is below it is of one manifest. What that manifest reads below `latest` has links there, too: its next run
-//! reads the same by the same path.
+//! The folders are `by-manifest/<manifest>` in the state folder. `latest` leads to the one of the manifest that
+//! finished a task last, so that what is below it is of one manifest. What that manifest reads below `latest` has links
+//! there, too: its next run reads the same by the same path.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -43,8 +43,8 @@ impl Latest {
     /// Like `point`, where [`Self::show`] was called before.
     pub fn link(&self, task: &TaskId, output: &Path) -> Result<(), PathError> {
         let link = self.folder.join(task.as_str());
-        // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `by-manifest`, to the state
-        // folder.
+        // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `by-manifest`, to
+        // the state folder.
         let ups = task.as_str().matches('/').count() + 2;
         let target = self.relative(output, ups);
         // In a first run there is nothing to look at, unless a link to an output could be on the way.
@@ -55,8 +55,8 @@ impl Latest {
         point(&link, &target)
     }
 
-    /// Puts the page of a run beside the outputs; returns the path for display. A run without an output leaves `latest` as it is,
-    /// unless that leads nowhere.
+    /// Puts the page of a run beside the outputs; returns the path for display. A run without an output leaves `latest`
+    /// as it is, unless that leads nowhere.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
         if !is_there(&self.shown)? {
             self.show()?;
@@ -86,7 +86,8 @@ impl Latest {
         stamp_of(self.folder.join(task.as_str()))
     }
 
-    /// Makes `latest` lead to this manifest's folder. A folder of that name with other things in it stays, and gets the link.
+    /// Makes `latest` lead to this manifest's folder. A folder of that name with other things in it stays, and gets the
+    /// link.
     pub fn show(&self) -> Result<(), PathError> {
         let (link, target) = self.shown_link();
         if link == self.shown && !link.is_symlink() && link.is_dir() {
@@ -112,8 +113,8 @@ impl Latest {
         (self.shown.clone(), to.to_owned())
     }
 
-    /// Before [`Self::show`]: what these inputs name below `latest`, where that leads to another manifest's folder, gets a link in
-    /// this one. `project`: what relative inputs are relative to.
+    /// Before [`Self::show`]: what these inputs name below `latest`, where that leads to another manifest's folder,
+    /// gets a link in this one. `project`: what relative inputs are relative to.
     pub fn keep_inputs<'a>(&self, project: &Path, inputs: impl Iterator<Item = &'a String>) -> Result<(), PathError> {
         let last = fs::read_link(&self.shown).ok().and_then(|to| Some(Path::new("..").join(to.file_name()?)));
         let Some(last) = last.filter(|_| !self.is_shown()) else { return Ok(()) };
@@ -135,8 +136,8 @@ impl Latest {
     }
 }
 
-/// Where an output is that is not below `latest`, because that leads to another manifest's: a hint for a path below `latest` that
-/// leads nowhere.
+/// Where an output is that is not below `latest`, because that leads to another manifest's: a hint for a path below
+/// `latest` that leads nowhere.
 pub fn latest_hint(home: &StateFolder, path: &Path) -> Option<String> {
     let below = path.strip_prefix(home.latest()).ok()?;
     let shown = fs::read_link(home.latest()).ok()?;
@@ -150,7 +151,7 @@ pub fn latest_hint(home: &StateFolder, path: &Path) -> Option<String> {
 
 fn stamp_of(link: PathBuf) -> Result<(PathBuf, FileStamp), PathError> {
     use super::durable::WithPath as _;
-    let stamp = FileStamp::of(&link).at("look at", &link)?;
+    let stamp = FileStamp::of_path(&link).at("look at", &link)?;
     Ok((link, stamp))
 }
 
@@ -162,11 +163,11 @@ fn folder_name(manifest: &str) -> String {
         return manifest.to_owned();
     }
     let plain: String = manifest.chars().take(80).map(|c| if is_plain(c) && c != '.' { c } else { '_' }).collect();
-    format!("{plain}-{}", Digest::of(manifest.as_bytes()).short())
+    format!("{plain}-{}", Digest::hash(manifest.as_bytes()).short())
 }
 
-/// A stage that was one task may have become many, or the other way round: then a link is where a folder of links must be, or
-/// such a folder is where a link must be. A link on the way would lead into an output.
+/// A stage that was one task may have become many, or the other way round: then a link is where a folder of links must
+/// be, or such a folder is where a link must be. A link on the way would lead into an output.
 fn remove_conflicting(latest: &Path, link: &Path) -> Result<(), PathError> {
     let between = link.ancestors().skip(1).take_while(|above| *above != latest);
     for above in between {

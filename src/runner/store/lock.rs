@@ -1,8 +1,9 @@
 //! One writer for each project.
 //!
-//! `flock` on one file. The kernel lets go of it when the last process that holds the open file ends; the run's watchdog
-//! holds it too, so after a `kill -9` of the runner the next run starts only when the orphans are gone. On a cluster
-//! filesystem without locks (`EOPNOTSUPP`, `ENOLCK`) the run goes on with a notice instead of blocking for ever.
+//! `flock` on one file. The kernel lets go of it when the last process that holds the open file ends; the run's
+//! watchdog holds it too, so after a `kill -9` of the runner the next run starts only when the orphans are gone. On a
+//! cluster filesystem without locks (`EOPNOTSUPP`, `ENOLCK`) the run goes on with a notice instead of blocking for
+//! ever.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _};
@@ -18,7 +19,8 @@ use super::durable::{PathError, WithPath as _, create_folder};
 use base::event::RunId;
 use base::files::{is_absence, read_bytes};
 
-/// How often to look again at what another process is about to change: a reader's lock, or a text that is being written.
+/// How often to look again at what another process is about to change: a reader's lock, or a text that is being
+/// written.
 const LOOKS: usize = 10;
 /// Between two looks. What is waited for takes microseconds, and longer where the other process has to wait for a core.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -60,8 +62,8 @@ pub enum LockAttempt {
 }
 
 impl ProjectLock {
-    /// Does not wait for another run. `name` is called only when the lock has been taken, so that names of runs follow the order
-    /// of runs.
+    /// Does not wait for another run. `name` is called only when the lock has been taken, so that names of runs follow
+    /// the order of runs.
     pub fn try_take(
         home: &StateFolder,
         name: impl FnOnce() -> Result<RunId, PathError>,
@@ -151,8 +153,8 @@ pub(super) fn is_lock(path: &Path) -> bool {
     read_bytes(path).is_ok_and(|text| serde_json::from_slice::<LockHolder>(&text).is_ok())
 }
 
-/// A command that asks for the holder of a free lock has it for an instant ([`ProjectLock::holder`]): it is no run, so it is waited
-/// for.
+/// A command that asks for the holder of a free lock has it for an instant ([`ProjectLock::holder`]): it is no run, so
+/// it is waited for.
 fn try_lock_past_readers(file: &File, mut pause: impl FnMut()) -> Result<(), TryLockError> {
     for _ in 1..LOOKS {
         match file.try_lock() {
@@ -231,15 +233,15 @@ mod tests {
 
     #[test]
     fn a_filesystem_without_locks_is_distinguished_from_one_that_fails() {
-        let of = |errno: rustix::io::Errno| has_no_locks(&errno.into());
-        assert!(of(rustix::io::Errno::NOLCK) && of(rustix::io::Errno::OPNOTSUPP));
-        assert!(!of(rustix::io::Errno::IO) && !of(rustix::io::Errno::STALE));
+        let is_without_locks = |errno: rustix::io::Errno| has_no_locks(&errno.into());
+        assert!(is_without_locks(rustix::io::Errno::NOLCK) && is_without_locks(rustix::io::Errno::OPNOTSUPP));
+        assert!(!is_without_locks(rustix::io::Errno::IO) && !is_without_locks(rustix::io::Errno::STALE));
     }
 
     #[test]
     fn a_run_that_begins_to_serve_is_the_holder_throughout() {
-        let of = |serving| LockHolder { run: "r".to_owned(), pid: 7, serving }.line();
-        assert_eq!(of(false).len(), of(true).len());
+        let holder_line = |serving| LockHolder { run: "r".to_owned(), pid: 7, serving }.line();
+        assert_eq!(holder_line(false).len(), holder_line(true).len());
         let folder = tempfile::tempdir().unwrap();
         let home = home(&folder);
         let lock = taken(&home, "r");

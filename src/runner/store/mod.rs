@@ -31,8 +31,8 @@
 //! half-written folder has no record, so it cannot be taken for a whole one. The folder is not renamed: builds
 //! bake the path of their output folder into their files (CMake trees, virtual environments), and a rename would
 //! break them. Its name ends in a number that is new for every attempt, because a run counts on from the time at which
-//! it began: a writer that outlived its run writes beside, never into, what a later run accepts. A stage with `resume` goes on in the
-//! folder that its last attempt left, until that is accepted: then the next attempt has a new one.
+//! it began: a writer that outlived its run writes beside, never into, what a later run accepts. A stage with `resume`
+//! goes on in the folder that its last attempt left, until that is accepted: then the next attempt has a new one.
 //!
 //! Before an output is used, its files are compared with the record (size, times, inode; content when those
 //! differ). What was changed or deleted is made again.
@@ -46,58 +46,41 @@
 mod array_files;
 mod digests;
 mod durable;
-mod explain;
 mod failed_attempts;
-mod file_stamp;
 mod folder_digest;
 mod gc;
-mod incoming_output;
 mod jobs;
 mod journal;
 mod key;
 mod latest;
-mod line_file;
 mod lock;
 mod named_file;
 mod output_cache;
-mod own_items;
-mod parallel_map;
 mod plan_cache;
 mod portable_output;
-mod progress_file;
 mod record;
-mod reduced_settings;
-mod replaced_outputs;
-mod result_files;
 mod resumed_folders;
-mod run_tags;
 mod sealed;
-mod sealed_json;
 mod state_folder;
 
 pub use array_files::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
-pub use durable::{PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
-pub use explain::explain;
-pub use file_stamp::{EntryKind, FileStamp};
-pub use folder_digest::{HashedFolder, ListedFolder, list_folder};
+pub use durable::{LineFile, PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
+pub use folder_digest::{EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
-pub use incoming_output::{IncomingOutput, PartialFile, free_bytes};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded, unplanned};
 pub use journal::{
-    Journal, ReadJournal, ended_well, fold_journal, fold_run, last_run, name_run, read_journal, readable_runs, runs,
+    Journal, ProgressFile, ReadJournal, ended_well, fold_journal, fold_run, last_run, name_run, read_journal,
+    read_progress, readable_runs, remove_tag, runs, set_tag, tagged_run, tags_of,
 };
-pub use key::{KEY_VERSION, TaskKey};
+pub use key::{KEY_VERSION, TaskKey, explain};
 pub use latest::{Latest, latest_hint};
-pub use line_file::LineFile;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
-pub use own_items::StateItems;
 pub use plan_cache::{CachedSource, CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
-pub use portable_output::{PortableItem, digest_of, leads_out, link_escape, unfit};
-pub use progress_file::{ProgressFile, read_progress};
+pub use portable_output::{
+    IncomingOutput, PartialFile, PortableItem, digest_of, free_bytes, leads_out, link_escape, unfit,
+};
 pub use record::TaskRecord;
-pub use result_files::{RESULT_FILES, has_result};
-pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};
-pub use state_folder::{OutputPlace, StateFolder, is_full, place_of_output};
+pub use state_folder::{OutputPlace, StateFolder, StateItems, is_full, place_of_output};

@@ -22,7 +22,7 @@ pub fn copy_named(from: &Path, path: &Path) -> Result<(), PathError> {
     write_named_with(path, |file| io::copy(&mut File::open(from)?, file).map(drop))
 }
 
-/// Adds to the end of a file that a user names. What is no regular file is written to.
+/// Adds to the end of a file that a user names. Anything but a regular file is written to directly.
 pub fn append_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathError> {
     let appended = || -> io::Result<()> {
         if metadata_if_there(path)?.is_some_and(|found| !found.is_file()) {
@@ -33,7 +33,8 @@ pub fn append_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathErro
     appended().at("write", path)
 }
 
-/// Links are followed. What is no regular file, as a device or a pipe, has no content that could be replaced: it is written to.
+/// Links are followed. What is no regular file, as a device or a pipe, has no content that could be replaced: it is
+/// written to.
 fn write_named_with(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<(), PathError> {
     let written = || -> io::Result<()> {
         let earlier = metadata_if_there(path)?;
@@ -51,7 +52,7 @@ fn write_named_with(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Re
     written().at("write", path)
 }
 
-/// Writes to what is no regular file, as a device or a named pipe, and never waits long for a process that reads it.
+/// Writes to a device or a named pipe, and never waits long for a process that reads it.
 struct DeviceWriter(File);
 
 impl DeviceWriter {

@@ -1,7 +1,8 @@
 //! Manifests compiled to plans, and what to look at to know that nothing has to run.
 //!
-//! Parsing the YAML of 10,000 stages takes longer than all the rest of a run in which nothing has changed. So a plan is kept
-//! beside the state, with what it was made from; it is only a cache, and anything odd about it means "make it again".
+//! Parsing the YAML of 10,000 stages takes longer than all the rest of a run in which nothing has changed. So a plan is
+//! kept beside the state, with what it was made from; it is only a cache, and anything odd about it means "make it
+//! again".
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder, is_there};
-use super::parallel_map::parallel_map;
+use super::sealed::parallel_map;
 use super::{FileStamp, StateFolder, sealed};
 use base::event::{MovingSource, TaskId};
 use base::files::{Digest, Hasher, read_bytes};
 use plan::Plan;
 
-/// Names one way to compile: the binary, the project's folder, the manifest's name as typed and the parameters as typed; and one way to
-/// run that plan: the selection and the lock file.
+/// Names one way to compile: the binary, the project's folder, the manifest's name as typed and the parameters as
+/// typed; and one way to run that plan: the selection and the lock file.
 #[derive(Clone, Debug)]
 pub struct CompilerId {
     plan: Digest,
@@ -37,16 +38,16 @@ pub struct PlanSources {
     pub env: Vec<(String, Option<String>)>,
 }
 
-/// [`PlanSources`] as they are kept. Two processes may compile one plan from different texts at once: a plan is used only with the
-/// sources that it was made from.
+/// [`PlanSources`] as they are kept. Two processes may compile one plan from different texts at once: a plan is used
+/// only with the sources that it was made from.
 #[derive(Serialize, Deserialize)]
 struct KeptSources {
     plan: Digest,
     sources: PlanSources,
 }
 
-/// What a wholly successful run looked at. If all of it is unchanged, the next run is a no-op; otherwise tasks with nothing changed
-/// need not be looked at again.
+/// What a wholly successful run looked at. If all of it is unchanged, the next run is a no-op; otherwise tasks with
+/// nothing changed need not be looked at again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoOpConditions {
     /// Of the compiled plan that it belongs to.
@@ -135,7 +136,8 @@ impl CompilerId {
         self.folder.join(format!("{}.{suffix}", id.short()))
     }
 
-    /// The digest of the compiled plan, if everything it was made from is still the same. `env` answers for environment variables.
+    /// The digest of the compiled plan, if everything it was made from is still the same. `env` answers for environment
+    /// variables.
     pub fn fresh_plan(&self, env: impl Fn(&str) -> Option<String>) -> Option<Digest> {
         let KeptSources { plan, sources: origins } = sealed::read(&self.path("from"))?;
         let is_fresh = origins.env.iter().all(|(name, value)| env(name) == *value)
@@ -143,7 +145,7 @@ impl CompilerId {
             && origins
                 .sources
                 .iter()
-                .all(|(path, digest)| read_bytes(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest));
+                .all(|(path, digest)| read_bytes(path).is_ok_and(|bytes| Digest::hash(&bytes) == *digest));
         is_fresh.then_some(plan)
     }
 
@@ -217,13 +219,13 @@ impl WatchedTask {
 /// This many tasks of these have 200 paths: starting a thread takes as long as that many `stat` calls.
 fn min_tasks_per_thread(tasks: &[WatchedTask]) -> usize {
     const PATHS: usize = 200;
-    let all: usize = tasks.iter().map(|task| task.look_at.len()).sum();
-    PATHS * tasks.len() / all.max(1)
+    let path_count: usize = tasks.iter().map(|task| task.look_at.len()).sum();
+    PATHS * tasks.len() / path_count.max(1)
 }
 
 fn is_same(paths: &[(PathBuf, FileStamp)]) -> bool {
     paths.iter().all(|(path, stamp)| {
-        let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
+        let now = if stamp.is_link() { FileStamp::of_path(path) } else { FileStamp::through_links(path) };
         now.is_ok_and(|now| now == *stamp)
     })
 }
@@ -238,19 +240,19 @@ mod tests {
         let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
         let compiler = CompilerId::new(&home, &["m"]);
         let manifest = folder.path().join("m.yaml");
-        let of = |text: &str| {
+        let sources_of = |text: &str| {
             fs::write(&manifest, text).unwrap();
-            PlanSources { sources: vec![(manifest.clone(), Digest::of(text.as_bytes()))], ..PlanSources::default() }
+            PlanSources { sources: vec![(manifest.clone(), Digest::hash(text.as_bytes()))], ..PlanSources::default() }
         };
         let named = |name: &str| Plan { name: name.to_owned(), ..Plan::default() };
-        let [a, b] = ["a", "b"].map(|text| (of(text), named(text)));
+        let [a, b] = ["a", "b"].map(|text| (sources_of(text), named(text)));
         compiler.keep_plan(a.0.clone(), &a.1).unwrap();
         let sources = fs::read(compiler.path("from")).unwrap();
         // Two at once: the plan is that of the second, the sources are those of the first.
         compiler.keep_plan(b.0, &b.1).unwrap();
         fs::write(compiler.path("from"), sources).unwrap();
         assert_eq!(compiler.fresh_plan(|_| None), None, "the text is the second one");
-        of("a");
+        sources_of("a");
         let fresh = compiler.fresh_plan(|_| None).unwrap();
         assert_eq!(compiler.plan(&fresh).map(|plan| plan.name), None);
         assert_eq!(compiler.keep_plan(a.0, &a.1).unwrap(), fresh);

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::durable::{PathError, WithPath as _};
+use super::durable::{LineFile, PathError, WithPath as _};
 use super::folder_digest::OutputEntry;
-use super::line_file::LineFile;
-use super::parallel_map::parallel_map;
+use super::sealed::parallel_map;
 use super::state_folder::RESUMED;
 use super::{StateFolder, TaskKey};
 use base::event::{Done, TaskId};
@@ -55,7 +54,7 @@ pub struct TaskRecord {
 pub(super) struct KeyText(Box<str>);
 
 impl KeyText {
-    pub(super) fn of(key: &TaskKey) -> serde_json::Result<Self> {
+    pub(super) fn new(key: &TaskKey) -> serde_json::Result<Self> {
         Ok(Self(serde_json::to_string(key)?.into()))
     }
 }
@@ -102,8 +101,8 @@ impl TaskRecord {
         Ok(std::borrow::Cow::Owned(entries))
     }
 
-    /// Puts long lists beside the folder, and that of a `-resume` folder always: it shows that the folder was accepted. Returns what goes
-    /// into the line.
+    /// Puts long lists beside the folder, and that of a `-resume` folder always: it shows that the folder was accepted.
+    /// Returns what goes into the line.
     pub(super) fn externalize_entries(
         home: &StateFolder,
         folder: &str,
@@ -211,5 +210,5 @@ impl RecordsFile {
 /// Which boot of the machine this is.
 pub(super) fn boot() -> Digest {
     static BOOT: std::sync::OnceLock<Digest> = std::sync::OnceLock::new();
-    *BOOT.get_or_init(|| Digest::of(&read_bytes("/proc/sys/kernel/random/boot_id").unwrap_or_default()))
+    *BOOT.get_or_init(|| Digest::hash(&read_bytes("/proc/sys/kernel/random/boot_id").unwrap_or_default()))
 }

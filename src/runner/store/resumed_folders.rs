@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::durable::{PathError, items_in};
+use super::StateFolder;
+use super::durable::{PathError, items_in, replace, text_if_there};
 use super::output_cache::{OutputCache, Resumes};
 use super::state_folder::RESUMED;
 use base::event::TaskId;
@@ -40,12 +41,12 @@ pub(super) fn is_resumed_by(folder: &str, task: &TaskId) -> bool {
 }
 
 fn task_part(task: &TaskId) -> String {
-    Digest::of(task.as_str().as_bytes()).short()
+    Digest::hash(task.as_str().as_bytes()).short()
 }
 
 impl OutputCache {
-    /// The folder with such a name that earlier attempts left. One that was ever accepted is the output of a run, and the list of its files is
-    /// beside it, also where no record names it any more.
+    /// The folder with such a name that earlier attempts left. One that was ever accepted is the output of a run, and
+    /// the list of its files is beside it, also where no record names it any more.
     pub(super) fn left_to_resume(
         &self,
         start: &str,
@@ -71,6 +72,44 @@ impl OutputCache {
         let name = |path: PathBuf| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         let names = items_in(&self.home().outputs())?.into_iter().filter_map(name);
         Ok(names.filter(|name| name.ends_with(RESUMED) && !recorded.contains(name)).collect())
+    }
+}
+
+// `replaced`: the names of outputs that newer ones replaced, for when `records` has forgotten their lines. They were
+// the outputs of runs, and a crash is no reason to remove them.
+
+#[derive(Debug, Default)]
+pub(super) struct ReplacedOutputs(BTreeSet<String>);
+
+impl ReplacedOutputs {
+    pub(super) fn read(home: &StateFolder) -> Result<Self, PathError> {
+        let text = text_if_there(&home.replaced())?.unwrap_or_default();
+        Ok(Self(text.lines().map(str::to_owned).collect()))
+    }
+
+    pub(super) fn contains(&self, folder: &str) -> bool {
+        self.0.contains(folder)
+    }
+
+    pub(super) fn folders(&self) -> impl Iterator<Item = &String> {
+        self.0.iter()
+    }
+
+    /// Adds folders, forgets those that have gone, and writes the rest. Nothing removes a `-resume` folder after a
+    /// crash: those are left out.
+    pub(super) fn add<'a>(
+        &mut self,
+        home: &StateFolder,
+        folders: impl Iterator<Item = &'a String>,
+    ) -> Result<(), PathError> {
+        let before = self.0.clone();
+        self.0.extend(folders.filter(|folder| !folder.ends_with(RESUMED)).cloned());
+        self.0.retain(|folder| home.output(folder).is_dir());
+        if self.0 == before {
+            return Ok(());
+        }
+        let lines: String = self.0.iter().flat_map(|folder| [folder, "\n"]).collect();
+        replace(&home.replaced(), lines.as_bytes())
     }
 }
 

@@ -6,12 +6,12 @@
 //! ```
 
 use std::path::Path;
+use std::thread;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::durable::{PathError, replace_cache};
-use super::parallel_map::parallel_map;
 use base::files::{Digest, read_bytes};
 
 /// Bytes of the digest.
@@ -106,17 +106,17 @@ fn list_of_bytes<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
         Some(items)
     };
     let read = parallel_map(&pieces, 1, items);
-    let mut all = Vec::with_capacity(pieces.len() * PIECE);
+    let mut items_read = Vec::with_capacity(pieces.len() * PIECE);
     for items in read {
-        all.append(&mut items?);
+        items_read.append(&mut items?);
     }
-    rest.is_empty().then_some((head, all))
+    rest.is_empty().then_some((head, items_read))
 }
 
 /// `bytes`: room for the seal, then the body.
 fn seal_and_write(path: &Path, bytes: postcard::Result<Vec<u8>>) -> Result<Digest, PathError> {
     let mut bytes = bytes.unwrap_or_else(|_| vec![0; SEAL]);
-    let seal = Digest::of(&bytes[SEAL..]);
+    let seal = Digest::hash(&bytes[SEAL..]);
     bytes[..SEAL].copy_from_slice(seal.bytes());
     replace_cache(path, &bytes).map(|()| seal)
 }
@@ -124,7 +124,35 @@ fn seal_and_write(path: &Path, bytes: postcard::Result<Vec<u8>>) -> Result<Diges
 /// The body, if the seal is its own.
 fn unseal(bytes: &[u8]) -> Option<&[u8]> {
     let (seal, body) = bytes.split_at_checked(SEAL)?;
-    (Digest::of(body).bytes() == seal).then_some(body)
+    (Digest::hash(body).bytes() == seal).then_some(body)
+}
+
+// Maps a slice on several threads.
+
+/// More threads than this do not make `stat` calls and decoding quicker.
+const MOST_THREADS: usize = 8;
+
+/// What `map` makes of each item, in their order. `least`: items of a thread, at least.
+pub(super) fn parallel_map<T: Sync, R: Send>(items: &[T], least: usize, map: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let size = items.len().div_ceil(cores).max(least).max(1);
+    let part = |items: &[T]| items.iter().map(&map).collect::<Vec<R>>();
+    thread::scope(|scope| {
+        let part = &part;
+        let mut parts = items.chunks(size);
+        let mine = parts.next();
+        // This thread does the parts of those that cannot be started.
+        let start = |items| (items, thread::Builder::new().spawn_scoped(scope, move || part(items)).ok());
+        let others: Vec<_> = parts.map(start).collect();
+        let mut results = mine.map(part).unwrap_or_default();
+        for (items, other) in others {
+            results.extend(match other {
+                Some(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => part(items),
+            });
+        }
+        results
+    })
 }
 
 #[cfg(test)]
@@ -171,5 +199,13 @@ mod tests {
         }
         fs::write(&path, &whole).unwrap();
         assert!(read_list::<(String, u32), (u32, Vec<String>), ()>(&path, drop).is_none());
+    }
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        for (count, least) in [(0, 1), (1, 1), (7, 1), (7, 100), (1000, 1), (1001, 64)] {
+            let items: Vec<usize> = (0..count).collect();
+            assert_eq!(parallel_map(&items, least, |item| item + 1), (1..=count).collect::<Vec<usize>>());
+        }
     }
 }

@@ -54,8 +54,8 @@ pub fn host_name(configuration: &str) -> Option<String> {
     configuration.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
-/// A line for the shell of a machine that starts `program` with `words` there, if the folder and the program are there. It
-/// works in any shell: it is one word of POSIX sh.
+/// A line for the shell of a machine that starts `program` with `words` there, if the folder and the program are there.
+/// It works in any shell: it is one word of POSIX sh.
 pub fn remote(folder: &Path, program: &Path, words: &[&str]) -> String {
     let [folder, program] = [folder, program].map(|path| shell_word(&path.to_string_lossy()));
     let words = words.join(" ");
@@ -76,7 +76,7 @@ pub const NO_PROGRAM: i32 = 127;
 
 /// What ssh's last messages mean: what is wrong, and what to try. `None`: they contain nothing that is known.
 pub fn explain_error(ssh: &Ssh, text: &str) -> Option<(&'static str, String)> {
-    let known = [
+    let errors = [
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is not the one that is known here"),
         ("Host key verification failed", "its host key is not known here"),
         ("Permission denied", "ssh is not let in"),
@@ -92,7 +92,7 @@ pub fn explain_error(ssh: &Ssh, text: &str) -> Option<(&'static str, String)> {
         ("Connection closed", "the connection was cut"),
         ("Broken pipe", "the connection was cut"),
     ];
-    let (sign, what) = known.iter().find(|(sign, _)| text.contains(sign))?;
+    let (sign, what) = errors.iter().find(|(sign, _)| text.contains(sign))?;
     let to = &ssh.destination;
     let port = ssh.port.map(|port| format!(" -p {port}")).unwrap_or_default();
     let hint = match *sign {
@@ -126,7 +126,9 @@ mod tests {
 
     #[test]
     fn ssh_never_prompts_and_user_options_come_first() {
-        insta::assert_snapshot!(line(&ssh().argv("true")), @"ssh -i keys/a b -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o LogLevel=INFO -p 2222 -- bench@10.0.0.2 true");
+        insta::assert_snapshot!(line(&ssh().argv("true")), @"ssh -i keys/a b -T -o BatchMode=yes -o ConnectTimeout=10 \
+            -o ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none -o \
+            ClearAllForwardings=yes -o ForwardAgent=no -o LogLevel=INFO -p 2222 -- bench@10.0.0.2 true");
         assert_eq!(line(&ssh().configuration()), "ssh -G -i keys/a b -p 2222 -- bench@10.0.0.2");
         assert_eq!(host_name("user bench\nhostname 10.0.0.2\nport 22\n").as_deref(), Some("10.0.0.2"));
     }
@@ -141,7 +143,11 @@ mod tests {
     fn ssh_errors_are_reported_with_a_hint() {
         let explained = |text: &str| explain_error(&ssh(), text).map(|(what, hint)| format!("{what}: {hint}"));
         assert_eq!(
-            explained("No ED25519 host key is known for [10.0.0.2]:2222 and you have requested strict checking.\nHost key verification failed.\r\n").unwrap(),
+            explained(
+                "No ED25519 host key is known for [10.0.0.2]:2222 and you have requested strict checking.\nHost \
+                key verification failed.\r\n"
+            )
+            .unwrap(),
             "its host key is not known here: `ssh -p 2222 bench@10.0.0.2` once by hand shows the key and remembers it"
         );
         assert!(

@@ -83,7 +83,7 @@ fn key() -> TaskKey {
 }
 
 fn seal(json: &str) -> Vec<u8> {
-    format!("{json}\n{}\n", Digest::of(json.as_bytes())).into_bytes()
+    format!("{json}\n{}\n", Digest::hash(json.as_bytes())).into_bytes()
 }
 
 /// The same record with the digests that belong to it: a fuzzer cannot guess them. `None`: it is no record.
@@ -92,7 +92,7 @@ fn consistent(data: &[u8], machine: &BTreeMap<String, String>) -> Option<Vec<u8>
     let mut items: Vec<PortableItem> = serde_json::from_value(record.get("items")?.clone()).ok()?;
     for item in &mut items {
         item.digest = match item.kind {
-            EntryKind::Link => Some(Digest::of(item.target.as_os_str().as_bytes())),
+            EntryKind::Link => Some(Digest::hash(item.target.as_os_str().as_bytes())),
             EntryKind::File | EntryKind::Program => Some(blob(item.size as usize % (BLOB.len() + 1))),
             _ => item.digest,
         };
@@ -107,7 +107,7 @@ fn consistent(data: &[u8], machine: &BTreeMap<String, String>) -> Option<Vec<u8>
 
 /// The digest of a file in the store.
 fn blob(length: usize) -> Digest {
-    Digest::of(&BLOB[..length])
+    Digest::hash(&BLOB[..length])
 }
 
 /// The record of an output: as it is, sealed, and with digests that are right. Nothing of it may be outside of the output.

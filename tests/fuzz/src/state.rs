@@ -66,7 +66,7 @@ fn look_at_records(data: &[u8]) {
         let _ = cache.compare(&record);
         let _ = cache.stamps(&record);
     }
-    let _ = cache.look_up(&Digest::of(data));
+    let _ = cache.look_up(&Digest::hash(data));
     let _ = cache.last("m", &TaskId::new("a"));
     let _ = garbage(&home, &cache, 1, false);
 }
@@ -110,7 +110,7 @@ fn compiler(end: &str, bytes: &[u8]) -> CompilerId {
 
 /// A digest in the first bytes, as the caches begin.
 fn first_digest(bytes: &[u8]) -> Digest {
-    bytes.first_chunk().map_or(Digest::of(b""), |digest| Digest::from_bytes(*digest))
+    bytes.first_chunk().map_or(Digest::hash(b""), |digest| Digest::from_bytes(*digest))
 }
 
 fn compiled_plan(bytes: &[u8]) {

@@ -1,29 +1,23 @@
 //! Two sets of runs: by how many percent they differ, and what may be concluded.
 //!
-//! - [`unpaired`]: the runs of one side have nothing to do with those of the other.
-//! - [`paired`]: run k of one side had the same requests at the same times as run k of the other, so that what the arrivals
-//!   do to both is no difference.
+//! - `UnpairedTest`: the runs of one side have nothing to do with those of the other.
+//! - `PairedTest`: run k of one side had the same requests at the same times as run k of the other, so that what the
+//!   arrivals do to both is no difference.
 //!
-//! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all rows,
-//! each for itself.
+//! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all
+//! rows, each for itself.
 
-mod paired;
 mod ratio_test;
-mod run_values;
-mod unpaired;
 
-use super::{holm, student};
-use paired::PairedTest;
-use ratio_test::{ALPHA, RatioTest, detectable};
-use run_values::RESOLUTION;
-pub use run_values::RunValues;
-use unpaired::UnpairedTest;
+use super::student;
+pub use ratio_test::RunValues;
+use ratio_test::{ALPHA, PairedTest, RatioTest, UnpairedTest};
 
 /// 95 % interval of the mean over runs; `None` for fewer than two.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
-    let of = RunValues::of(values).filter(|of| of.n > 1)?;
-    let half = student::critical(ALPHA / 2.0, (of.n - 1) as f64) * (of.variance / of.n as f64).sqrt();
-    Some((of.mean - half, of.mean + half))
+    let runs = RunValues::new(values).filter(|of| of.n > 1)?;
+    let half = student::critical(ALPHA / 2.0, (runs.n - 1) as f64) * (runs.variance / runs.n as f64).sqrt();
+    Some((runs.mean - half, runs.mean + half))
 }
 
 /// Ends of an interval, in percent of the first side.
@@ -53,8 +47,8 @@ pub enum Conclusion {
     Different,
     /// They differ by less than that.
     Equivalent,
-    /// Neither is shown; with this many runs on each side a difference as large as this one, or as the smallest that matters,
-    /// would be shown in four of five cases. `None`: not with a thousand.
+    /// Neither is shown; with this many runs on each side a difference as large as this one, or as the smallest that
+    /// matters, would be shown in four of five cases. `None`: not with a thousand.
     CannotTell { runs: Option<u32> },
     /// Fewer than two runs on a side: how much runs vary is not known.
     OneRun,
@@ -82,16 +76,16 @@ pub struct ComparedSamples {
 impl ComparedSamples {
     /// Runs that have nothing to do with each other. `None` without values, and where one is not a number.
     pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Self> {
-        Some(Self { a: RunValues::of(a)?, b: RunValues::of(b)?, log_ratios: None })
+        Some(Self { a: RunValues::new(a)?, b: RunValues::new(b)?, log_ratios: None })
     }
 
-    /// The k-th of one side belongs to the k-th of the other. A ratio needs values above 0: with others the sides are judged
-    /// unpaired.
+    /// The k-th of one side belongs to the k-th of the other. A ratio needs values above 0: with others the sides are
+    /// judged unpaired.
     pub fn paired(a: &[f64], b: &[f64]) -> Option<Self> {
         let unpaired = Self::unpaired(a, b)?;
         let is_positive = a.len() == b.len() && a.iter().chain(b).all(|value| *value > 0.0);
         let ratios = || a.iter().zip(b).map(|(one, other)| (other / one).ln()).collect::<Vec<_>>();
-        let log_ratios = if is_positive { RunValues::of(&ratios()) } else { None };
+        let log_ratios = if is_positive { RunValues::new(&ratios()) } else { None };
         Some(Self { log_ratios, ..unpaired })
     }
 
@@ -122,8 +116,8 @@ impl ComparedSamples {
     }
 }
 
-/// Whether the second side is shown, one-sided at 95 %, to be beyond a limit in percent of the first. Not without two runs
-/// on each side.
+/// Whether the second side is shown, one-sided at 95 %, to be beyond a limit in percent of the first. Not without two
+/// runs on each side.
 pub fn is_beyond(sides: &ComparedSamples, percent: f64, is_upper: bool) -> bool {
     let limit = 1.0 + percent / 100.0;
     if !sides.is_replicated() {
@@ -137,8 +131,8 @@ pub fn is_beyond(sides: &ComparedSamples, percent: f64, is_upper: bool) -> bool 
     student::upper_tail(if is_upper { t } else { -t }, dof) <= ALPHA
 }
 
-/// The last limit, in percent of the first side, that the second side is shown to be beyond, as [`is_beyond`] shows it: the least
-/// that the difference is, or where not `is_upper` the most. `None`: it is shown to be beyond no limit.
+/// The last limit, in percent of the first side, that the second side is shown to be beyond, as [`is_beyond`] shows it:
+/// the least that the difference is, or where not `is_upper` the most. `None`: it is shown to be beyond no limit.
 pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
     const FARTHEST: f64 = 1e9;
     let estimate = sides.percent()?;
@@ -167,8 +161,8 @@ pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
 pub fn compare_rows(rows: &[ComparedSamples], margins: Margins) -> Vec<JudgedRow> {
     let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();
     let margin = margins.smallest_percent / 100.0;
-    let differ = holm::adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
-    let alike = holm::adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
+    let differ = student::holm_adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
+    let alike = student::holm_adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
     let level = ALPHA / tested.len().max(1) as f64;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let mut verdicts = tested.iter().zip(differ.iter().zip(&alike)).map(|(test, (differ, alike))| JudgedRow {

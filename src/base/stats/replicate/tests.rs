@@ -78,8 +78,9 @@ fn pairs(a: &[f64], b: &[f64]) -> JudgedRow {
     compare_rows(&[ComparedSamples::paired(a, b).unwrap()], Margins::default())[0]
 }
 
-/// Logarithms of the ratios are 0.03, 0.05, 0.04, 0.06, 0.02: mean 0.04, standard error √(0.00025/5) = 0.0070711, t = 5.65685
-/// with 4 degrees of freedom; its quantile t(0.025) is 2.776445. P(|T| > 5.65685) is 0.004813 by the closed form of 4 degrees.
+/// Logarithms of the ratios are 0.03, 0.05, 0.04, 0.06, 0.02: mean 0.04, standard error √(0.00025/5) = 0.0070711, t =
+/// 5.65685 with 4 degrees of freedom; its quantile t(0.025) is 2.776445. P(|T| > 5.65685) is 0.004813 by the closed
+/// form of 4 degrees.
 #[test]
 fn pairs_are_judged_by_their_log_ratios() {
     let a = [100.0_f64, 180.0, 60.0, 130.0, 90.0];

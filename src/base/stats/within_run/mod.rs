@@ -1,26 +1,26 @@
-//! Intervals of the mean and of percentiles of one run with values that depend on their neighbors: requests that meet in a
-//! queue are slow together, so that N of them are worth fewer independent ones.
+//! Intervals of the mean and of percentiles of one run with values that depend on their neighbors: requests that meet
+//! in a queue are slow together, so that N of them are worth fewer independent ones.
 //!
-//! How much fewer is estimated from means of batches (of counts beyond the percentile, for a percentile): where values are
-//! independent, the variance of batch means falls with the batch's length, and by how much it exceeds that is the *design
-//! effect*. The largest over all lengths with at least eight batches is taken, with Student's t for this many batches. The
-//! interval of a percentile is that of order statistics, with ranks for the effective number.
+//! How much fewer is estimated from means of batches (of counts beyond the percentile, for a percentile): where values
+//! are independent, the variance of batch means falls with the batch's length, and by how much it exceeds that is the
+//! *design effect*. The largest over all lengths with at least eight batches is taken, with Student's t for this many
+//! batches. The interval of a percentile is that of order statistics, with ranks for the effective number.
 //!
-//! In a short run of a busy server the design effect itself is not known, and comes out too small just when the interval
-//! would be wrong. So there is an interval only where the run is long: the ranks of block means, which no single spike
-//! moves, must be worth enough independent values, or look independent. The nearer a run is to the fewest values that it
-//! needs, the wider its interval; and that of a mean reaches further up than down, because a run that misses the busy
-//! times has both a lower mean and a smaller spread.
+//! In a short run of a busy server the design effect itself is not known, and comes out too small just when the
+//! interval would be wrong. So there is an interval only where the run is long: the ranks of block means, which no
+//! single spike moves, must be worth enough independent values, or look independent. The nearer a run is to the fewest
+//! values that it needs, the wider its interval; and that of a mean reaches further up than down, because a run that
+//! misses the busy times has both a lower mean and a smaller spread.
 //!
-//! Thresholds come from simulated queues (`cargo bench --bench stats`): M/M/4 and M/D/8 at 50, 80 and 90 % utilization. A
-//! server of batches, one with lognormal services, and bursts of arrivals were looked at afterwards.
+//! Thresholds come from simulated queues (`cargo bench --bench stats`): M/M/4 and M/D/8 at 50, 80 and 90 % utilization.
+//! A server of batches, one with lognormal services, and bursts of arrivals were looked at afterwards.
 
-mod nth_smallest;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::fmt;
 
-use self::nth_smallest::nth_smallest;
 use super::student;
 
 /// Shorter runs have no intervals.
@@ -28,9 +28,10 @@ const FEWEST_VALUES: usize = 2_000;
 const FEWEST_BATCHES: usize = 8;
 /// Values in a block; the means of blocks are ranked.
 const BLOCK: usize = 5;
-/// A series looks independent if the design effect of its ranks is below the first of these over lengths of which the run has
-/// at least this many batches, and below the last over all lengths. Many batches make the first one exact enough to see what
-/// meets in a queue, and the last one sees what changes slowly. Independent values do so in 97 of 100 cases.
+/// A series looks independent if the design effect of its ranks is below the first of these over lengths of which the
+/// run has at least this many batches, and below the last over all lengths. Many batches make the first one exact
+/// enough to see what meets in a queue, and the last one sees what changes slowly. Independent values do so in 97 of
+/// 100 cases.
 const LOOKS_INDEPENDENT: (f64, usize, f64) = (1.25, 60, 3.0);
 /// Independent blocks that the mean needs.
 const FEWEST_BLOCKS: f64 = 200.0;
@@ -58,7 +59,7 @@ pub struct RunSeries<'v> {
     looks_independent: bool,
 }
 
-/// Why there is no interval.
+/// Why an interval cannot be given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoInterval {
     TooFewValues {
@@ -81,7 +82,8 @@ impl fmt::Display for NoInterval {
             Self::TooFewValues { n } => write!(f, "not enough values: {n} of {FEWEST_VALUES}"),
             Self::TooDependent { n, blocks, needed } => write!(
                 f,
-                "not enough independent values: neighbors are correlated, so that {n} are worth about {blocks:.0} independent blocks, and {needed:.0} are needed"
+                "not enough independent values: neighbors are correlated, so that {n} are worth about {blocks:.0} \
+                    independent blocks, and {needed:.0} are needed"
             ),
             Self::TooFewBeyond { beyond } => {
                 write!(f, "not enough independent values beyond it: about {beyond:.0} of {FEWEST_BEYOND:.0}")
@@ -159,7 +161,7 @@ impl<'v> RunSeries<'v> {
         }
     }
 
-    /// By how much an interval is wider, because what it rests on is itself an estimate; an error where it is none.
+    /// By how much an interval is wider, because it rests on an estimate itself; an error where that is impossible.
     fn widening(&self, needed: f64) -> Result<f64, NoInterval> {
         let n = self.values.len();
         if n < FEWEST_VALUES {
@@ -187,7 +189,8 @@ fn moments(n: usize, value: impl Fn(usize) -> f64) -> (f64, f64) {
     (mean, (0..n).map(|place| (value(place) - mean).powi(2)).sum::<f64>() / (n as f64 - 1.0).max(1.0))
 }
 
-/// The largest over batch lengths, which grow by a quarter while there are this many batches. No copy of the values is made.
+/// The largest over batch lengths, which grow by a quarter while there are this many batches. No copy of the values is
+/// made.
 fn design_effect(n: usize, value: impl Fn(usize) -> f64, fewest_batches: usize) -> DesignEffect {
     let mut largest = DesignEffect { times: 1.0, dof: (n as f64 - 1.0).max(1.0) };
     let (_, variance) = moments(n, &value);
@@ -238,8 +241,8 @@ fn ranked_blocks(sums: &[f64]) -> (f64, bool) {
     (ranks.len() as f64 / effect, looks_independent)
 }
 
-/// Shares of the sorted values between which the percentile lies with 95 %, for `n` independent ones: the number below it
-/// is binomial(n, p); the low rank l has P(B < l) ≤ 2.5 %, the high rank h P(B ≥ h) ≤ 2.5 %. Either may not exist.
+/// Shares of the sorted values between which the percentile lies with 95 %, for `n` independent ones: the number below
+/// it is binomial(n, p); the low rank l has P(B < l) ≤ 2.5 %, the high rank h P(B ≥ h) ≤ 2.5 %. Either may not exist.
 fn binomial_shares(n: f64, p: f64) -> (Option<f64>, Option<f64>) {
     let n = n.floor().max(1.0) as usize;
     let ln_odds = (p / (1.0 - p)).ln();
@@ -268,5 +271,41 @@ fn binomial_shares(n: f64, p: f64) -> (Option<f64>, Option<f64>) {
     (low.filter(|rank| (1..=n).contains(rank)).map(share), high.map(share))
 }
 
-#[cfg(test)]
-mod tests;
+// The n-th smallest of many values, without a sorted copy of them: by counting values with the same leading bits.
+
+/// Values with the same leading bits that are copied and selected from.
+const FEW: usize = 1 << 18;
+const BITS: u32 = 16;
+
+/// The value at this place of the sorted ones. The place is below their number.
+fn nth_smallest(values: &[f64], place: usize) -> f64 {
+    let (mut prefix, mut known_bits, mut place, mut left) = (0_u64, 0_u32, place, values.len());
+    let is_candidate = |key: u64, prefix: u64, bits: u32| bits == 0 || key >> (u64::BITS - bits) == prefix;
+    while left > FEW && known_bits < u64::BITS {
+        let mut counts = vec![0_usize; 1 << BITS];
+        let shift = u64::BITS - known_bits - BITS;
+        for key in values.iter().map(|value| key(*value)).filter(|key| is_candidate(*key, prefix, known_bits)) {
+            counts[(key >> shift) as usize & ((1 << BITS) - 1)] += 1;
+        }
+        let mut digit = 0;
+        while place >= counts[digit] {
+            place -= counts[digit];
+            digit += 1;
+        }
+        (prefix, left) = (prefix << BITS | digit as u64, counts[digit]);
+        known_bits += BITS;
+    }
+    let mut candidates = values.iter().copied().filter(|value| is_candidate(key(*value), prefix, known_bits));
+    if known_bits == u64::BITS {
+        // All of them are equal.
+        return candidates.next().unwrap_or(f64::NAN);
+    }
+    let mut candidates: Vec<f64> = candidates.collect();
+    *candidates.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+/// Integers in the total order of their numbers.
+const fn key(value: f64) -> u64 {
+    let bits = value.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}

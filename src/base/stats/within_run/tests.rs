@@ -36,15 +36,15 @@ fn wait_percentile(queue: &SimulatedQueue, p: f64) -> f64 {
 
 #[test]
 fn independent_values_have_intervals_that_hold() {
-    let mut all = [Coverage::default(), Coverage::default(), Coverage::default()];
+    let mut coverages = [Coverage::default(), Coverage::default(), Coverage::default()];
     for seed in 0..100 {
         let mut rng = Pcg64::seed_from_u64(seed);
         let series = RunSeries::new((0..4_000).map(|_| -rng.random::<f64>().max(f64::MIN_POSITIVE).ln()));
-        all[0].count(series.mean_interval(), 1.0);
-        all[1].count(series.percentile_interval(0.9), 10.0_f64.ln());
-        all[2].count(series.percentile_interval(0.99), 100.0_f64.ln());
+        coverages[0].count(series.mean_interval(), 1.0);
+        coverages[1].count(series.percentile_interval(0.9), 10.0_f64.ln());
+        coverages[2].count(series.percentile_interval(0.99), 100.0_f64.ln());
     }
-    assert!(all.iter().all(|one| one.given >= 75 && one.is_kept()), "{all:?}");
+    assert!(coverages.iter().all(|one| one.given >= 75 && one.is_kept()), "{coverages:?}");
 }
 
 /// Waits of M/M/4: at 50 % utilization a run of 10,000 is long, at 90 % it is short, and then there is no interval.
@@ -73,10 +73,10 @@ fn a_short_run_says_why_it_has_no_interval() {
     assert_eq!(short.percentile_interval(0.99).unwrap_err().to_string(), "not enough values: 300 of 2000");
     let queue = SimulatedQueue::new(8, ServiceTime::Fixed, 0.9);
     let busy = RunSeries::new(queue.requests(3_000, 1).into_iter().map(|request| request.wait));
-    let why = busy.mean_interval().unwrap_err().to_string();
+    let error = busy.mean_interval().unwrap_err().to_string();
     assert!(
-        why.starts_with("not enough independent values: neighbors are correlated, so that 3000 are worth about "),
-        "{why}"
+        error.starts_with("not enough independent values: neighbors are correlated, so that 3000 are worth about "),
+        "{error}"
     );
 }
 
@@ -84,8 +84,8 @@ fn a_short_run_says_why_it_has_no_interval() {
 fn ranks_are_those_of_the_binomial_law() {
     let rank = |n: f64, p: f64| {
         let (low, high) = binomial_shares(n, p);
-        let of = |share: Option<f64>| share.map(|share| (share * n + 0.5).round() as u32);
-        (of(low), of(high))
+        let rank = |share: Option<f64>| share.map(|share| (share * n + 0.5).round() as u32);
+        (rank(low), rank(high))
     };
     assert_eq!(rank(300.0, 0.99), (Some(293), None));
     assert_eq!(rank(367.0, 0.99).1, None);
@@ -105,4 +105,19 @@ fn the_queues_are_those_of_the_formulas() {
     let mean = waits.iter().sum::<f64>() / waits.len() as f64;
     let expected = queue.erlang_c() / (4.0 * 0.2);
     assert!((mean / expected - 1.0).abs() < 0.1, "{mean} {expected}");
+}
+
+#[test]
+fn the_nth_smallest_is_the_value_of_the_sorted_ones() {
+    let mixed = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let many: Vec<f64> = (0..600_000).map(|at| (mixed(at) >> 40) as f64 - 3e6).collect();
+    let equal: Vec<f64> = (0..600_000).map(|at| f64::from(at % 3 == 0)).collect();
+    let near: Vec<f64> = (0..600_000).map(|at| 1.0 + (mixed(at) >> 45) as f64 * f64::EPSILON).collect();
+    for values in [many, equal, near, vec![2.0], vec![0.0, -0.0, 5.0, -7.5]] {
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        for place in [0, sorted.len() / 3, sorted.len() / 2, sorted.len() - 1] {
+            assert_eq!(nth_smallest(&values, place).to_bits(), sorted[place].to_bits(), "{place}");
+        }
+    }
 }

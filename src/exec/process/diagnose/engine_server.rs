@@ -1,9 +1,8 @@
-//! What goes wrong when vLLM or SGLang starts, by their messages: which of their options to change, and how far. From the special
-//! to the general.
+//! What goes wrong when vLLM or SGLang starts, by their messages: which of their options to change, and how far. From
+//! the special to the general.
 
-use super::diagnosis::{Diagnosis, Row};
-use super::log::{Log, after, gib, leading_token, number};
 use super::shortage::Shortage;
+use super::{Diagnosis, Log, Row, after, gib, leading_token, number};
 use base::event::MemoryKind;
 
 pub const TABLE: &[Row] = &[
@@ -47,7 +46,8 @@ pub const TABLE: &[Row] = &[
         |_, line| {
             Diagnosis::new(
                 format!("there is no such model: {}", line.trim()),
-                "`model` is a folder with a config.json, or a name at Hugging Face; a folder must be there where the server runs",
+                "`model` is a folder with a config.json, or a name at Hugging Face; a folder must be there where the \
+                    server runs",
             )
         },
     ),
@@ -118,14 +118,16 @@ fn no_cache(log: &Log<'_>, _: &str) -> Diagnosis {
         cause = format!("{cause}, and {missing:.1} GiB are missing before the first token");
     }
     let hint = format!(
-        "raise gpu_memory_utilization ({} now, at most about 0.95) or tensor_parallel_size, lower max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
+        "raise gpu_memory_utilization ({} now, at most about 0.95) or tensor_parallel_size, lower \
+            max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
         utilization(log)
     );
     Diagnosis { cause, hint }
 }
 
-/// `To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the
-/// available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is 76256.`
+/// `To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed, which is larger
+/// than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is
+/// 76256.`
 fn cache_too_small(log: &Log<'_>, line: &str) -> Diagnosis {
     let length = after(line, "max seq len (").map(leading_token).unwrap_or_default();
     let need = after(line, "), (").and_then(gib);
@@ -145,13 +147,15 @@ fn cache_too_small(log: &Log<'_>, line: &str) -> Diagnosis {
     Diagnosis {
         cause,
         hint: format!(
-            "{lower}, or enlarge the KV cache{missing}: gpu_memory_utilization ({} now), tensor_parallel_size, or kv_cache_dtype fp8",
+            "{lower}, or enlarge the KV cache{missing}: gpu_memory_utilization ({} now), tensor_parallel_size, or \
+                kv_cache_dtype fp8",
             utilization(log)
         ),
     }
 }
 
-/// Older ones: `The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (59136).`
+/// Older ones: `The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV
+/// cache (59136).`
 fn cache_holds_fewer_tokens(log: &Log<'_>, line: &str) -> Diagnosis {
     let length = after(line, "max seq len (").map(leading_token).unwrap_or_default();
     let most = after(line, "stored in KV cache (").map(leading_token).unwrap_or_default();
@@ -164,7 +168,8 @@ fn cache_holds_fewer_tokens(log: &Log<'_>, line: &str) -> Diagnosis {
     }
 }
 
-/// `Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB).`
+/// `Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2
+/// GiB).`
 fn memory_in_use(_: &Log<'_>, line: &str) -> Diagnosis {
     let sizes = after(line, "Free memory on device").and_then(|rest| after(rest, "("));
     let free = sizes.and_then(number);
@@ -199,7 +204,8 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     if log.after("Model loading took ").is_none() {
         return Diagnosis::new(
             format!("{cause}, while it loaded the weights"),
-            "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for another process on the GPU",
+            "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for \
+                another process on the GPU",
         );
     }
     let now = log.after("'gpu_memory_utilization': ").and_then(number).unwrap_or(UTILIZATION);
@@ -209,7 +215,8 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     Diagnosis {
         cause,
         hint: format!(
-            "lower gpu_memory_utilization from {now} to {then:.2} or less, or lower max_num_seqs or max_num_batched_tokens"
+            "lower gpu_memory_utilization from {now} to {then:.2} or less, or lower max_num_seqs or \
+                max_num_batched_tokens"
         ),
     }
 }
@@ -227,40 +234,47 @@ mod tests {
     #[track_caller]
     fn assert_diagnosis(lines: &[&str], cause: &str, hint: &str) {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
-        let found = diagnose_server(&lines).unwrap_or_else(|| panic!("nothing is known about {lines:#?}"));
-        assert_eq!((found.cause.as_str(), found.hint.as_str()), (cause, hint));
+        let diagnosis = diagnose_server(&lines).unwrap_or_else(|| panic!("nothing is known about {lines:#?}"));
+        assert_eq!((diagnosis.cause.as_str(), diagnosis.hint.as_str()), (cause, hint));
     }
 
     #[test]
     fn memory_names_the_option_and_how_far() {
         assert_diagnosis(
             &[
-                "(APIServer pid=50) INFO 11-23 09:12:01 [utils.py:253] non-default args: {'model': 'm', 'gpu_memory_utilization': 0.5}",
-                "(EngineCore pid=51) INFO 11-23 09:12:05 [gpu_model_runner.py:5256] Model loading took 65.72 GiB memory and 3.250000 seconds",
+                "(APIServer pid=50) INFO 11-23 09:12:01 [utils.py:253] non-default args: {'model': 'm', \
+                    'gpu_memory_utilization': 0.5}",
+                "(EngineCore pid=51) INFO 11-23 09:12:05 [gpu_model_runner.py:5256] Model loading took 65.72 GiB \
+                    memory and 3.250000 seconds",
                 "(EngineCore pid=51) INFO 11-23 09:12:09 [gpu_worker.py:509] Available KV cache memory: -28.31 GiB",
-                "(EngineCore pid=51) ERROR 11-23 09:12:09 [core.py:1120] ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+                "(EngineCore pid=51) ERROR 11-23 09:12:09 [core.py:1120] ValueError: No available memory for the \
+                    cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
             ],
-            "nothing of the GPU's memory is left for the KV cache: the weights take 65.7 GiB of each GPU, and 28.3 GiB are missing before the first token",
-            "raise gpu_memory_utilization (0.5 now, at most about 0.95) or tensor_parallel_size, lower max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
+            "nothing of the GPU's memory is left for the KV cache: the weights take 65.7 GiB of each GPU, and 28.3 \
+                GiB are missing before the first token",
+            "raise gpu_memory_utilization (0.5 now, at most about 0.95) or tensor_parallel_size, lower \
+                max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
         );
         assert_diagnosis(
-            &[
-                "ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is 76256. Try increasing `gpu_memory_utilization`",
-            ],
+            &["ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache \
+                    is needed, which is larger than the available KV cache memory (9.31 GiB). Based on the available \
+                    memory, the estimated maximum model length is 76256. Try increasing `gpu_memory_utilization`"],
             "one sequence of max_model_len 131072 needs 16.0 GiB of KV cache, and 9.3 GiB are there",
-            "set max_model_len to 76256 or less, or enlarge the KV cache by 6.7 GiB: gpu_memory_utilization (vLLM's default now), tensor_parallel_size, or kv_cache_dtype fp8",
+            "set max_model_len to 76256 or less, or enlarge the KV cache by 6.7 GiB: gpu_memory_utilization (vLLM's \
+                default now), tensor_parallel_size, or kv_cache_dtype fp8",
         );
         assert_diagnosis(
-            &[
-                "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (59136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
-            ],
+            &["ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be \
+                    stored in KV cache (59136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` \
+                    when initializing the engine."],
             "the KV cache holds 59136 tokens, and one sequence of max_model_len 131072 needs more",
-            "set max_model_len to 59136 or less, or raise gpu_memory_utilization (vLLM's default now) or tensor_parallel_size",
+            "set max_model_len to 59136 or less, or raise gpu_memory_utilization (vLLM's default now) or \
+                tensor_parallel_size",
         );
         assert_diagnosis(
-            &[
-                "ValueError: Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
-            ],
+            &["ValueError: Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory \
+                    utilization (0.9, 71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other \
+                    processes."],
             "another process holds 19.0 of the GPU's 79.1 GiB",
             "`nvidia-smi` shows which; end it, or set gpu_memory_utilization to 0.75 or less",
         );
@@ -268,7 +282,8 @@ mod tests {
 
     #[test]
     fn an_allocation_that_failed_lowers_vllms_share() {
-        let last = "(EngineCore pid=51) ERROR 11-23 09:12:09 [core.py:1120] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.10 GiB is free.";
+        let last = "(EngineCore pid=51) ERROR 11-23 09:12:09 [core.py:1120] torch.OutOfMemoryError: CUDA out of \
+            memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.10 GiB is free.";
         let core = "  File \"/site/vllm/v1/engine/core.py\", line 1120, in run_engine_core";
         let loaded =
             "INFO 11-23 09:12:05 [gpu_model_runner.py:5256] Model loading took 14.99 GiB memory and 3.250000 seconds";
@@ -279,8 +294,10 @@ mod tests {
         );
         assert_diagnosis(
             &[core, last],
-            "the GPU has too little memory for this: it requested 2.0 GiB, and 1.1 GiB are free, while it loaded the weights",
-            "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for another process on the GPU",
+            "the GPU has too little memory for this: it requested 2.0 GiB, and 1.1 GiB are free, while it loaded the \
+                weights",
+            "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for \
+                another process on the GPU",
         );
     }
 
@@ -294,7 +311,8 @@ mod tests {
         assert_diagnosis(
             &[
                 "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
-                "  Value error, Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: dict_keys(['A'])",
+                "  Value error, Model architectures ['FooForCausalLM'] are not supported for now. Supported \
+                    architectures: dict_keys(['A'])",
             ],
             "this vLLM does not know the model's architecture FooForCausalLM",
             "take a newer vLLM, or `options: { model_impl: transformers }`",

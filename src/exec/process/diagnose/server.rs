@@ -1,15 +1,13 @@
 //! What goes wrong with Triton, TensorRT-LLM, MPI and NCCL, by their messages. From the special to the general.
 
-use super::diagnosis::{Diagnosis, Row};
-use super::log::{Log, after, leading_token, number};
-use super::{memory, shortage};
+use super::{Diagnosis, Log, Row, after, leading_token, number, shortage};
 use crate::process::listener;
 
 pub const TABLE: &[Row] = &[
-    (&["maxtokensinpagedkvcache"], memory::cache_too_small),
-    (&["unable to initialize shared memory key", "/dev/shm/nccl-", "bus error"], memory::shared_memory),
-    (shortage::GPU, memory::gpu),
-    (shortage::KILLED, memory::host),
+    (&["maxtokensinpagedkvcache"], shortage::cache_too_small),
+    (&["unable to initialize shared memory key", "/dev/shm/nccl-", "bus error"], shortage::shared_memory),
+    (shortage::GPU, shortage::gpu),
+    (shortage::KILLED, shortage::host),
     (&["expecting library version"], engine_version),
     (&["serialized engine version:"], serialization_version),
     (&["incompatible device, expecting compute"], engine_device),
@@ -17,7 +15,8 @@ pub const TABLE: &[Row] = &[
     (&["both encoder and decoder model paths are empty"], |_, _| {
         Diagnosis::new(
             "the server found no engine: gpt_model_path names no folder that is there",
-            "set `gpt_model_path` of tensorrt_llm/config.pbtxt to the engine's folder as the server sees it (in a container: the path of the mount); an unfilled ${engine_dir} reads the same",
+            "set `gpt_model_path` of tensorrt_llm/config.pbtxt to the engine's folder as the server sees it (in a \
+                container: the path of the mount); an unfilled ${engine_dir} reads the same",
         )
     }),
     (&["invalid gpt_model_type"], |_, _| {
@@ -30,8 +29,10 @@ pub const TABLE: &[Row] = &[
     (&["at least one version must be available", "no model version was found"], no_version),
     (&["orte_init failed", "getting local rank failed"], |_, _| {
         Diagnosis::new(
-            "a process below mpirun started MPI a second time, most often a Python model that imports torch or tensorrt_llm",
-            "start its stub without OMPI_* and PMIX_* variables, move that model to a server of its own, or use orchestrator mode",
+            "a process below mpirun started MPI a second time, most often a Python model that imports torch or \
+                tensorrt_llm",
+            "start its stub without OMPI_* and PMIX_* variables, move that model to a server of its own, or use \
+                orchestrator mode",
         )
     }),
     (&["not enough slots available"], |_, _| {
@@ -55,7 +56,8 @@ pub const TABLE: &[Row] = &[
     (&["libcuda.so.1: cannot open", "libnvidia-ml.so.1: cannot open"], |_, _| {
         Diagnosis::new(
             "there is no NVIDIA driver where the server runs",
-            "`nvidia-smi` must work there; a container needs `--gpus all` (docker) or the CDI device nvidia.com/gpu=all (podman)",
+            "`nvidia-smi` must work there; a container needs `--gpus all` (docker) or the CDI device \
+                nvidia.com/gpu=all (podman)",
         )
     }),
     (&["version `glibc_", "version `glibcxx_"], glibc),
@@ -64,7 +66,8 @@ pub const TABLE: &[Row] = &[
     (&["is not healthy"], |_, _| {
         Diagnosis::new(
             "the process of a Python model died while it was loaded",
-            "its own error message is further up in the log; `python3` on PATH must have what model.py imports, because PYTHONPATH is ignored",
+            "its own error message is further up in the log; `python3` on PATH must have what model.py imports, \
+                because PYTHONPATH is ignored",
         )
     }),
 ];
@@ -83,8 +86,8 @@ fn engine_version(_: &Log<'_>, line: &str) -> Diagnosis {
 
 /// `Note: Current Version: 239, Serialized Engine Version: 236`
 fn serialization_version(_: &Log<'_>, line: &str) -> Diagnosis {
-    let of = |marker: &str| leading_token(after(line, marker).unwrap_or_default());
-    let (runtime, engine) = (of("Current Version: "), of("Serialized Engine Version: "));
+    let token_after = |marker: &str| leading_token(after(line, marker).unwrap_or_default());
+    let (runtime, engine) = (token_after("Current Version: "), token_after("Serialized Engine Version: "));
     Diagnosis::new(
         format!("the engine was written in TensorRT's format {engine}, and the server reads format {runtime}"),
         "build it again in the server's own container, or serve it with the container that it was built in",
@@ -131,7 +134,8 @@ fn no_version(_: &Log<'_>, line: &str) -> Diagnosis {
 fn nccl(_: &Log<'_>, line: &str) -> Diagnosis {
     Diagnosis::new(
         format!("the GPUs could not be joined (NCCL): {}", short(line)),
-        "run again with NCCL_DEBUG=INFO under `env:`; usual reasons are /dev/shm (`--shm-size=2g`), two ranks on one GPU (CUDA_VISIBLE_DEVICES), and a network interface that is not the right one (NCCL_SOCKET_IFNAME)",
+        "run again with NCCL_DEBUG=INFO under `env:`; usual reasons are /dev/shm (`--shm-size=2g`), two ranks on one \
+            GPU (CUDA_VISIBLE_DEVICES), and a network interface that is not the right one (NCCL_SOCKET_IFNAME)",
     )
 }
 
@@ -146,7 +150,8 @@ fn port(_: &Log<'_>, line: &str) -> Diagnosis {
     };
     Diagnosis::new(
         cause,
-        "end it or choose another port; under MPI only rank 0 may open ports. A server reports this only after all its models are loaded",
+        "end it or choose another port; under MPI only rank 0 may open ports. A server reports this only after all \
+            its models are loaded",
     )
 }
 
@@ -156,7 +161,8 @@ fn libpython(_: &Log<'_>, line: &str) -> Diagnosis {
     let version = version.split(".so").next().unwrap_or_default();
     Diagnosis::new(
         format!(
-            "the process of Python models needs libpython{version}, which is not there; the server waits for it for ever"
+            "the process of Python models needs libpython{version}, which is not there; the server waits for it for \
+                ever"
         ),
         format!("`apt-get install libpython{version}`, or add its folder to LD_LIBRARY_PATH under `env:`"),
     )
@@ -189,9 +195,9 @@ fn module(_: &Log<'_>, line: &str) -> Diagnosis {
 }
 
 fn python(_: &Log<'_>, line: &str) -> Diagnosis {
-    let why = after(line, "Failed to initialize Python stub: ").unwrap_or(line);
+    let reason = after(line, "Failed to initialize Python stub: ").unwrap_or(line);
     Diagnosis::new(
-        format!("a Python model failed while it was loaded: {}", short(why)),
+        format!("a Python model failed while it was loaded: {}", short(reason)),
         "it is the model's own code (`initialize` in model.py); its traceback is in the log",
     )
 }

@@ -57,7 +57,7 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     }
     let data = drawer.data_summary();
     let requests = PlannedRequests::drawn(from_start, requests);
-    let mut schedule = RequestSchedule { requests, digest: Digest::of(&[]), data, renderer: prompt_renderer };
+    let mut schedule = RequestSchedule { requests, digest: Digest::hash(&[]), data, renderer: prompt_renderer };
     schedule.digest = schedule.digested();
     Ok(schedule)
 }
@@ -74,7 +74,7 @@ pub(crate) fn for_external_driver(
     let prompt_renderer = Arc::new(PromptRenderer::of(spec)?);
     Ok(RequestSchedule {
         requests: PlannedRequests::kept(sampled(samples)),
-        digest: Digest::of(&[]),
+        digest: Digest::hash(&[]),
         data: None,
         renderer: prompt_renderer,
     })

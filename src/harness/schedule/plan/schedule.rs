@@ -27,7 +27,7 @@ impl RequestSchedule {
         let prompt_renderer = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, tokenizer: None });
         Self {
             requests: PlannedRequests::kept(Vec::new()),
-            digest: Digest::of(&[]),
+            digest: Digest::hash(&[]),
             data: None,
             renderer: prompt_renderer,
         }

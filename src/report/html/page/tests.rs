@@ -59,7 +59,7 @@ fn about() -> RunOrigin {
         keys: test_runs::plan()
             .tasks
             .iter()
-            .map(|task| (task.id.clone(), Digest::of(task.id.as_str().as_bytes())))
+            .map(|task| (task.id.clone(), Digest::hash(task.id.as_str().as_bytes())))
             .collect(),
     }
 }
@@ -276,7 +276,7 @@ fn nothing_from_outside_becomes_markup() {
     );
     let found = json!({ "at_least": 1.0, "below": 2.0 });
     let search: SearchReport = serde_json::from_value(json!({
-        "started_from": { "path": evil, "digest": base::files::Digest::of(b""), "found": found },
+        "started_from": { "path": evil, "digest": base::files::Digest::hash(b""), "found": found },
         "probes": [{ "rate": 1.0, "met": false, "why": evil, "folder": evil }], "found": found,
     }))
     .expect("a search");

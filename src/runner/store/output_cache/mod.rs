@@ -13,8 +13,7 @@ use rustix::io::Errno;
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
 use super::folder_digest::{FolderChange, HashedFolder, compare, have_same_bytes};
 use super::record::{self, KeyText, RecordHistory, RecordsFile, TaskRecord, WrittenLine};
-use super::replaced_outputs::ReplacedOutputs;
-use super::resumed_folders::{ResumedFolders, start_of_resumed};
+use super::resumed_folders::{ReplacedOutputs, ResumedFolders, start_of_resumed};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use base::event::{Done, RunId, TaskId};
@@ -27,7 +26,8 @@ pub struct OutputCache {
     inner: Mutex<Inner>,
     /// Held while records are flushed to the disk.
     syncing: Mutex<()>,
-    /// Makes the name of every attempt's folder new, also where that of an earlier run has gone: the run begins with the time, in ms.
+    /// Makes the name of every attempt's folder new, also where that of an earlier run has gone: the run begins with
+    /// the time, in ms.
     nonce: AtomicU64,
     /// Failed attempts may have left something.
     pub(super) has_failed: AtomicBool,
@@ -50,7 +50,8 @@ struct Inner {
     file: Option<RecordsFile>,
     /// Records were appended since the last flush began.
     unsynced: bool,
-    /// The first flush that failed. The system reports that once, and what was not written may be lost: no later flush makes up for it.
+    /// The first flush that failed. The system reports that once, and what was not written may be lost: no later flush
+    /// makes up for it.
     sync_error: Option<Errno>,
 }
 
@@ -111,7 +112,7 @@ impl OutputCache {
     /// Looks a key up and compares what is there with its record.
     ///
     /// # Errors
-    /// What is there cannot be read: that is no reason to make it again.
+    /// The output exists and cannot be read, which does not justify making it again.
     pub fn look_up(&self, key: &Digest) -> Result<Lookup, PathError> {
         self.newest(key).map_or(Ok(Lookup::Absent), |record| self.look_at(record))
     }
@@ -185,8 +186,8 @@ impl OutputCache {
         self.compare(record)
     }
 
-    /// What has changed in an output since it was recorded, looked at again even if it was whole before: after a stage that could have
-    /// written into it.
+    /// What has changed in an output since it was recorded, looked at again even if it was whole before: after a stage
+    /// that could have written into it.
     pub fn compare(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
         let folder = self.folder(record);
         let entries = match record.entries(&self.home) {
@@ -230,8 +231,8 @@ impl OutputCache {
         Ok(())
     }
 
-    /// An empty folder for an attempt; or the one that earlier attempts of this key left for this task, if `resumes` has it: two tasks may
-    /// have the same key and run at once.
+    /// An empty folder for an attempt; or the one that earlier attempts of this key left for this task, if `resumes`
+    /// has it: two tasks may have the same key and run at once.
     pub fn new_folder(&self, task: &TaskId, key: &Digest, resumes: Option<Resumes>) -> Result<PathBuf, PathError> {
         let (start, end) =
             if resumes.is_some() { (start_of_resumed(task, key), RESUMED) } else { (format!("{}-", key.short()), "") };
@@ -256,8 +257,8 @@ impl OutputCache {
         }
     }
 
-    /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
-    /// goes away, so that paths that others wrote down stay true; then the second value is true.
+    /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the
+    /// new one goes away, so that paths that others wrote down stay true; then the second value is true.
     pub fn accept(
         &self,
         run: &RunId,
@@ -268,9 +269,10 @@ impl OutputCache {
     ) -> Result<(Arc<TaskRecord>, bool), PathError> {
         let FinishedOutput { folder, sealed, done, seconds, from } = output;
         let digest = key.digest();
-        let fields = KeyText::of(key).map_err(io::Error::other).at("write", &folder)?;
+        let fields = KeyText::new(key).map_err(io::Error::other).at("write", &folder)?;
         let before = self.last(manifest, task).filter(|r| {
-            // One that cannot be read is left as it is: the new one takes its place. Paths of this machine are no part of the digest.
+            // One that cannot be read is left as it is: the new one takes its place. Paths of this machine are no part
+            // of the digest.
             r.digest == sealed.digest
                 && r.entries(&self.home).is_ok_and(|before| have_same_bytes(&before, &sealed.entries))
                 && self.verify(r).is_ok_and(|change| change.is_none())
@@ -317,8 +319,8 @@ impl OutputCache {
         Ok((record, unchanged))
     }
 
-    /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of small
-    /// outputs would each cost an `fsync` of 2–3 ms.
+    /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of
+    /// small outputs would each cost an `fsync` of 2–3 ms.
     ///
     /// # Errors
     /// This flush failed, or an earlier one of this run.
@@ -460,8 +462,8 @@ impl Inner {
     /// Rewrites `records` without the lines that newer ones replaced. A task's last record stays last.
     #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
     fn compact(&mut self, home: &StateFolder) -> Result<(), PathError> {
-        // What was made again under the same key replaces what other manifests adopted before. In the same manifest another task's
-        // may be a repetition.
+        // What was made again under the same key replaces what other manifests adopted before. In the same manifest
+        // another task's may be a repetition.
         for last in self.by_task.values_mut().flat_map(HashMap::values_mut) {
             let is_newer = |newest: &&Arc<TaskRecord>| newest.folder != last.folder && newest.manifest != last.manifest;
             if let Some(newest) = self.by_key.get(&last.key).filter(is_newer) {

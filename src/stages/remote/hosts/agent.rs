@@ -2,22 +2,23 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::super::slurm::devices;
-use super::agent_protocol::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
-use super::handshake;
-use super::heartbeat;
+use super::connection::host_problems;
 use crate::StageExecutor;
-use base::event::{Done, Event, Failure, RunId, Stop};
+use base::event::{Done, Endpoint, Event, Failure, ReducedSetting, RunId, Stop};
 use exec::process::WatchdogHandle;
-use runner::{Lease, isolate_panics};
+use plan::Task;
+use runner::{Lease, ResolvedTask, UpstreamProvenance, isolate_panics};
 
 /// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);
@@ -34,7 +35,7 @@ pub struct AgentInput {
 pub async fn run_agent(input: AgentInput) {
     let AgentInput { orders, mut lines, send } = input;
     let looked = orders.clone();
-    let looking = tokio::task::spawn_blocking(move || handshake::problems(&looked));
+    let looking = tokio::task::spawn_blocking(move || host_problems(&looked));
     let Ok(problems) = looking.await else { return };
     let is_fine = problems.is_empty();
     send(&AgentMessage::Hello(problems));
@@ -60,13 +61,13 @@ pub async fn run_agent(input: AgentInput) {
 
 /// Until then others may still turn out to be unusable.
 async fn wait_for_go(lines: &mut UnboundedReceiver<String>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> bool {
-    let mut beat = interval(heartbeat::BEAT);
-    let mut deserted = Instant::now() + heartbeat::DESERTED;
+    let mut beat = interval(BEAT_INTERVAL);
+    let mut deserted = Instant::now() + DESERTED;
     loop {
         tokio::select! {
             line = lines.recv() => match line.as_deref() {
                 Some(GO) => return true,
-                Some(BEAT) => deserted = Instant::now() + heartbeat::DESERTED,
+                Some(BEAT) => deserted = Instant::now() + DESERTED,
                 _ => return false,
             },
             _ = beat.tick() => send(&AgentMessage::Beat),
@@ -87,13 +88,7 @@ fn start_watchdog(orders: &AgentOrders, send: &Arc<dyn Fn(&AgentMessage) + Send 
 /// Its processes concern only this machine; messages for the run are passed on.
 fn take(event: Event, watchdog: &Mutex<Option<WatchdogHandle>>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
     if let Some(watchdog) = &*watchdog.lock() {
-        match &event {
-            Event::ProcessStarted { pgid, .. } => watchdog.add(*pgid),
-            Event::ProcessEnded { pgid, .. } => watchdog.remove(*pgid),
-            Event::ExternalResourceStarted { resource, .. } => watchdog.register(resource),
-            Event::ExternalResourceRemoved { resource, .. } => watchdog.deregister(resource),
-            _ => {}
-        }
+        watchdog.follow(&event);
     }
     if matches!(event, Event::Notice { .. } | Event::Progress { .. }) {
         send(&AgentMessage::Event(event));
@@ -141,9 +136,9 @@ async fn watch(
     stop: &Stop,
     send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> std::convert::Infallible {
-    let mut beat = interval(heartbeat::BEAT);
+    let mut beat = interval(BEAT_INTERVAL);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut deserted = Instant::now() + heartbeat::DESERTED;
+    let mut deserted = Instant::now() + DESERTED;
     loop {
         tokio::select! {
             line = lines.recv() => match line.as_deref() {
@@ -157,11 +152,11 @@ async fn watch(
                 continue;
             }
             () = sleep_until(deserted) => {
-                let why = format!("it has heard nothing of the run for {} s", heartbeat::DESERTED.as_secs());
-                return stop_after_disconnect(orders, stop, &why).await;
+                let reason = format!("it has heard nothing of the run for {} s", DESERTED.as_secs());
+                return stop_after_disconnect(orders, stop, &reason).await;
             }
         }
-        deserted = Instant::now() + heartbeat::DESERTED;
+        deserted = Instant::now() + DESERTED;
     }
 }
 
@@ -176,3 +171,73 @@ async fn stop_after_disconnect(orders: &AgentOrders, stop: &Stop, why: &str) -> 
     stop.now();
     std::future::pending().await
 }
+
+// Intervals of the heartbeats between a run and its hosts.
+
+/// Interval of each side's heartbeats.
+pub(super) const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A host that has sent nothing for this long is lost.
+pub(super) const SILENT: Duration = Duration::from_secs(5);
+
+/// An agent that has received nothing for this long has lost its run.
+pub(super) const DESERTED: Duration = Duration::from_secs(8);
+
+// The protocol between run and agent, a JSON line each.
+
+/// The second line that an agent reads: everything that it needs. The first is its environment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AgentOrders {
+    /// `<run>.<task>.<attempt>.<host>`: nothing else has this name, and all its processes carry it.
+    pub name: String,
+    pub task: Task,
+    pub attempt: u32,
+    pub assignment: ResolvedTask,
+    /// The number that its retry rule has lowered.
+    pub lowered: Option<ReducedSetting>,
+    /// Of this host alone; made by the run, so that to find it is to share the project folder.
+    pub out: PathBuf,
+    /// Of this host alone.
+    pub log: PathBuf,
+    pub project: PathBuf,
+    /// What the task was made from; of stages that write it down.
+    #[serde(default)]
+    pub origins: UpstreamProvenance,
+    /// Programs that must be found there.
+    pub programs: Vec<String>,
+}
+
+/// A line of an agent's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentMessage {
+    /// It is there; what keeps it from starting anything.
+    Hello(Vec<HostProblem>),
+    /// It is still there.
+    Beat,
+    #[serde(alias = "told")]
+    Event(Event),
+    /// Its servers are up. Names of its machine are those that it has for itself.
+    Ready(Vec<Endpoint>),
+    /// All has finished there, and nothing runs any more.
+    Ended(Box<Result<Done, Failure>>),
+}
+
+/// Something wrong with a host, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostProblem {
+    pub what: String,
+    pub hint: Option<String>,
+}
+
+impl HostProblem {
+    pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: Some(hint.into()) }
+    }
+}
+
+/// The run's messages after the orders, each a line.
+pub const GO: &str = "go";
+pub const BEAT: &str = "beat";
+pub const STOP: &str = "stop";
+pub const KILL: &str = "kill";

@@ -1,18 +1,23 @@
 //! The connection to one host: the messages in both directions, and how its loss is detected.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::agent_protocol;
-use super::agent_protocol::{AgentMessage, AgentOrders, HostProblem};
-use super::heartbeat::{BEAT, SILENT};
-use base::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
+use super::agent::{AgentMessage, AgentOrders, BEAT, BEAT_INTERVAL, GO, HostProblem, KILL, SILENT, STOP};
+use super::host_place::HostPlace;
+use crate::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
+use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId};
+use exec::process;
 use exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
+use plan::manifest::model::{Action, Serve};
+use plan::{ActionError, read_action};
+use runner::Lease;
 
 /// To log in, to load this program, and to look around on a slow filesystem.
 const HANDSHAKE: Duration = Duration::from_secs(40);
@@ -118,7 +123,7 @@ impl HostConnection {
         for line in [env, orders].into_iter().flatten() {
             let _ = outgoing.send(line);
         }
-        let mut beat = interval(BEAT);
+        let mut beat = interval(BEAT_INTERVAL);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut killed: Option<Instant> = None;
         let (mut is_open, mut has_commands) = (true, true);
@@ -136,18 +141,18 @@ impl HostConnection {
                     None => is_open = false,
                 },
                 order = self.commands.recv(), if has_commands => match order {
-                    Some(HostCommand::Go) => drop(outgoing.send(agent_protocol::GO.to_owned())),
+                    Some(HostCommand::Go) => drop(outgoing.send(GO.to_owned())),
                     // Nothing has started there, and nothing will without a command from us.
                     Some(HostCommand::Stop) if !received_state.has_handshake => return received_state.lost(),
-                    Some(HostCommand::Stop) => drop(outgoing.send(agent_protocol::STOP.to_owned())),
+                    Some(HostCommand::Stop) => drop(outgoing.send(STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
                         has_commands = killing.is_some();
                         killed.get_or_insert_with(Instant::now);
-                        let _ = outgoing.send(agent_protocol::KILL.to_owned());
+                        let _ = outgoing.send(KILL.to_owned());
                     }
                 },
                 _ = beat.tick() => {
-                    let _ = outgoing.send(agent_protocol::BEAT.to_owned());
+                    let _ = outgoing.send(BEAT.to_owned());
                     // The delay may be on our side: read what has arrived before judging.
                     self.drain_lines(&mut reader, &mut received_state);
                     let patience = if received_state.has_handshake { SILENT } else { HANDSHAKE };
@@ -243,4 +248,166 @@ async fn close(mut running: Running, ending: &ConnectionEnd) -> Option<ProcessEx
     }
     running.stop(LEAVES, &Stop::new()).await;
     None
+}
+
+// Messages for the user when a host cannot be used, fails, or is lost.
+
+/// How many of the last lines of a host's log are shown.
+const TAIL: usize = 15;
+
+/// Everything that is wrong with any host, at once.
+pub fn unusable_hosts(places: &[HostPlace], problems: &[(usize, HostProblem)]) -> Failure {
+    let mut hosts: Vec<usize> = problems.iter().map(|(host, _)| *host).collect();
+    hosts.dedup();
+    let message = match (hosts.as_slice(), places.len()) {
+        ([host], 1) => format!("host {} cannot be used", places[*host].name),
+        (hosts, all) => format!("{} of {all} hosts cannot be used", hosts.len()),
+    };
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|(host, problem)| {
+            let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            format!("{}: {}{hint}", places[*host].name, problem.what)
+        })
+        .collect();
+    Failure::new(FailureKind::Service, message).cause(lines.join("\n"))
+}
+
+/// Why a host never greeted us.
+pub fn connect_problem(place: &HostPlace, lost: &HostLost) -> HostProblem {
+    let text = lost.last_lines.join("\n");
+    let last = lost.last_lines.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
+    if lost.how == Some(ExitKind::Code(NO_FOLDER)) && text.contains(NO_FOLDER_TEXT) {
+        let message = last.unwrap_or_else(|| "there is no project folder".to_owned());
+        return HostProblem::new(
+            message,
+            "the project folder must be at the same place there, on a filesystem that all hosts share",
+        );
+    }
+    if lost.how == Some(ExitKind::Code(NO_PROGRAM)) {
+        let message = last.unwrap_or_else(|| "this program is not there".to_owned());
+        return HostProblem::new(message, "`program` of the host sets the path of this program there");
+    }
+    if let Some((what, hint)) = place.ssh().and_then(|ssh| explain_error(ssh, &text)) {
+        let last = last.map(|last| format!(": {last}")).unwrap_or_default();
+        return HostProblem::new(format!("{what}{last}"), hint);
+    }
+    let ended = match lost.how {
+        None => "it did not answer in time".to_owned(),
+        Some(ExitKind::Code(code)) => format!("the connection ended with exit code {code}"),
+        Some(_) => "the connection was ended".to_owned(),
+    };
+    HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
+}
+
+/// A host that was there and does not respond any more.
+pub fn lost_host_failure(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
+    let text = lost.last_lines.join("\n");
+    let explanation = place.ssh().and_then(|ssh| explain_error(ssh, &text));
+    let since = lost.last_message_at.strftime("%H:%M:%S UTC");
+    let message = format!(
+        "connection to host {} was lost {when}: last message at {since}, {:.1} s ago",
+        place.name,
+        lost.since.elapsed().as_secs_f64()
+    );
+    let mut failure = Failure::new(FailureKind::Service, message).tail(last_lines(log));
+    failure.log = Some(log.to_owned());
+    let last = lost.last_lines.iter().rev().find(|line| !line.trim().is_empty());
+    failure = match (&explanation, last) {
+        (Some((message, _)), Some(last)) => failure.cause(format!("{message}: {}", last.trim())),
+        (None, Some(last)) => failure.cause(last.trim().to_owned()),
+        (_, None) => failure.cause("its connection broke, or the machine is down: no messages arrive any more"),
+    };
+    match explanation {
+        Some((_, hint)) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// A host's servers failed, as the host itself reports it.
+pub fn failed_host(place: &HostPlace, failure: Failure) -> Failure {
+    Failure { what: format!("host {}: {}", place.name, failure.what), ..failure }
+}
+
+/// Of all logs of a host's servers: that of the first, unless only others have content.
+fn last_lines(log: &Path) -> Vec<String> {
+    let own_lines = process::tail(log, TAIL);
+    if !own_lines.is_empty() {
+        return own_lines;
+    }
+    (0..)
+        .map(|index| log.with_extension(format!("{index}.log")))
+        .take_while(|log| log.exists())
+        .find_map(|log| {
+            let lines = process::tail(&log, TAIL);
+            (!lines.is_empty()).then_some(lines)
+        })
+        .unwrap_or_default()
+}
+
+// Requirements of a host: looked at by the agent, before anything starts anywhere.
+
+/// A folder that was made a moment ago may be hidden from here for this long, by what a network filesystem remembers.
+const LATENCY: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The programs that a stage's servers need where they run; what is in a container is the container's.
+pub fn host_programs(lease: &Lease) -> Result<Vec<String>, ActionError> {
+    if lease.assignment.container.is_some() {
+        return Ok(Vec::new());
+    }
+    Ok(match read_action(&lease.task.id, &lease.assignment.action)? {
+        Action::Serve(Serve::Triton(server)) if server.container.is_none() => vec![server.program.clone()],
+        Action::Serve(Serve::TrtllmServe(server)) => vec![server.program.clone()],
+        Action::Serve(Serve::Vllm(server)) => server.program.first().cloned().into_iter().collect(),
+        Action::Serve(Serve::Command(server)) => server.words.first().cloned().into_iter().collect(),
+        _ => Vec::new(),
+    })
+}
+
+/// Everything that is wrong with this machine. May wait for a slow network filesystem.
+pub fn host_problems(orders: &AgentOrders) -> Vec<HostProblem> {
+    let mut problems = Vec::new();
+    if !appears(&orders.out) {
+        let message = format!("{} is not the project folder of this run", orders.project.display());
+        return vec![HostProblem::new(
+            message,
+            "the project folder must be the same there, on a filesystem that all hosts share",
+        )];
+    }
+    let test = orders.out.join(".writable");
+    if let Err(error) = fs::write(&test, "").and_then(|()| fs::remove_file(&test)) {
+        let message = format!("{} cannot be written: {error}", orders.out.display());
+        problems
+            .push(HostProblem::new(message, "the user of the ssh login needs write permission in the project folder"));
+    }
+    for program in &orders.programs {
+        let mut look = ProcessCommand::new([program.clone()], &orders.out, &orders.log);
+        if let Some(path) = orders.assignment.env.get("PATH") {
+            look = look.set("PATH", path);
+        }
+        let is_path = program.contains('/');
+        if !look.is_found() || (is_path && !orders.out.join(program).exists()) {
+            let within = if is_path { String::new() } else { " in its PATH".to_owned() };
+            let hint = "install it there, or name it by its whole path; a shell that is not a login shell has a \
+                shorter PATH, and `env: { PATH: … }` of the stage sets it";
+            problems.push(HostProblem::new(format!("there is no `{program}`{within}"), hint));
+        }
+    }
+    problems
+}
+
+fn appears(folder: &Path) -> bool {
+    let since = Instant::now();
+    loop {
+        // Reading the parent makes a network filesystem look again.
+        let _ = folder.parent().map(fs::read_dir);
+        if folder.is_dir() {
+            return true;
+        }
+        if since.elapsed() > LATENCY {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
 }

@@ -9,11 +9,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::agent_protocol::{AgentOrders, HostProblem};
-use super::connection::{HostCommand, HostConnection, HostEvent, HostLost};
-use super::heartbeat::DESERTED;
-use super::host_place::{HostPlace, HostTransport};
-use super::{address, agent_output, handshake};
+use super::agent::{AgentOrders, DESERTED, HostProblem};
+use super::connection::{
+    HostCommand, HostConnection, HostEvent, HostLost, connect_problem, failed_host, host_programs, lost_host_failure,
+    unusable_hosts,
+};
+use super::host_place::{HostPlace, HostTransport, reachable_endpoints};
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use exec::process;
@@ -69,7 +70,7 @@ impl<'a> Coordinator<'a> {
         let (sender, news) = unbounded_channel();
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
-        let programs = handshake::programs(lease)?;
+        let programs = host_programs(lease)?;
         let writes_origins = lease.task.bench().is_some();
         let origins = if writes_origins { (lease.origins)() } else { runner::UpstreamProvenance::default() };
         let mut coordinator = Coordinator {
@@ -160,20 +161,20 @@ impl<'a> Coordinator<'a> {
 
     fn take(&mut self, host: usize, news: HostEvent) {
         let name = &self.places[host].name;
-        let one = &mut self.hosts[host];
+        let host_state = &mut self.hosts[host];
         match news {
-            HostEvent::Hello(problems) => one.problems = Some(problems),
+            HostEvent::Hello(problems) => host_state.problems = Some(problems),
             HostEvent::Event(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
             HostEvent::Event(Event::Progress { text, .. }) => self.last_progress = format!("{name}: {text}"),
             HostEvent::Event(event) => (self.context.lease.emit)(event),
-            HostEvent::Ready(endpoints) => one.ready = Some(endpoints),
-            HostEvent::Ended(how) => one.end = Some(HostEnd::Ended(how)),
+            HostEvent::Ready(endpoints) => host_state.ready = Some(endpoints),
+            HostEvent::Ended(how) => host_state.end = Some(HostEnd::Ended(how)),
             HostEvent::Lost(lost) => {
                 // A host without a handshake has a problem, and the others are waited for.
                 if !lost.was_greeted {
-                    one.problems = Some(vec![agent_output::connect_problem(&self.places[host], &lost)]);
+                    host_state.problems = Some(vec![connect_problem(&self.places[host], &lost)]);
                 }
-                one.end = Some(HostEnd::Lost(Box::new(lost)));
+                host_state.end = Some(HostEnd::Lost(Box::new(lost)));
             }
         }
         self.report_progress();
@@ -182,16 +183,16 @@ impl<'a> Coordinator<'a> {
     fn report_progress(&self) {
         let count = |is: fn(&Host) -> bool| self.hosts.iter().filter(|host| is(host)).count();
         let (greeted, ready) = (count(|host| host.problems.is_some()), count(|host| host.ready.is_some()));
-        let all = self.hosts.len();
-        if ready == all {
+        let host_count = self.hosts.len();
+        if ready == host_count {
             return;
         }
-        let text = match greeted == all {
-            false => format!("{greeted} of {all} hosts have answered"),
-            true if self.last_progress.is_empty() => format!("{ready} of {all} hosts ready"),
-            true => format!("{ready} of {all} hosts ready; {}", self.last_progress),
+        let text = match greeted == host_count {
+            false => format!("{greeted} of {host_count} hosts have answered"),
+            true if self.last_progress.is_empty() => format!("{ready} of {host_count} hosts ready"),
+            true => format!("{ready} of {host_count} hosts ready; {}", self.last_progress),
         };
-        self.context.lease.report_progress(text, ready as u64, Some(all as u64));
+        self.context.lease.report_progress(text, ready as u64, Some(host_count as u64));
     }
 
     fn refuse(&self) -> Result<(), Failure> {
@@ -199,7 +200,7 @@ impl<'a> Coordinator<'a> {
         let problems: Vec<(usize, HostProblem)> = enumerate
             .flat_map(|(host, one)| one.problems.iter().flatten().map(move |problem| (host, problem.clone())))
             .collect();
-        if problems.is_empty() { Ok(()) } else { Err(agent_output::unusable(self.places, &problems)) }
+        if problems.is_empty() { Ok(()) } else { Err(unusable_hosts(self.places, &problems)) }
     }
 
     /// The first host that has finished although it is needed.
@@ -209,13 +210,13 @@ impl<'a> Coordinator<'a> {
             match &one.end {
                 None => {}
                 Some(HostEnd::Lost(lost)) => {
-                    return Err(agent_output::lost_host_failure(place, lost, &self.logs[host], when));
+                    return Err(lost_host_failure(place, lost, &self.logs[host], when));
                 }
                 Some(HostEnd::Ended(how)) => {
                     let failure = (**how).clone().err().unwrap_or_else(|| {
                         Failure::new(FailureKind::Service, format!("its servers ended {when}")).tail(Vec::new())
                     });
-                    return Err(agent_output::failed(place, failure));
+                    return Err(failed_host(place, failure));
                 }
             }
         }
@@ -227,13 +228,13 @@ impl<'a> Coordinator<'a> {
         let mut queries = JoinSet::new();
         for (host, one) in self.hosts.iter().enumerate() {
             let (place, endpoints) = (self.places[host].clone(), one.ready.clone().unwrap_or_default());
-            queries.spawn(async move { (host, address::reachable_endpoints(&place, endpoints).await) });
+            queries.spawn(async move { (host, reachable_endpoints(&place, endpoints).await) });
         }
-        let mut all = BTreeMap::new();
+        let mut by_host = BTreeMap::new();
         let mut problems = Vec::new();
         while let Some(answer) = queries.join_next().await {
             match answer {
-                Ok((host, Ok(endpoints))) => drop(all.insert(host, endpoints)),
+                Ok((host, Ok(endpoints))) => drop(by_host.insert(host, endpoints)),
                 Ok((host, Err(problem))) => problems.push((host, problem)),
                 Err(error) => {
                     return Err(Failure::new(FailureKind::System, format!("asking the hosts failed: {error}")));
@@ -242,9 +243,9 @@ impl<'a> Coordinator<'a> {
         }
         problems.sort_by_key(|(host, _)| *host);
         if problems.is_empty() {
-            Ok(all.into_values().flatten().collect())
+            Ok(by_host.into_values().flatten().collect())
         } else {
-            Err(agent_output::unusable(self.places, &problems))
+            Err(unusable_hosts(self.places, &problems))
         }
     }
 
@@ -255,8 +256,8 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Stops every host that still responds, and waits until nothing runs there or it is lost. After a failure, what is in
-    /// flight is useless, and the stages that need the servers wait for this result.
+    /// Stops every host that still responds, and waits until nothing runs there or it is lost. After a failure, what is
+    /// in flight is useless, and the stages that need the servers wait for this result.
     async fn end(&mut self, has_failed: bool) {
         self.order(HostCommand::Stop);
         let stop = self.context.lease.stop.clone();
@@ -293,8 +294,8 @@ impl<'a> Coordinator<'a> {
             let Some(HostEnd::Lost(lost)) = &one.end else { continue };
             if lost.was_greeted {
                 let place = &self.places[host];
-                let of = format!("{}.again", place.name);
-                let command = command(self.context, place, &["__watchdog", &self.names[host]], &of);
+                let log_name = format!("{}.again", place.name);
+                let command = command(self.context, place, &["__watchdog", &self.names[host]], &log_name);
                 let may_answer = lost.how.is_some() && matches!(place.transport, HostTransport::Ssh { .. });
                 queries.spawn(async move { (host, may_answer && is_ended(command).await) });
             }
@@ -307,7 +308,8 @@ impl<'a> Coordinator<'a> {
                 format!("{name}: reached once more; nothing of this stage is left running there")
             } else {
                 format!(
-                    "{name}: unreachable, so the state of its servers is unknown; if the machine runs, they exit {seconds} s after the last message from this run"
+                    "{name}: unreachable, so the state of its servers is unknown; if the machine runs, they exit \
+                        {seconds} s after the last message from this run"
                 )
             };
             self.context.lease.notice(text);
@@ -330,7 +332,7 @@ fn single_host_setting() -> String {
 /// A connection to a place. Its output outside the protocol goes into a log of its own, which is not the servers'.
 fn command(context: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -> process::ProcessCommand {
     let mut command = context.command(place.argv(words));
-    // What is meant for the servers is none of ssh's business.
+    // Variables for the servers are not passed to ssh.
     command.env.retain(|(name, _)| [process::HOME, process::RUN, process::TASK].contains(&name.as_str()));
     command.log = context.lease.log.with_extension(format!("{of}.connection"));
     command

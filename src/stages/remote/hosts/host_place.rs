@@ -1,12 +1,23 @@
 //! One of the machines, and how this program is started on it.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::remote::ssh::{self as ssh_command, Ssh};
-use base::event::{Failure, FailureKind};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::agent::HostProblem;
+use super::connection::{HostLost, connect_problem};
+use super::host_place;
+use crate::remote::slurm::commands::environment;
+use crate::remote::slurm::reachable;
+use crate::remote::ssh::Ssh;
+use crate::remote::{ssh, ssh as ssh_command};
+use base::event::{Endpoint, Failure, FailureKind};
 use exec::process;
+use exec::process::{ExitKind, ProbeOutput, ProbeResult, probe};
 use plan::manifest::model::{Slurm, SshHost, SshMachine};
 
 /// For one query to Slurm.
@@ -63,12 +74,12 @@ fn srun(node: &str) -> [String; 6] {
 
 /// The machines of `host.ssh`. A relative `program` is relative to the project.
 pub fn over_ssh(hosts: &[SshHost], project: &Path) -> Result<Vec<HostPlace>, Failure> {
-    let own = own_program()?;
+    let program_here = own_program()?;
     Ok(hosts
         .iter()
         .map(SshHost::machine)
         .map(|machine| HostPlace {
-            program: machine.program.as_ref().map_or_else(|| own.clone(), |program| project.join(program)),
+            program: machine.program.as_ref().map_or_else(|| program_here.clone(), |program| project.join(program)),
             project: project.to_owned(),
             transport: HostTransport::Ssh { ssh: ssh(&machine), address: machine.address.clone() },
             name: machine.name,
@@ -94,15 +105,15 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
     let probed = tokio::task::spawn_blocking(move || process::probe(words, QUERY_TIMEOUT)).await;
     let Some(names) = probed.ok().and_then(process::ProbeResult::successful_output) else {
-        let what = format!("the nodes {} cannot be distinguished", list.to_string_lossy());
-        return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
+        let message = format!("the nodes {} cannot be distinguished", list.to_string_lossy());
+        return Err(Failure::new(FailureKind::System, message).hint("`scontrol show hostnames` must work on the nodes"));
     };
     let mut names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
     let wanted = slurm.nodes.map_or(names.len(), |nodes| nodes as usize);
     if names.len() < wanted {
-        let what =
+        let message =
             format!("the stage is for {wanted} nodes, and the allocation has {}: {}", names.len(), names.join(", "));
-        return Err(Failure::new(FailureKind::Refused, what).hint(format!("`--on slurm --slurm nodes={wanted}`")));
+        return Err(Failure::new(FailureKind::Refused, message).hint(format!("`--on slurm --slurm nodes={wanted}`")));
     }
     names.truncate(wanted);
     let program = match &slurm.program {
@@ -126,4 +137,84 @@ pub fn agent_command_lines(hosts: &[SshHost]) -> Vec<String> {
         format!("{}: {}", machine.name, process::shown(&ssh(&machine).argv(&remote), &[], &[]))
     };
     hosts.iter().map(SshHost::machine).map(line).collect()
+}
+
+// Where a host's servers can be reached from here.
+
+/// For one connection, and for ssh to read its configuration.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The endpoints as they are from here, each tried once; or what is in the way of one.
+pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, HostProblem> {
+    let at = match &place.transport {
+        HostTransport::Ssh { address: Some(address), .. } => address.clone(),
+        HostTransport::Ssh { .. } => host_name(place).await,
+        HostTransport::Node => place.name.clone(),
+    };
+    let moved = endpoints.into_iter().map(|one| Endpoint { name: Some(place.name.clone()), ..one.at_host(&at) });
+    let mut moved: Vec<Endpoint> = moved.collect();
+    if matches!(place.transport, HostTransport::Node) {
+        // A cluster's nodes need not be in a name service.
+        moved = reachable(moved, &environment(std::env::vars_os(), None)).await;
+    }
+    for endpoint in &moved {
+        connect(endpoint).await?;
+    }
+    Ok(moved)
+}
+
+/// What ssh connects to: its config may give a short name a longer one.
+async fn host_name(place: &HostPlace) -> String {
+    let Some(ssh) = place.ssh() else { return place.name.clone() };
+    let words = ssh.configuration();
+    let probed = tokio::task::spawn_blocking(move || process::probe(words, CONNECT_TIMEOUT)).await;
+    let name = probed.ok().and_then(process::ProbeResult::successful_output).and_then(|text| ssh::host_name(&text));
+    name.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
+}
+
+async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
+    let reason = match timeout(CONNECT_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+    };
+    Err(HostProblem::new(
+        format!("its server is up, and cannot be reached from here at {endpoint}: {reason}"),
+        "is there a firewall, or is it bound to 127.0.0.1? `address` of the host names another network",
+    ))
+}
+
+// One host, queried only for whether it can be used: for checks before a run.
+
+/// To log in and to load this program.
+const LIMIT: Duration = Duration::from_secs(25);
+
+/// The host's facts, or what is wrong with it and what to do. Starts nothing there. Blocks until it has answered or the
+/// time limit is reached.
+pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
+    let host = SshHost::Machine(machine.clone());
+    let places = host_place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
+    let Some(place) = places.first() else { return Err(("there is no such host".to_owned(), None)) };
+    let (how, words) = match probe(place.argv(&["--version"]), LIMIT) {
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
+            let version = out.lines().last().unwrap_or_default().trim().to_owned();
+            let version_here = concat!("regatta ", env!("CARGO_PKG_VERSION"));
+            if version == version_here {
+                return Ok(format!("answers, with {version} and the project folder"));
+            }
+            let hint =
+                "the run and its hosts must have the same version: `program` of the host names another".to_owned();
+            return Err((format!("it has {version}, and this is {version_here}"), Some(hint)));
+        }
+        ProbeResult::Answered(ProbeOutput { code, err, .. }) => (Some(ExitKind::Code(code)), err),
+        ProbeResult::Missing => {
+            return Err(("there is no `ssh` here".to_owned(), Some("install openssh-client".to_owned())));
+        }
+        ProbeResult::TimedOut => (None, String::new()),
+        ProbeResult::Failed(why) => (None, why),
+    };
+    let lost = HostLost::new(how, words.lines().map(str::to_owned).collect());
+    let HostProblem { what, hint } = connect_problem(place, &lost);
+    Err((what, hint))
 }

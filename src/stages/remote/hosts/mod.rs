@@ -1,8 +1,10 @@
-//! `host: { ssh: [a, b] }`, and `host: { slurm: { each_node: true } }` — the servers of one stage on several machines at once.
+//! `host: { ssh: [a, b] }`, and `host: { slurm: { each_node: true } }` — the servers of one stage on several machines
+//! at once.
 //!
-//! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this same
-//! program there, the agent ([`run_agent`]), which does the stage with the code that does it here. Ports, readiness, ranks,
-//! containers, what is removed afterwards, and what a failure means are thereby known where the servers are.
+//! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this
+//! same program there, the agent ([`run_agent`]), which does the stage with the code that does it here. Ports,
+//! readiness, ranks, containers, what is removed afterwards, and what a failure means are thereby known where the
+//! servers are.
 //!
 //! ```text
 //!  here:  coordinator ─ connection ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> agent ─ StageExecutor ─ tritonserver …
@@ -12,31 +14,23 @@
 //! # What holds, whatever happens
 //!
 //! - Nothing starts anywhere before the handshake with every host; all problems of all hosts are reported at once.
-//! - An agent that receives nothing for [`heartbeat::DESERTED`], or whose connection ends, ends its servers by itself, for certain. An agent
-//!   that is killed has a watchdog, as a run has.
-//! - A host that is silent for [`heartbeat::SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are
-//!   stopped.
+//! - An agent that receives nothing for [`agent::DESERTED`], or whose connection ends, ends its servers by itself, for
+//!   certain. An agent that is killed has a watchdog, as a run has.
+//! - A host that is silent for [`agent::SILENT`] is lost: the stage has failed with its name, and the other hosts'
+//!   servers are stopped.
 //! - Secrets go over the connection, never onto a command line.
 
-mod address;
 mod agent;
-mod agent_output;
-mod agent_protocol;
 mod connection;
 mod coordinator;
-mod handshake;
-mod heartbeat;
 mod host_place;
-mod probe_host;
 
 use std::path::Path;
 
-pub use agent::{AgentInput, run_agent};
-pub use agent_protocol::{AgentMessage, AgentOrders};
+pub use agent::{AgentInput, AgentMessage, AgentOrders, run_agent};
 use base::event::{Done, Failure, FailureKind, RunId};
-pub use host_place::agent_command_lines;
+pub use host_place::{agent_command_lines, query_host};
 use plan::manifest::model::{HostOn, Slurm, SshHost};
-pub use probe_host::query_host;
 use runner::{Lease, within};
 
 /// Where a task runs when that is not here.

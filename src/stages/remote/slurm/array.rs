@@ -1,27 +1,30 @@
-//! Tasks of one stage as one job array: gathered, brought into the queue by one submission, and from then on each on its own.
+//! Tasks of one stage as one job array: gathered, brought into the queue by one submission, and from then on each on
+//! its own.
 //!
-//! The members are known without a clock: the run loop gives a `BatchSlot` to each task that it starts at the same moment, and each
-//! reports whether it takes part ([`runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt
-//! that is submitted again later is a job of its own, or an element of another array.
+//! The members are known without a clock: the run loop gives a `BatchSlot` to each task that it starts at the same
+//! moment, and each reports whether it takes part ([`runner::BatchSlot`]). An element has a name (the array's) and an
+//! index; an attempt that is submitted again later is a job of its own, or an element of another array.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 use super::batch_script;
-use super::commands::{Submission, SubmitOutcome, ranges, submit};
-use super::context::SlurmContext;
-use super::job_attempt::{JobAttempt, submission_command};
-use super::job_existence::{Enqueued, JobExistence};
-use super::pending_members::{ArrayMember, EnqueueResult};
+use super::cancel_jobs::{CancelBatcher, Enqueued, JobExistence};
+use super::commands::{JobQueue, QueueView, SlurmJob, Submission, SubmitOutcome, ranges, submit};
+use super::run_attempt::{JobAttempt, submission_command};
 use super::submit_until_queued::{
     FIRST_RETRY_DELAY, FullQueue, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, full_failure, rejection_failure,
 };
-use base::event::{Event, Failure, FailureKind};
+use base::event::{Event, Failure, FailureKind, Stop, TaskId};
+use base::spec::TimeSpan;
 use runner::BatchSlot;
-use runner::store::{PathError, WithPath as _};
+use runner::store::{JobFolder, PathError, WithPath as _};
 
 /// Submits an element, together with the others of its batch.
 pub async fn until_submitted(
@@ -33,7 +36,7 @@ pub async fn until_submitted(
     let member = ArrayMember::new(attempt, known, reply)?;
     let cluster = attempt.cluster;
     attempt.lease.report_progress("is submitted", 0, None);
-    let all = match batch_slot {
+    let members_ready = match batch_slot {
         Some(batch_slot) => {
             let batch = batch_slot.name().to_owned();
             cluster.pending_members.join(&batch, member);
@@ -44,7 +47,7 @@ pub async fn until_submitted(
     };
     // What earlier runs submitted under another name is another array.
     let mut arrays: BTreeMap<String, Vec<ArrayMember>> = BTreeMap::new();
-    for member in all {
+    for member in members_ready {
         arrays.entry(member.job.name.clone()).or_default().push(member);
     }
     for members in arrays.into_values() {
@@ -53,7 +56,8 @@ pub async fn until_submitted(
     }
     let enqueued = tokio::select! {
         biased;
-        enqueued = receiver => enqueued.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
+        enqueued = receiver => enqueued.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given \
+            up"))),
         // A hurried stop does not wait for a submission that is under way.
         () = attempt.lease.stop.hard_requested() => Ok(Enqueued::UnderWay),
     };
@@ -255,7 +259,7 @@ impl ArraySubmission {
             };
             let is_there = |member: &mut ArrayMember| {
                 // It may be over already.
-                member.folder.is_claimed() || !seen.of(&member.job).is_empty()
+                member.folder.is_claimed() || !seen.entries(&member.job).is_empty()
             };
             for member in self.pending_members.extract_if(.., is_there) {
                 member.reply(Ok(Enqueued::InQueue));
@@ -280,4 +284,91 @@ impl ArraySubmission {
 
 fn retry_message(why: &str) -> String {
     format!("Slurm has not taken its array yet: {why}; it is tried again")
+}
+
+// Members of arrays that are not submitted yet.
+
+/// The result for an element.
+pub(super) type EnqueueResult = Result<Enqueued, Failure>;
+
+/// One element to be.
+pub struct ArrayMember {
+    pub(super) job: SlurmJob,
+    pub(super) task: TaskId,
+    pub(super) folder: JobFolder,
+    pub(super) program: PathBuf,
+    pub(super) comment: String,
+    pub(super) at_once: Option<u32>,
+    pub(super) queue_timeout: Option<TimeSpan>,
+    pub(super) submission: Submission,
+    pub(super) view: watch::Receiver<QueueView>,
+    pub(super) known: JobExistence,
+    pub(super) stop: Stop,
+    pub(super) emit: Arc<dyn Fn(Event) + Send + Sync>,
+    pub(super) reply: oneshot::Sender<EnqueueResult>,
+}
+
+/// The members so far: batch → members.
+#[derive(Clone, Default)]
+pub struct PendingArrayMembers(Arc<Mutex<BTreeMap<String, Vec<ArrayMember>>>>);
+
+impl std::fmt::Debug for PendingArrayMembers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gathering")
+    }
+}
+
+impl PendingArrayMembers {
+    pub(super) fn join(&self, batch: &str, member: ArrayMember) {
+        self.open().entry(batch.to_owned()).or_default().push(member);
+    }
+
+    /// The first caller gets all members; later callers get none.
+    pub(super) fn take(&self, batch: &str) -> Vec<ArrayMember> {
+        self.open().remove(batch).unwrap_or_default()
+    }
+
+    pub(super) fn open(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Vec<ArrayMember>>> {
+        self.0.lock()
+    }
+}
+
+// What all jobs of a run share.
+
+/// How many submissions go on at once: a controller is busy enough.
+pub(super) const AT_ONCE: usize = 4;
+
+/// What all jobs of a run share.
+#[derive(Clone, Debug)]
+pub struct SlurmContext {
+    /// The name of the manifest that they are of.
+    pub(super) manifest: String,
+    pub(super) queue: JobQueue,
+    pub(super) submitting: Arc<Semaphore>,
+    pub(super) pending_members: PendingArrayMembers,
+    pub(super) cancel_batcher: Arc<CancelBatcher>,
+    /// That the controller does not answer has been reported: it is the same for all jobs.
+    pub(super) is_silence_reported: Arc<AtomicBool>,
+    /// The cluster's `MaxArraySize`, once it was queried.
+    pub(super) max_array_size: Arc<OnceCell<u32>>,
+}
+
+impl Default for SlurmContext {
+    fn default() -> Self {
+        Self {
+            manifest: String::new(),
+            queue: JobQueue::default(),
+            submitting: Arc::new(Semaphore::new(AT_ONCE)),
+            pending_members: PendingArrayMembers::default(),
+            cancel_batcher: Arc::default(),
+            is_silence_reported: Arc::default(),
+            max_array_size: Arc::default(),
+        }
+    }
+}
+
+impl SlurmContext {
+    pub fn of_manifest(manifest: &str) -> Self {
+        Self { manifest: manifest.to_owned(), ..Self::default() }
+    }
 }

@@ -1,13 +1,14 @@
 //! The options of `sbatch` from the manifest's settings, and the script that the job runs.
 
-use base::units::shell_word;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::remote::slurm::commands::PREFIX;
+use super::commands::PREFIX;
 use base::files::Digest;
 use base::spec::JobTimeLimit;
-use plan::manifest::model::Slurm;
+use base::units::shell_word;
+use plan::manifest::model::{Slurm, SlurmContainer};
 
 /// The user's flags. `gpus` is the total that the stage requests.
 pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
@@ -35,8 +36,8 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
     flags
 }
 
-/// The script that runs on the first node. Everything that it needs may be missing there, and then it reports that: its output
-/// is the only information the user gets.
+/// The script that runs on the first node. Everything that it needs may be missing there, and then it reports that: its
+/// output is the only information the user gets.
 pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
     batch_script(program, &format!("folder={}", shell_word(&folder.to_string_lossy())), comment)
 }
@@ -73,8 +74,8 @@ fn batch_script(program: &Path, folder: &str, comment: &str) -> String {
 /// A unique name that shows what the job is: a task, or a stage.
 pub fn name(what: &str, salt: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    let what: String = what.chars().map(plain).take(60).collect();
-    format!("{PREFIX}{what}-{}", Digest::of(salt.as_bytes()).short())
+    let plain_text: String = what.chars().map(plain).take(60).collect();
+    format!("{PREFIX}{plain_text}-{}", Digest::hash(salt.as_bytes()).short())
 }
 
 /// This program, as the nodes find it.
@@ -85,8 +86,40 @@ pub fn program(slurm: &Slurm, project: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
+// A command in a container through pyxis: options of `srun` in front of it.
+
+/// The command as it runs inside the container that the stage's host names. `env` are the names of the variables that
+/// must reach it regardless of its image.
+pub fn srun_container_argv(
+    container: &SlurmContainer,
+    project: &std::path::Path,
+    out: &std::path::Path,
+    argv: Vec<OsString>,
+    env: &[String],
+) -> Vec<OsString> {
+    let here = |path: &std::path::Path| format!("{0}:{0}", path.display());
+    let mut mounts = vec![here(project)];
+    // The state folder may be elsewhere.
+    if !out.starts_with(project) {
+        mounts.extend(out.parent().map(here));
+    }
+    mounts.extend(container.mounts.iter().cloned());
+    let mut words: Vec<OsString> = ["srun", "--nodes=1", "--ntasks=1", "--export=ALL"].map(OsString::from).to_vec();
+    words.push(format!("--container-image={}", container.image).into());
+    words.push(format!("--container-mounts={}", mounts.join(",")).into());
+    words.push(format!("--container-workdir={}", out.display()).into());
+    if !env.is_empty() {
+        words.push(format!("--container-env={}", env.join(",")).into());
+    }
+    words.extend(container.args.iter().map(OsString::from));
+    words.extend(argv);
+    words
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -97,7 +130,9 @@ mod tests {
             "exclude": "n3", "exclusive": true, "args": ["--comment=x"],
         }))
         .unwrap();
-        insta::assert_snapshot!(flags(&slurm, 16).join(" "), @"--account=acc --partition=gpu --qos=high --reservation=r --time=90 --nodes=2 --ntasks-per-node=8 --cpus-per-task=4 --gpus-per-node=8 --mem=0 --constraint=h100 --nodelist=n[1-2] --exclude=n3 --exclusive --comment=x");
+        insta::assert_snapshot!(flags(&slurm, 16).join(" "), @"--account=acc --partition=gpu --qos=high \
+            --reservation=r --time=90 --nodes=2 --ntasks-per-node=8 --cpus-per-task=4 --gpus-per-node=8 --mem=0 \
+            --constraint=h100 --nodelist=n[1-2] --exclude=n3 --exclusive --comment=x");
         assert_eq!(flags(&Slurm::default(), 0), [""; 0], "the cluster's own defaults");
         let gres = Slurm { gres: Some("gpu:h100:8".to_owned()), ..Slurm::default() };
         assert_eq!(flags(&gres, 8), ["--gres=gpu:h100:8"]);
@@ -128,5 +163,32 @@ mod tests {
         *) echo "regatta: there is no element $SLURM_ARRAY_TASK_ID" >&2; exit 125;;
         esac
         "#);
+    }
+
+    #[test]
+    fn the_project_is_mounted_where_it_is_and_no_value_is_among_the_words() {
+        let container = SlurmContainer {
+            image: "nvcr.io#nvidia/tritonserver:24.12".to_owned(),
+            mounts: vec!["/models:/models:ro".to_owned()],
+            args: vec!["--no-container-mount-home".to_owned()],
+        };
+        let argv = vec!["/bin/sh".into(), "-c".into(), "echo hi".into()];
+        let env = ["OUT".to_owned(), "HF_TOKEN".to_owned()];
+        let words = srun_container_argv(&container, Path::new("/p"), Path::new("/p/.regatta/out/k-0"), argv, &env);
+        let words: Vec<_> = words.into_iter().map(|word| word.into_string().unwrap()).collect();
+        insta::assert_snapshot!(words.join("\n"), @r"
+        srun
+        --nodes=1
+        --ntasks=1
+        --export=ALL
+        --container-image=nvcr.io#nvidia/tritonserver:24.12
+        --container-mounts=/p:/p,/models:/models:ro
+        --container-workdir=/p/.regatta/out/k-0
+        --container-env=OUT,HF_TOKEN
+        --no-container-mount-home
+        /bin/sh
+        -c
+        echo hi
+        ");
     }
 }

@@ -1,16 +1,18 @@
 //! Ending jobs, and being certain of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::cancel_batch::unfinished_numbers;
-use super::commands::{CancelCommand, CancelError, Environment, QueueView, at_clusters, cancel, environment};
-use super::context::SlurmContext;
-use super::job_attempt::JobAttempt;
-use super::job_existence::Enqueued;
-use super::job_protocol::{JobEnd, JobSpec};
+use super::array::SlurmContext;
+use super::commands::{
+    CancelCommand, CancelError, Environment, QueueEntry, QueueView, at_clusters, cancel, clusters_of, environment,
+};
+use super::job_files::{JobEnd, JobSpec};
+use super::run_attempt::JobAttempt;
 use super::submit_until_queued::SUBMISSION_DELAY;
 use runner::store::{JobFolder, PathError};
 
@@ -26,7 +28,8 @@ const LOOK_AFTER_ERROR: Duration = Duration::from_secs(5);
 /// Between tries to reach the controller.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Waits until a service that was requested to stop has recorded its end; `None` if it did not, or if the user forces the stop.
+/// Waits until a service that was requested to stop has recorded its end; `None` if it did not, or if the user forces
+/// the stop.
 pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     let deadline = Instant::now() + DRAIN;
     if matches!(attempt.folder.claimant(), Ok(None)) {
@@ -47,15 +50,15 @@ pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
 pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, CancelError> {
     let name = &attempt.spec.name;
     if attempt.spec.element.is_none() {
-        let what = if hard { CancelCommand::Now(name) } else { CancelCommand::Name(name) };
-        return cancel(what, &attempt.env).await.map(|()| Vec::new());
+        let command = if hard { CancelCommand::Now(name) } else { CancelCommand::Name(name) };
+        return cancel(command, &attempt.env).await.map(|()| Vec::new());
     }
-    let numbers = unfinished_numbers(attempt.view.borrow().of(&attempt.spec.job()));
+    let numbers = unfinished_numbers(attempt.view.borrow().entries(&attempt.spec.job()));
     attempt.cluster.cancel_batcher.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
 }
 
-/// Cancels, and waits until the queue shows no unfinished job of it: twice, where a submission may just be on its way there. The error
-/// is the reason why that is not certain.
+/// Cancels, and waits until the queue shows no unfinished job of it: twice, where a submission may just be on its way
+/// there. The error is the reason why that is not certain.
 pub async fn for_certain(attempt: &mut JobAttempt<'_>, enqueued: Enqueued) -> Result<(), CancelError> {
     until_absent(attempt).await?;
     match enqueued {
@@ -81,7 +84,7 @@ async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
                 attempt.cluster.queue.poll_soon();
                 // Elements that were not known yet have to be named first.
                 let news = |view: &QueueView| {
-                    let left = unfinished_numbers(view.of(&job));
+                    let left = unfinished_numbers(view.entries(&job));
                     let by_number = job.element.is_some() && left.iter().any(|number| !numbers.contains(number));
                     view.at.is_some_and(|at| at >= instant) && (left.is_empty() || by_number)
                 };
@@ -95,7 +98,7 @@ async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
                 };
                 tokio::select! {
                     seen = attempt.view.wait_for(news) => match seen {
-                        Ok(view) if unfinished_numbers(view.of(&job)).is_empty() => return Ok(()),
+                        Ok(view) if unfinished_numbers(view.entries(&job)).is_empty() => return Ok(()),
                         Ok(_) => continue,
                         Err(closed) => return Err(closed.into()),
                     },
@@ -118,23 +121,23 @@ async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
     }
 }
 
-/// Whether the queue, queried now, shows no unfinished job of it. An answer that does not come is none.
+/// Whether the queue, queried now, shows no unfinished job of it. A missing answer does not count as one.
 async fn is_gone(attempt: &mut JobAttempt<'_>, since: Instant) -> bool {
     let job = attempt.spec.job();
     attempt.cluster.queue.poll_soon();
     let seen = timeout(LOOK_AFTER_ERROR, attempt.view.wait_for(|view| view.at.is_some_and(|at| at >= since))).await;
-    matches!(seen, Ok(Ok(view)) if unfinished_numbers(view.of(&job)).is_empty())
+    matches!(seen, Ok(Ok(view)) if unfinished_numbers(view.entries(&job)).is_empty())
 }
 
-/// Ends jobs of earlier runs that no run can resume. Jobs that cannot be ended stay for the next run. Returns messages for
-/// the user.
+/// Ends jobs of earlier runs that no run can resume. Jobs that cannot be ended stay for the next run. Returns messages
+/// for the user.
 pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
     end_abandoned_by(folders, &SlurmContext::default()).await
 }
 
 /// Like `end_abandoned`, by a run that queries the queue already.
 pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
-    let own = environment(std::env::vars_os(), None);
+    let own_environment = environment(std::env::vars_os(), None);
     let mut lines = Vec::new();
     let mut elements = Vec::new();
     for folder in folders {
@@ -157,14 +160,14 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             elements.push((folder, spec));
             continue;
         }
-        let env = at_clusters(own.clone(), &spec.slurm.args);
+        let env = at_clusters(own_environment.clone(), &spec.slurm.args);
         // A name may stand for nothing in the queue: then `scancel` has nothing to do.
         let ended = cancel(CancelCommand::Name(&spec.name), &env).await.map(|()| AbandonedEnd::Cancelled);
         lines.extend(end_message(&folder, &spec, ended));
     }
     let mut clusters: BTreeMap<Environment, Vec<(JobFolder, JobSpec)>> = BTreeMap::new();
     for (folder, spec) in elements {
-        clusters.entry(at_clusters(own.clone(), &spec.slurm.args)).or_default().push((folder, spec));
+        clusters.entry(at_clusters(own_environment.clone(), &spec.slurm.args)).or_default().push((folder, spec));
     }
     for (env, elements) in clusters {
         match end_elements(&elements, cluster, &env).await {
@@ -196,7 +199,8 @@ fn unreadable_job_message(folder: &JobFolder, number: Option<&str>, error: &Path
     format!("{error}; {end}, and remove {}", folder.path().display())
 }
 
-/// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too. Returns the end of each.
+/// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too. Returns the end of
+/// each.
 async fn end_elements(
     elements: &[(JobFolder, JobSpec)],
     cluster: &SlurmContext,
@@ -209,7 +213,8 @@ async fn end_elements(
     let Ok(Ok(seen)) = seen.map(|seen| seen.map(|view| view.clone())) else {
         return Err(CancelError::NoQueue);
     };
-    let left: Vec<Vec<String>> = elements.iter().map(|(_, spec)| unfinished_numbers(seen.of(&spec.job()))).collect();
+    let left: Vec<Vec<String>> =
+        elements.iter().map(|(_, spec)| unfinished_numbers(seen.entries(&spec.job()))).collect();
     cluster.cancel_batcher.cancel(&left.concat(), false, env).await?;
     let end = |left: &Vec<String>| if left.is_empty() { AbandonedEnd::Gone } else { AbandonedEnd::Cancelled };
     Ok(left.iter().map(end).collect())
@@ -230,6 +235,91 @@ fn end_message(folder: &JobFolder, spec: &JobSpec, ended: Result<AbandonedEnd, C
         AbandonedEnd::Cancelled => format!("cancelled the job {job} of {task}, which an earlier run left behind"),
         AbandonedEnd::Gone => format!("the job {job} of {task}, which an earlier run left behind, is gone already"),
     })
+}
+
+// Cancels elements of arrays by number, since all share one name, and all concurrent requests with one `scancel`.
+
+/// Collects the elements to be cancelled. A request that arrives while `scancel` runs is in the next one.
+#[derive(Debug, Default)]
+pub struct CancelBatcher {
+    /// By the clusters that they are on.
+    wanted: Mutex<BTreeMap<Option<OsString>, CancelRequest>>,
+    /// The result of the last query, by the same.
+    turn: tokio::sync::Mutex<BTreeMap<Option<OsString>, CancelError>>,
+}
+
+#[derive(Debug, Default)]
+struct CancelRequest {
+    numbers: BTreeSet<String>,
+    hard: bool,
+}
+
+impl CancelBatcher {
+    /// `Ok` when the controller has received it. `hard`: KILL at once.
+    pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), CancelError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let clusters = clusters_of(env).map(OsString::from);
+        {
+            let mut wanted = self.wanted.lock();
+            let wanted = wanted.entry(clusters.clone()).or_default();
+            wanted.numbers.extend(numbers.iter().cloned());
+            wanted.hard |= hard;
+        }
+        // Others see the same view of the queue in this moment.
+        tokio::task::yield_now().await;
+        let mut failed = self.turn.lock().await;
+        let request = self.wanted.lock().remove(&clusters).unwrap_or_default();
+        if !request.numbers.is_empty() {
+            let list: Vec<String> = request.numbers.into_iter().collect();
+            let command = if request.hard { CancelCommand::KillNumbers(&list) } else { CancelCommand::Numbers(&list) };
+            match cancel(command, env).await {
+                Ok(()) => failed.remove(&clusters),
+                Err(error) => failed.insert(clusters.clone(), error),
+            };
+        }
+        // Empty: another caller has cancelled ours with its own.
+        failed.get(&clusters).cloned().map_or(Ok(()), Err)
+    }
+}
+
+/// Numbers of what is not over.
+pub fn unfinished_numbers(entries: &[QueueEntry]) -> Vec<String> {
+    entries.iter().filter(|job| !job.state.is_final()).map(|job| job.number.clone()).collect()
+}
+
+// Whether a job is in the queue, as far as is known before and after its submission.
+
+/// Whether there is a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobExistence {
+    /// Nothing of this name was ever submitted.
+    Absent,
+    /// Something may have been.
+    Unknown,
+}
+
+/// What became of it until it was in the queue, or a stop was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueued {
+    InQueue,
+    /// A stop was requested, and all submissions were answered.
+    Stopped,
+    /// The same, without the answer to one: its job may be there, or appear yet.
+    Unanswered,
+    /// The same, while `sbatch` was at it: its job may appear at any time.
+    UnderWay,
+}
+
+impl Enqueued {
+    /// At a stop request between two submissions.
+    pub const fn of_stop(known: JobExistence) -> Self {
+        match known {
+            JobExistence::Absent => Self::Stopped,
+            JobExistence::Unknown => Self::Unanswered,
+        }
+    }
 }
 
 #[cfg(test)]

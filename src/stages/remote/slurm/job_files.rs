@@ -1,16 +1,20 @@
 //! Everything a job needs is written before it is submitted, so that a later reader finds all of it.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
+use super::array::SlurmContext;
 use super::batch_script;
-use super::commands::{at_clusters, environment, has_many_clusters, max_array_size};
-use super::context::SlurmContext;
-use super::job_protocol::JobSpec;
+use super::commands::{SlurmJob, at_clusters, environment, has_many_clusters, max_array_size};
+use base::event::{Done, Endpoint, Event, ExternalResource, Failure, ReducedSetting};
 use plan::manifest::model::Slurm;
-use runner::store::{JobFolder, PathError, WithPath as _};
-use runner::{BatchSlot, Lease, UpstreamProvenance};
+use plan::Task;
+use runner::store::{JobFolder, LineFile, PathError, WithPath as _};
+use runner::{BatchSlot, Lease, ResolvedTask, UpstreamProvenance};
 
 /// The array's name and its place there, for a task of a batch; `None` where it is a job of its own.
 pub async fn place(
@@ -53,7 +57,7 @@ pub async fn write_job_spec(
     // Only a package records its origins, and computing them reads many records.
     let writes_them = lease.task.kind.facts().writes_provenance;
     let origins = if writes_them { (lease.origins)() } else { UpstreamProvenance::default() };
-    let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let output_name = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (name, element) = match place {
         Some((name, element)) => (name, Some(element)),
         None => (batch_script::name(&lease.task.id.file_name(), &salt), None),
@@ -66,7 +70,7 @@ pub async fn write_job_spec(
         assignment: lease.assignment.clone(),
         lowered: lease.lowered.clone(),
         out: lease.out.clone(),
-        log: own_log(&lease.log, &own),
+        log: own_log(&lease.log, &output_name),
         project: lease.project.clone(),
         manifest: manifest.to_owned(),
         origins,
@@ -82,14 +86,209 @@ pub async fn write_job_spec(
     written.at("write", Path::new("job.json")).flatten()
 }
 
+// What run and job write for each other.
+
+/// `job.json`: everything that the job needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// First, because `store` looks for it.
+    pub task: Task,
+    /// The job's name: nothing else has it.
+    pub name: String,
+    /// Its index, when it is an element of an array: then all elements have the name.
+    #[serde(default)]
+    pub element: Option<u32>,
+    pub attempt: u32,
+    pub assignment: ResolvedTask,
+    /// The number that its retry rule has lowered.
+    #[serde(default)]
+    pub lowered: Option<ReducedSetting>,
+    pub out: PathBuf,
+    /// Of this attempt alone.
+    pub log: PathBuf,
+    pub project: PathBuf,
+    /// The manifest's name. Empty in files of an older program, and of a whole run.
+    #[serde(default)]
+    pub manifest: String,
+    pub origins: UpstreamProvenance,
+    pub slurm: Slurm,
+    /// A whole run instead of the one task: the arguments of its command line.
+    #[serde(default)]
+    pub words: Option<Vec<String>>,
+}
+
+impl JobSpec {
+    pub fn job(&self) -> SlurmJob {
+        SlurmJob { name: self.name.clone(), element: self.element }
+    }
+}
+
+/// A line of `events`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobEvent {
+    /// The job has claimed the attempt.
+    Began { number: String, node: String, host: String },
+    #[serde(alias = "told")]
+    Event(Event),
+    /// Something on the node that outlives its processes is about to be there, or is gone.
+    #[serde(alias = "outliving")]
+    ExternalResource { thing: ExternalResource, there: bool },
+    /// A service listens. Names of this machine are those of the node.
+    Ready(Vec<Endpoint>),
+}
+
+/// `ended.json`: how the attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobEnd {
+    pub number: String,
+    pub node: String,
+    pub how: Result<Done, Failure>,
+    /// What is in the output folder, as the node sees it.
+    pub extent: FolderSize,
+}
+
+/// Files and bytes in a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FolderSize {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+impl FolderSize {
+    /// Links count as files; what cannot be looked at does not count.
+    pub fn measure(folder: &std::path::Path) -> Self {
+        let items = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| !item.file_type().is_dir());
+        items
+            .filter_map(|item| item.metadata().ok())
+            .fold(Self::default(), |sum, meta| Self { files: sum.files + 1, bytes: sum.bytes + meta.len() })
+    }
+}
+
+// The job's lines for the run. A shared filesystem that is full, or does not answer, takes them later: a run that
+// misses the line of a server that is ready would wait for it for ever.
+
+/// Lines that wait at the most; messages beyond that are dropped.
+const LONGEST: usize = 1000;
+
+/// Writes lines for the run to read.
+pub struct JobEventWriter {
+    lines: Mutex<PendingLines>,
+}
+
+struct PendingLines {
+    file: LineFile,
+    /// In order. The file has none of them.
+    pending: VecDeque<Vec<u8>>,
+}
+
+impl JobEventWriter {
+    pub const fn new(file: LineFile) -> Self {
+        Self { lines: Mutex::new(PendingLines { file, pending: VecDeque::new() }) }
+    }
+
+    pub fn write_event(&self, line: &JobEvent) {
+        let Ok(mut text) = serde_json::to_vec(line) else { return };
+        text.push(b'\n');
+        let mut lines = self.lines.lock();
+        let is_transient = matches!(line, JobEvent::Event(Event::Progress { .. }));
+        let is_message = matches!(line, JobEvent::Event(_));
+        if is_transient && !lines.pending.is_empty() || is_message && lines.pending.len() >= LONGEST {
+            return;
+        }
+        lines.pending.push_back(text);
+        // A line that cannot be written now does not stop the work.
+        if lines.write().is_err() && is_transient {
+            lines.pending.pop_back();
+        } else if !is_transient {
+            // Else a network's filesystem may show it after the job's end, when it is not read any more.
+            let _ = lines.sync();
+        }
+    }
+
+    /// Writes what could not be written before.
+    ///
+    /// # Errors
+    /// It cannot be written yet.
+    pub fn write_pending(&self) -> Result<(), PathError> {
+        let mut lines = self.lines.lock();
+        if lines.pending.is_empty() {
+            return Ok(());
+        }
+        lines.write()?;
+        let _ = lines.sync();
+        Ok(())
+    }
+
+    /// The messages for the run: its processes concern only this node.
+    pub fn event(&self, event: Event) {
+        match event {
+            Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Event(event)),
+            Event::ExternalResourceStarted { resource: thing, .. } => {
+                self.write_event(&JobEvent::ExternalResource { thing, there: true });
+            }
+            Event::ExternalResourceRemoved { resource: thing, .. } => {
+                self.write_event(&JobEvent::ExternalResource { thing, there: false });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl PendingLines {
+    fn write(&mut self) -> Result<(), PathError> {
+        let Self { file, pending } = self;
+        write_each(pending, |line| file.append(line))
+    }
+
+    fn sync(&self) -> Result<(), PathError> {
+        self.file.try_clone()?.sync_data().at("sync", self.file.path())
+    }
+}
+
+/// By one write each: a reader must not have read what is cut off again after half of them.
+fn write_each(
+    pending: &mut VecDeque<Vec<u8>>,
+    mut append: impl FnMut(&[u8]) -> Result<(), PathError>,
+) -> Result<(), PathError> {
+    while let Some(line) = pending.front() {
+        append(line)?;
+        pending.pop_front();
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::event::TaskId;
+    use runner::store::JobFolder;
 
     #[test]
     fn a_long_name_of_a_task_is_no_part_of_the_log_of_an_attempt() {
         let log = |name: &str| own_log(Path::new(&format!("/runs/1/{name}.log")), "0123456789abcdef-0");
         assert_eq!(log("it"), Path::new("/runs/1/it.0123456789abcdef-0.log"));
         assert_eq!(log(&"x".repeat(240)), Path::new("/runs/1/0123456789abcdef-0.log"));
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_refused_is_written_later_and_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobFolder::at(folder.path());
+        let events = folder.path().join("events");
+        // What it takes no byte of: a device that is always full, and then a disk.
+        std::os::unix::fs::symlink("/dev/full", &events).unwrap();
+        let writer = JobEventWriter::new(job.open_events_file().unwrap());
+        writer.write_event(&JobEvent::Ready(Vec::new()));
+        let task = Some(TaskId::new("it"));
+        writer.event(Event::Notice { task, text: "one".to_owned() });
+        assert!(writer.write_pending().is_err());
+        assert_eq!(writer.lines.lock().pending.len(), 2);
+        std::fs::remove_file(&events).unwrap();
+        writer.lines.lock().file = job.open_events_file().unwrap();
+        writer.write_pending().unwrap();
+        let (lines, _) = job.read_event_lines(0).unwrap();
+        let read: Vec<JobEvent> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(matches!(&read[..], [JobEvent::Ready(_), JobEvent::Event(Event::Notice { .. })]), "{read:?}");
     }
 }

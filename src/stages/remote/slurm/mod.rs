@@ -1,59 +1,46 @@
 //! `host: slurm` — a stage as a job of its own.
 //!
 //! The run writes down what is to be done ([`job_protocol`]), submits a script that starts this program again on a node
-//! ([`batch_script`]), and follows the job ([`run_attempt`]): by the shared folder, which shows what the stage does and how it
-//! ended, and by the queue, which knows what a job cannot report itself (that its time limit was reached, that its node is gone).
-//! On the node the same code runs the stage as on this machine ([`work()`]).
+//! ([`batch_script`]), and follows the job ([`run_attempt`]): by the shared folder, which shows what the stage does and
+//! how it ended, and by the queue, which knows what a job cannot report itself (that its time limit was reached, that
+//! its node is gone). On the node the same code runs the stage as on this machine ([`work()`]).
 //!
 //! # What holds, whatever happens
 //!
 //! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
-//! - Each attempt has its own output folder, log and job name. Output that an interrupted attempt still writes is not read.
+//! - Each attempt has its own output folder, log and job name. Output that an interrupted attempt still writes is not
+//!   read.
 //! - The end is what the job recorded. The queue's state counts only where there is no such record, and a missing entry
 //!   only after some minutes without heartbeats.
-//! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder, and with
-//!   it its own claim, log and end.
+//! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder,
+//!   and with it its own claim, log and end.
 //! - The run may die: the next one finds the folder and goes on with the job.
 
 mod allocation;
 mod array;
 mod batch_script;
-mod cancel_batch;
 mod cancel_jobs;
 pub mod commands;
-mod container;
-mod context;
-mod heartbeat;
-mod job_attempt;
 mod job_end;
-mod job_event_writer;
-mod job_existence;
 mod job_files;
-mod job_progress;
-mod job_protocol;
-mod node_address;
-mod node_resources;
 mod node_worker;
-mod pending_members;
 mod queue_interpreter;
 mod run_attempt;
 #[cfg(test)]
 mod stand_in;
 mod submit_until_queued;
-mod time_left;
 
 use std::path::Path;
 
-pub use allocation::{AllocationRun, in_allocation};
+pub use allocation::{AllocationRun, in_allocation, reachable};
+pub use array::SlurmContext;
 use base::event::{Done, Failure};
+pub use batch_script::srun_container_argv;
 pub use cancel_jobs::end_abandoned;
-pub use container::srun_container_argv;
-pub use context::SlurmContext;
-pub use node_address::reachable;
+pub use job_end::time_left;
 pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};
 use plan::manifest::model::Slurm;
 use runner::Lease;
-pub use time_left::time_left;
 
 /// Does the stage in a job. `home` is the project's state folder.
 pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {

@@ -9,14 +9,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::heartbeat;
-use super::job_event_writer::JobEventWriter;
-use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
-use super::time_left::time_left;
+use super::job_end::time_left;
+use super::job_files::{FolderSize, JobEnd, JobEvent, JobEventWriter, JobSpec};
 use crate::StageExecutor;
 use base::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
-use exec::process::{self, Leftover};
+use exec::process;
+use exec::process::Leftover;
 use plan::Lifetime;
+use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, PathError, is_full};
 use runner::{Lease, isolate_panics, note_full_disk, usable_secret_values, within};
 
@@ -83,8 +83,8 @@ enum UnwantedStop {
 }
 
 impl UnwantedStop {
-    /// That the server has drained well is no success: it may have been needed. Slurm signals the server's own processes, too, which may
-    /// be the first to end.
+    /// Draining well does not count as success: the server may have been needed. Slurm signals the server's own
+    /// processes, too, which may be the first to end.
     fn failure(self, how: Result<Done, Failure>) -> Failure {
         match self {
             Self::Signal => {
@@ -93,8 +93,8 @@ impl UnwantedStop {
             }
             Self::Orphaned => {
                 let minutes = ORPHANED_SERVER_TIMEOUT.as_secs() / 60;
-                let what = format!("its job stopped it: its run showed no sign of life for {minutes} minutes");
-                Failure::new(FailureKind::Service, what)
+                let message = format!("its job stopped it: its run showed no sign of life for {minutes} minutes");
+                Failure::new(FailureKind::Service, message)
                     .hint("was the run suspended, or could it not write to the project's filesystem?")
             }
         }
@@ -130,10 +130,10 @@ impl AttemptClaim {
 
     /// From now on the run sees that this program is alive. A thread of its own: busy work must not look like silence.
     pub fn keep_alive(&self, folder: &JobFolder) {
-        let (folder, every) = (folder.clone(), heartbeat::every(&self.spec.slurm));
+        let (folder, every) = (folder.clone(), heartbeat_interval(&self.spec.slurm));
         std::thread::spawn(move || {
             let mut count = 0;
-            // There is no run to notify of a missing folder; it may also be a filesystem that comes back.
+            // No run is left to notify of a missing folder; the filesystem may also return.
             loop {
                 count += 1;
                 let _ = folder.write_heartbeat(count);
@@ -156,13 +156,13 @@ impl AttemptClaim {
         self.spec.slurm.warn.time().as_secs()
     }
 
-    /// Writes down how it ended. What keeps a shared filesystem from taking it, as a full disk, may pass: without the record a finished
-    /// stage would count as killed.
+    /// Writes down how it ended. What keeps a shared filesystem from taking it, as a full disk, may pass: without the
+    /// record a finished stage would count as killed.
     ///
     /// # Errors
     /// It was not taken for minutes, or no run waits for it.
     pub async fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NodeWorkerError> {
-        let extent = FolderSize::of(&self.spec.out);
+        let extent = FolderSize::measure(&self.spec.out);
         let end = JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent };
         let deadline = Instant::now() + END_RECORD_TIMEOUT;
         // The run reads no events that come after the record.
@@ -198,7 +198,8 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
         emit: Arc::new(move |event| emit.event(event)),
         origins: Arc::new(move || origins.clone()),
     };
-    // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its own.
+    // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its
+    // own.
     let stages = StageExecutor::new(folder.path(), RunId::new(spec.name.clone()));
     let writer = Arc::clone(event_writer);
     let named = node.clone();
@@ -308,6 +309,64 @@ impl Signals {
     }
 }
 
+// A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but the
+// user should know of it before the queue does.
+
+/// How often the job counts up at the most, and at the least.
+const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Interval of a job's heartbeats: several fit into the time after which it counts as silent.
+pub fn heartbeat_interval(slurm: &Slurm) -> Duration {
+    (slurm.silence.time() / 4).clamp(EVERY.0, EVERY.1)
+}
+
+/// The heartbeats of one job.
+#[derive(Debug)]
+pub struct JobHeartbeat {
+    silence: Duration,
+    /// What it counted up to last, and when that was seen first.
+    last: Option<(String, Instant)>,
+    is_silent: bool,
+}
+
+impl JobHeartbeat {
+    pub fn new(slurm: &Slurm) -> Self {
+        Self { silence: slurm.silence.time(), last: None, is_silent: false }
+    }
+
+    /// It has counted up within the time after which it is silent.
+    pub fn is_alive(&self, now: Instant) -> bool {
+        self.last.as_ref().is_some_and(|(_, since)| now.saturating_duration_since(*since) < self.silence)
+    }
+
+    /// `life` is the current content of the file; `None` before the job has begun, or with an older program on the
+    /// node. Returns a message for the user.
+    pub fn update(&mut self, life: Option<String>, now: Instant) -> Option<String> {
+        let life = life?;
+        match &self.last {
+            Some((last, since)) if *last == life => {
+                let quiet = now.saturating_duration_since(*since);
+                let is_news = quiet >= self.silence && !std::mem::replace(&mut self.is_silent, quiet >= self.silence);
+                is_news.then(|| {
+                    format!(
+                        "no heartbeat from its job for {} s: its node, or the shared filesystem, may be down or hang; \
+                            Slurm reports whether the node is lost",
+                        quiet.as_secs()
+                    )
+                })
+            }
+            last => {
+                let quiet = last.as_ref().map(|(_, since)| now.saturating_duration_since(*since));
+                self.last = Some((life, now));
+                let again = std::mem::take(&mut self.is_silent);
+                again.then(|| {
+                    format!("heartbeats from its job resumed, after {} s", quiet.unwrap_or_default().as_secs())
+                })
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::stand_in::StandIn;
@@ -360,5 +419,23 @@ mod tests {
         assert_eq!(list(2, None).unwrap(), "0,1");
         assert_eq!(list(0, Some("4,5")).unwrap(), "");
         assert!(list(1, Some("GPU-8f9b")).unwrap_err().what.contains("CUDA_VISIBLE_DEVICES: `GPU-8f9b` is"));
+    }
+
+    #[test]
+    fn a_missing_heartbeat_is_reported_once_and_so_is_its_return() {
+        let slurm = Slurm { silence: Duration::from_secs(30).into(), ..Slurm::default() };
+        assert_eq!(heartbeat_interval(&slurm), Duration::from_millis(7500));
+        let begun = Instant::now();
+        let mut pulse = JobHeartbeat::new(&slurm);
+        let mut look =
+            |at: u64, life: Option<&str>| pulse.update(life.map(str::to_owned), begun + Duration::from_secs(at));
+        assert_eq!(look(100, None), None, "a job that waits is not silent");
+        assert_eq!(look(101, Some("1")), None);
+        assert_eq!(look(130, Some("1")), None);
+        assert!(look(131, Some("1")).is_some_and(|text| text.contains("no heartbeat from its job for 30 s")));
+        assert_eq!(look(150, Some("1")), None, "once");
+        assert_eq!(look(151, Some("2")).as_deref(), Some("heartbeats from its job resumed, after 50 s"));
+        assert_eq!(look(180, Some("2")), None);
+        assert!(look(181, Some("2")).is_some());
     }
 }

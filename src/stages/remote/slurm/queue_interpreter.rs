@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::remote::slurm::commands::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
+use super::commands::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
 use base::event::{Failure, FailureKind};
 use base::spec::JobTimeLimit;
 
-/// How long a record may need to reach us over a network filesystem, once the queue reports that a job has ended normally.
+/// How long a record may need to reach us over a network filesystem, once the queue reports that a job has ended
+/// normally.
 const RECORD_TIMEOUT: Duration = Duration::from_mins(1);
 /// The same for a job that was cut off: it has most likely left none.
 const RECORD_TIMEOUT_AFTER_KILL: Duration = Duration::from_secs(5);
@@ -24,7 +25,8 @@ pub enum QueueObservation {
     Wait(String),
     /// The same, with a message for the user, sent once.
     Notify(String),
-    /// The controller does not answer, which is the same for all jobs of a run: a message for the user, and the current state.
+    /// The controller does not answer, which is the same for all jobs of a run: a message for the user, and the current
+    /// state.
     Silent(String),
     /// It has ended, or never will: give it up.
     Ended(Box<Failure>),
@@ -102,7 +104,7 @@ impl QueueInterpreter {
             return QueueObservation::Silent(text);
         }
         let fresh = self.is_fresh(view);
-        let entries = view.of(of);
+        let entries = view.entries(of);
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
         }
@@ -132,7 +134,8 @@ impl QueueInterpreter {
         }
     }
 
-    /// The same for an attempt that recorded at `ended` that it was stopped: the queue may show its job in wait once more.
+    /// The same for an attempt that recorded at `ended` that it was stopped: the queue may show its job in wait once
+    /// more.
     pub fn observe_stopped(&mut self, view: &QueueView, job: &QueueEntry, ended: Instant) -> Option<Failure> {
         let fresh = self.is_fresh(view);
         self.claimed.get_or_insert(ended);
@@ -145,14 +148,14 @@ impl QueueInterpreter {
 
     /// The queue shows in wait a job that has worked on the attempt.
     fn requeued(&mut self, number: &str, view: &QueueView, fresh: bool) -> Option<Failure> {
-        // A view from before the claim is no evidence.
+        // A view from before the claim shows nothing.
         self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
         if self.back < 2 {
             return None;
         }
-        let what = format!("its job {number} was put back into the queue after it had begun");
+        let message = format!("its job {number} was put back into the queue after it had begun");
         let cause = "an attempt is never run twice: what it has left may be half of something";
-        Some(Failure::new(FailureKind::Lost, what).cause(cause))
+        Some(Failure::new(FailureKind::Lost, message).cause(cause))
     }
 
     fn once(&mut self, what: &str, text: String) -> QueueObservation {
@@ -194,8 +197,9 @@ impl QueueInterpreter {
         if let Some(limit) = self.queue_timeout
             && now.saturating_duration_since(self.waits) > limit
         {
-            let what = format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
-            let failure = Failure::new(FailureKind::Timeout, what);
+            let message =
+                format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
+            let failure = Failure::new(FailureKind::Timeout, message);
             return QueueObservation::Ended(Box::new(
                 failure.hint("`queue_timeout` may be longer, or the job smaller"),
             ));
@@ -211,12 +215,12 @@ impl QueueInterpreter {
             }
             PendingReason::Never(why, what_to_do) => {
                 self.never += u64::from(fresh);
-                // Some reasons stand there for a moment only, until the scheduler has looked twice.
+                // Some reasons are shown for a moment only, until the scheduler has looked twice.
                 if self.never < 2 {
                     return QueueObservation::Wait(format!("job {number} waits: {reason}"));
                 }
-                let what = format!("its job {number} will never start: {why} ({reason})");
-                QueueObservation::Ended(Box::new(Failure::new(FailureKind::Refused, what).hint(what_to_do)))
+                let message = format!("its job {number} will never start: {why} ({reason})");
+                QueueObservation::Ended(Box::new(Failure::new(FailureKind::Refused, message).hint(what_to_do)))
             }
         }
     }
@@ -259,9 +263,11 @@ impl QueueInterpreter {
                 fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))
             }
             JobState::Failed | JobState::Completed if self.claimed.is_some() => {
-                let what = format!("its job {number}{on} ended, and could not write down how");
-                fail(FailureKind::Signal(9), what)
-                    .hint("it may have been killed, for example by the kernel's out-of-memory killer (`dmesg` on the node), or the project's filesystem did not take its record")
+                let message = format!("its job {number}{on} ended, and could not write down how");
+                fail(FailureKind::Signal(9), message).hint(
+                    "it may have been killed, for example by the kernel's out-of-memory killer (`dmesg` on the \
+                        node), or the project's filesystem did not take its record",
+                )
             }
             state => fail(
                 FailureKind::Spawn,

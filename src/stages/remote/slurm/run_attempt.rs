@@ -1,28 +1,30 @@
 //! The run's side of an attempt: submits its job or finds it in the queue, follows it, and concludes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment, folder_problem, has_many_clusters};
-use super::context::SlurmContext;
-use super::heartbeat::JobHeartbeat;
-use super::job_attempt::{JobAttempt, folder_poll_interval};
-use super::job_existence::{Enqueued, JobExistence};
-use super::job_files::{place, write_job_spec};
-use super::job_progress::{FolderLook, JobProgress, ProgressReader};
-use super::job_protocol::{JobEnd, JobEvent, JobSpec};
-use super::node_address::reachable;
-use super::node_resources::OnNode;
+use super::allocation::{OnNode, reachable};
+use super::array::SlurmContext;
+use super::cancel_jobs::{Enqueued, JobExistence};
+use super::commands::{
+    CancelCommand, Environment, QueueView, Submission, at_clusters, cancel, environment, folder_problem,
+    has_many_clusters,
+};
+use super::job_end::{FolderLook, JobProgress, ProgressReader};
+use super::job_files::{JobEnd, JobEvent, JobSpec, place, write_job_spec};
+use super::node_worker::JobHeartbeat;
 use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
 use super::submit_until_queued::until_submitted;
-use super::{array, cancel_jobs};
+use super::{array, batch_script, cancel_jobs};
 use base::event::{Done, Endpoint, Event, Failure, FailureKind};
 use base::spec::TimeSpan;
+use exec::process::shown;
 use plan::Lifetime;
 use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, JobOwner, PathError, point, superseded};
@@ -33,7 +35,7 @@ const SERVICE_BEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
     let (ready, batch_slot) = (lease.ready.take(), lease.batch_slot.take());
-    let folder = JobFolder::of(home, &lease.out);
+    let folder = JobFolder::for_output(home, &lease.out);
     let owner = JobOwner { project: &lease.project, manifest: &cluster.manifest, task: &lease.task.id };
     let superseded = superseded(&folder, owner);
     let superseded = superseded.map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
@@ -62,12 +64,12 @@ pub async fn run_attempt(
         let hint = "give the project, or its state folder, another path";
         return (Err(Failure::new(FailureKind::Refused, problem).hint(hint)), true);
     }
-    let found: Option<JobSpec> = match folder.read() {
+    let job_spec: Option<JobSpec> = match folder.read() {
         Ok(found) => found,
         Err(error) => return (Err(error.into()), false),
     };
-    let adopted = found.is_some();
-    let spec = if let Some(spec) = found {
+    let adopted = job_spec.is_some();
+    let spec = if let Some(spec) = job_spec {
         spec
     } else {
         let place = place(lease, &slurm, batch_slot.as_ref(), folder, cluster).await;
@@ -121,7 +123,7 @@ impl JobAttempt<'_> {
         batch_slot: Option<BatchSlot>,
     ) -> Result<Done, Failure> {
         // The log of a stage that has not begun can be read, too.
-        let known = if adopted { JobExistence::Unknown } else { JobExistence::Absent };
+        let existence = if adopted { JobExistence::Unknown } else { JobExistence::Absent };
         let begun = adopted && (self.folder.is_claimed() || self.folder.number().is_some());
         if begun {
             drop(batch_slot);
@@ -134,10 +136,10 @@ impl JobAttempt<'_> {
             });
         } else {
             let submitted = if self.spec.element.is_some() {
-                array::until_submitted(self, batch_slot, known).await?
+                array::until_submitted(self, batch_slot, existence).await?
             } else {
                 drop(batch_slot);
-                until_submitted(self, &self.submission(), known).await?
+                until_submitted(self, &self.submission(), existence).await?
             };
             if submitted != Enqueued::InQueue {
                 return Err(self.cancel_and_wait(submitted).await);
@@ -149,7 +151,8 @@ impl JobAttempt<'_> {
             queue = queue.of_earlier_run(self.has_recorded_end());
         }
         let result = self.follow(&mut reader, queue, ready).await;
-        // What a job that drained, or was cancelled, wrote since the last look: that its container is gone, for example.
+        // What a job that drained, or was cancelled, wrote since the last look: that its container is gone, for
+        // example.
         if let Ok(FolderLook::Progress(progress)) = reader.look().await {
             self.take_events(&progress.lines, &mut None).await;
         }
@@ -178,7 +181,7 @@ impl JobAttempt<'_> {
     ) -> Result<Done, Failure> {
         let service = self.spec.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
-        let mut pulse = JobHeartbeat::of(&self.spec.slurm);
+        let mut pulse = JobHeartbeat::new(&self.spec.slurm);
         let _beats = service.then(|| AbortOnDropHandle::new(tokio::spawn(keep_needed(self.folder.clone()))));
         loop {
             match reader.look().await {
@@ -256,7 +259,7 @@ impl JobAttempt<'_> {
     /// A submission that was repeated although the first one had arrived.
     async fn end_surplus(&self, view: &QueueView, claimant: Option<&str>) {
         let numbers: Vec<String> =
-            duplicate_jobs(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
+            duplicate_jobs(view.entries(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
         if !numbers.is_empty() && !has_many_clusters(&self.env) {
             // They would end by themselves, having found the claim; in the queue they are only in the way.
             let _ = cancel(CancelCommand::Numbers(&numbers), &self.env).await;
@@ -279,8 +282,8 @@ impl JobAttempt<'_> {
     /// After a stop request.
     async fn cancel_and_wait(&mut self, enqueued: Enqueued) -> Failure {
         let is_gone = self.cancel_for_certain(enqueued).await;
-        let what = if is_gone { "stopped, and its job cancelled" } else { "stopped; its job may still be there" };
-        Failure::new(FailureKind::Interrupted, what)
+        let message = if is_gone { "stopped, and its job cancelled" } else { "stopped; its job may still be there" };
+        Failure::new(FailureKind::Interrupted, message)
     }
 
     /// Cancels whatever there may be of it, and waits until it is gone. Returns whether that could be confirmed.
@@ -293,7 +296,8 @@ impl JobAttempt<'_> {
             }
             Err(why) => {
                 self.lease.notice(format!(
-                    "the cancellation of its job could not be confirmed ({why}); the job exits once it reads the stop request, and the next run checks it (its name: {})",
+                    "the cancellation of its job could not be confirmed ({why}); the job exits once it reads the stop \
+                        request, and the next run checks it (its name: {})",
                     self.spec.job()
                 ));
                 false
@@ -302,10 +306,71 @@ impl JobAttempt<'_> {
     }
 }
 
+// One attempt at a stage as a job: what belongs to it, and how it is submitted.
+
+/// How often the folder is looked at, where few jobs are followed.
+pub const FOLDER_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// So many jobs are few. With more of them each is looked at less often, so that a shared filesystem has the same load.
+const FEW: usize = 16;
+const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often each folder is looked at, of so many jobs.
+pub fn folder_poll_interval(jobs: usize) -> Duration {
+    let times = u32::try_from(jobs.div_ceil(FEW).max(1)).unwrap_or(u32::MAX);
+    FOLDER_POLL_INTERVAL.saturating_mul(times).min(LONGEST_POLL_INTERVAL)
+}
+
+/// One attempt at a stage.
+pub struct JobAttempt<'a> {
+    pub lease: &'a Lease,
+    pub cluster: &'a SlurmContext,
+    pub folder: JobFolder,
+    pub spec: JobSpec,
+    pub env: Environment,
+    pub view: watch::Receiver<QueueView>,
+    pub on_node: OnNode,
+    /// Its end has been seen, whatever it was: the folder has no use any more.
+    pub settled: AtomicBool,
+}
+
+impl JobAttempt<'_> {
+    /// Its end was seen, or it never began: no later run looks for it.
+    pub fn mark_ended(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    pub fn submission(&self) -> Submission {
+        Submission {
+            name: self.spec.name.clone(),
+            folder: self.folder.path().to_owned(),
+            script: self.folder.script(),
+            output: self.output(),
+            array: self.spec.element.map(|element| (element.to_string(), None)),
+            warn_s: self.spec.slurm.warn.time().as_secs().clamp(1, 65_535),
+            flags: batch_script::flags(&self.spec.slurm, self.spec.task.gpus),
+            env: self.env.clone(),
+        }
+    }
+
+    /// What the batch system and the script print.
+    pub fn output(&self) -> PathBuf {
+        match self.spec.element {
+            Some(element) => self.folder.arrays().output(&self.spec.name, element),
+            None => self.folder.output(),
+        }
+    }
+}
+
+/// The submission as it could be typed.
+pub fn submission_command(submission: &Submission) -> String {
+    let mut argv = vec![std::ffi::OsString::from("sbatch")];
+    argv.extend(submission.sbatch_argv());
+    shown(&argv, &[], &[])
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::job_attempt::FOLDER_POLL_INTERVAL;
-    use super::super::job_protocol::FolderSize;
+    use super::super::job_files::FolderSize;
     use super::super::stand_in::StandIn;
     use super::*;
     use base::event::ExternalResource;
@@ -414,5 +479,11 @@ echo PENDING > "$W/job"; echo 7"#;
         // Two pauses between the tries, and then the time in the queue.
         let waited = begun.elapsed();
         assert!(waited >= Duration::from_secs(2 + 4 + 5), "{waited:?}");
+    }
+
+    #[test]
+    fn many_jobs_are_looked_at_less_often() {
+        let interval = |jobs: usize| folder_poll_interval(jobs).as_millis();
+        assert_eq!([interval(0), interval(16), interval(40), interval(100_000)], [500, 500, 1500, 10_000]);
     }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::allocation::OnNode;
+use super::array::SlurmContext;
 use super::commands::{Environment, at_clusters};
-use super::context::SlurmContext;
-use super::job_attempt::JobAttempt;
 use super::job_files::write_job_spec;
-use super::node_resources::OnNode;
+use super::run_attempt::JobAttempt;
 use base::event::{Event, Stop, TaskId};
 use base::files::read_text;
 use plan::manifest::model::Slurm;
@@ -94,7 +94,7 @@ impl StandIn {
     }
 
     pub async fn attempt<'a>(&'a self, lease: &'a Lease, slurm: Slurm) -> JobAttempt<'a> {
-        let folder = JobFolder::of(&self.path("state"), &lease.out);
+        let folder = JobFolder::for_output(&self.path("state"), &lease.out);
         let spec = write_job_spec(lease, slurm, None, &folder, None, "m").await.unwrap();
         fs::write(self.path("name"), &spec.name).unwrap();
         let env = at_clusters(self.environment(), &spec.slurm.args);

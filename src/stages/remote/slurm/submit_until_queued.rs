@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::cancel_jobs::{Enqueued, JobExistence};
 use super::commands::{QueueView, Submission, SubmitOutcome, submit};
-use super::job_attempt::{JobAttempt, submission_command};
-use super::job_existence::{Enqueued, JobExistence};
+use super::run_attempt::{JobAttempt, submission_command};
 use base::event::{Failure, FailureKind};
 use base::spec::TimeSpan;
 
@@ -58,7 +58,8 @@ pub async fn until_submitted(
             };
             tokio::select! {
                 biased;
-                // A gentle stop waits for the answer: what is abandoned goes on by itself, and cannot be cancelled before it is there.
+                // A gentle stop waits for the answer: what is abandoned goes on by itself, and cannot be cancelled
+                // before it is there.
                 () = stop.hard_requested() => return Ok(Enqueued::UnderWay),
                 submitted = submit(submission) => submitted,
             }
@@ -122,7 +123,7 @@ pub fn full_failure(why: &str, what: &str) -> Failure {
         .hint("`queue_timeout` may be longer, or other jobs be cancelled")
 }
 
-/// There is no Slurm here.
+/// Slurm's programs are not installed here.
 pub fn absent(why: String) -> Failure {
     Failure::new(FailureKind::Spawn, why)
         .hint("`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit")
@@ -145,7 +146,7 @@ async fn is_there(attempt: &JobAttempt<'_>) -> bool {
             // Its sender lives as long as we.
             Err(_) => return false,
         };
-        if !seen.of(&attempt.spec.job()).is_empty() {
+        if !seen.entries(&attempt.spec.job()).is_empty() {
             return true;
         }
         match first_miss {

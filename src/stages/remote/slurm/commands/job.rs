@@ -1,5 +1,10 @@
 //! What a job is called, and how Slurm writes the numbers of an array's elements.
 
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::queue::{Environment, QueryResult, run_query};
+
 /// What all names of our jobs begin with: other jobs of the queue are not looked at.
 pub const PREFIX: &str = "regatta-";
 
@@ -53,6 +58,107 @@ fn range(text: &str) -> Vec<u32> {
     }
 }
 
+// Ending a job, by its name: its number may never have reached us.
+
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What is to be ended, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelCommand<'a> {
+    /// All jobs of this name of ours: TERM, and KILL after the cluster's `KillWait`.
+    Name(&'a str),
+    /// The same, with KILL at once.
+    Now(&'a str),
+    /// These jobs, or elements of arrays: where a name means more than what is to end.
+    Numbers(&'a [String]),
+    /// The same, with KILL at once.
+    KillNumbers(&'a [String]),
+}
+
+/// Why it is not certain that jobs end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CancelError {
+    #[error("{}", .0.error_text("scancel"))]
+    Scancel(QueryResult),
+    #[error("the queue could not be queried")]
+    NoQueue,
+    /// The queue is not queried any more.
+    #[error(transparent)]
+    QueueClosed(#[from] tokio::sync::watch::error::RecvError),
+    #[error("the queue still shows it")]
+    StillQueued,
+    #[error("`sbatch` has not answered yet")]
+    UnderWay,
+}
+
+/// Requests it. `Ok` when the controller has received it, also if there was nothing to end. The error is the reason why
+/// it has not.
+pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), CancelError> {
+    let user = format!("--user={}", rustix::process::getuid().as_raw());
+    let words: Vec<String> = match what {
+        CancelCommand::Name(name) => vec![user, format!("--name={name}")],
+        CancelCommand::Now(name) => {
+            vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()]
+        }
+        CancelCommand::Numbers(numbers) => numbers.to_vec(),
+        CancelCommand::KillNumbers(numbers) => {
+            ["--signal=KILL", "--full"].into_iter().map(str::to_owned).chain(numbers.iter().cloned()).collect()
+        }
+    };
+    let words = words.into_iter().map(OsString::from).collect();
+    match run_query("scancel", words, env.clone(), COMMAND_TIMEOUT).await {
+        QueryResult::Answered { code: 0, .. } => Ok(()),
+        failed => Err(CancelError::Scancel(failed)),
+    }
+}
+
+// Where a node can be reached.
+
+const SCONTROL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the controller answers; `None` where it does not.
+async fn scontrol(words: &[&str], env: &Environment) -> Option<String> {
+    let words = words.iter().map(OsString::from).collect();
+    match run_query("scontrol", words, env.clone(), SCONTROL_TIMEOUT).await {
+        QueryResult::Answered { code: 0, stdout, .. } => Some(stdout),
+        _ => None,
+    }
+}
+
+/// Names and addresses that the controller has for a node beside its name, the likeliest first. Not every cluster has
+/// its nodes in a name service.
+pub async fn addresses(node: &str, env: &Environment) -> Vec<String> {
+    let answer = scontrol(&["show", "node", "-o", node], env).await.unwrap_or_default();
+    let mut addresses = parse_addresses(&answer);
+    let mut seen = std::collections::BTreeSet::from([node.to_owned()]);
+    addresses.retain(|address| seen.insert(address.clone()));
+    addresses
+}
+
+fn parse_addresses(text: &str) -> Vec<String> {
+    let value = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)).map(str::to_owned);
+    ["NodeAddr=", "NodeHostName="].iter().filter_map(|key| value(key)).collect()
+}
+
+// What the cluster's configuration allows.
+
+/// Slurm's own default.
+const USUAL_ARRAY_SIZE: u32 = 1001;
+
+/// One more than the largest index of an array's element; 0 where there are no arrays.
+pub async fn max_array_size(env: &Environment) -> u32 {
+    // A controller that is silent now has to take the array, too.
+    scontrol(&["show", "config"], env)
+        .await
+        .and_then(|config| parse_max_array_size(&config))
+        .unwrap_or(USUAL_ARRAY_SIZE)
+}
+
+fn parse_max_array_size(text: &str) -> Option<u32> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("MaxArraySize"))?;
+    line.trim_start().strip_prefix('=')?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -77,5 +183,32 @@ mod tests {
             let number = format!("77_[{}%4]", ranges(&elements));
             prop_assert_eq!(super::elements(&number), ("77", elements));
         }
+    }
+}
+
+#[cfg(test)]
+mod node_tests {
+    use super::*;
+
+    #[test]
+    fn the_address_comes_before_the_host_name() {
+        let text =
+            "NodeName=n1 Arch=x86_64 CoresPerSocket=1 NodeAddr=127.0.0.1 NodeHostName=lab Port=17610 Version=22.05.8";
+        assert_eq!(parse_addresses(text), ["127.0.0.1", "lab"]);
+        assert_eq!(parse_addresses("no such node"), [""; 0]);
+    }
+}
+
+#[cfg(test)]
+mod limits_tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_read_from_the_configuration() {
+        assert_eq!(
+            parse_max_array_size("LogTimeFormat = iso\nMaxArraySize            = 1001\nMaxDBDMsgs = 20\n"),
+            Some(1001)
+        );
+        assert_eq!(parse_max_array_size("nothing of the kind"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::environment::clusters_of;
 use super::job::{PREFIX, SlurmJob, elements};
-use super::query::{Environment, QueryResult, run_query};
-use super::state::JobState;
+use super::sbatch::{clusters_of, query_environment};
+use exec::process;
+use exec::process::{ProbeOutput, ProbeResult};
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
 const QUERY_TIMEOUT: Duration = Duration::from_mins(1);
@@ -47,7 +48,7 @@ pub struct QueueView {
 
 impl QueueView {
     /// What it shows of a job.
-    pub fn of(&self, job: &SlurmJob) -> &[QueueEntry] {
+    pub fn entries(&self, job: &SlurmJob) -> &[QueueEntry] {
         self.jobs.get(job).map_or(&[], Vec::as_slice)
     }
 }
@@ -82,8 +83,8 @@ impl Default for JobQueue {
 }
 
 impl JobQueue {
-    /// Subscribes; the first subscriber starts the queries. They run at least every `every`, and stop when no subscriber is
-    /// left.
+    /// Subscribes; the first subscriber starts the queries. They run at least every `every`, and stop when no
+    /// subscriber is left.
     pub fn subscribe(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
         let receiver = self.shared.sender.subscribe();
         let mut queries = self.shared.queries.lock();
@@ -193,6 +194,182 @@ fn read(text: &str) -> BTreeMap<SlurmJob, Vec<QueueEntry>> {
     jobs
 }
 
+// One query to one of Slurm's programs, with a limit: a controller that hangs must not hang us.
+
+pub type Environment = BTreeMap<OsString, OsString>;
+
+/// The result of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueryResult {
+    /// It answered, in its way.
+    Answered { code: i32, stdout: String, stderr: String },
+    /// It did not end within the limit, and was ended.
+    TimedOut,
+    /// It is not here, or cannot be started: why.
+    Absent(String),
+}
+
+impl QueryResult {
+    /// Why this cannot be used as an answer, in one line.
+    pub fn error_text(&self, program: &str) -> String {
+        match self {
+            Self::Answered { code, stdout, stderr } => {
+                let text = if stderr.trim().is_empty() { stdout } else { stderr };
+                let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+                let message = lines.join("; ").replace(&format!("{program}: error: "), "");
+                if message.is_empty() { format!("{program} ended with exit code {code}") } else { message }
+            }
+            Self::TimedOut => format!("{program} did not answer"),
+            Self::Absent(why) => why.clone(),
+        }
+    }
+}
+
+/// Runs the query, in the clusters that `env` names, and without the user's own defaults for it. The program gets a
+/// process group of its own, so that Ctrl-C on a terminal does not cut a submission off half way.
+pub async fn run_query(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
+    let (clusters, env) = query_environment(program, env);
+    let words: Vec<OsString> = clusters.into_iter().chain(words).collect();
+    let answer = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
+    answer.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
+}
+
+fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit: Duration) -> QueryResult {
+    let expression = duct::cmd(program, words)
+        .full_env(env)
+        .stdin_null()
+        .stdout_capture()
+        .stderr_capture()
+        .unchecked()
+        .before_spawn(|child| {
+            child.process_group(0);
+            Ok(())
+        });
+    match process::query(&expression, limit) {
+        ProbeResult::Answered(ProbeOutput { code, out, err }) => {
+            QueryResult::Answered { code, stdout: out, stderr: err }
+        }
+        ProbeResult::TimedOut => QueryResult::TimedOut,
+        ProbeResult::Missing => QueryResult::Absent(format!("`{program}` was not found in PATH")),
+        ProbeResult::Failed(why) => QueryResult::Absent(format!("`{program}`: {why}")),
+    }
+}
+
+// A job's state in the queue, and what it means.
+
+/// A job's state, as far as we must distinguish states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// It has not started.
+    Pending,
+    /// It runs, or is about to.
+    Running,
+    /// Its processes, or its epilog, are about to have ended. How it ended is shown only after that.
+    Completing,
+    /// Held in the middle: it may go on.
+    Suspended,
+    /// Its script ended with 0.
+    Completed,
+    /// Its script ended with something else.
+    Failed,
+    TimeLimit,
+    OutOfMemory,
+    Cancelled,
+    Preempted,
+    NodeFailed,
+    /// It did not start before its deadline.
+    Deadline,
+    /// An unknown state.
+    Other(String),
+}
+
+impl JobState {
+    /// From the long form; whatever follows the state (`CANCELLED by 0`) is left out.
+    pub fn read(text: &str) -> Self {
+        let word = text.split([' ', '+']).next().unwrap_or_default();
+        match word {
+            "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT"
+            | "RESV_DEL_HOLD" => Self::Pending,
+            "RUNNING" | "SIGNALING" | "RESIZING" => Self::Running,
+            "COMPLETING" | "STAGE_OUT" => Self::Completing,
+            "SUSPENDED" | "STOPPED" => Self::Suspended,
+            "COMPLETED" => Self::Completed,
+            "FAILED" => Self::Failed,
+            "TIMEOUT" => Self::TimeLimit,
+            "OUT_OF_MEMORY" => Self::OutOfMemory,
+            "CANCELLED" | "REVOKED" => Self::Cancelled,
+            "PREEMPTED" => Self::Preempted,
+            "NODE_FAIL" | "BOOT_FAIL" => Self::NodeFailed,
+            "DEADLINE" => Self::Deadline,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// It will not change any more.
+    pub const fn is_final(&self) -> bool {
+        !matches!(self, Self::Pending | Self::Running | Self::Completing | Self::Suspended | Self::Other(_))
+    }
+}
+
+/// Why a job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingReason {
+    /// For its turn.
+    Queued,
+    /// A reason that may go away, and that the user should know of.
+    NeedsUser(&'static str),
+    /// For ever: why, and what to do.
+    Never(&'static str, &'static str),
+}
+
+impl PendingReason {
+    /// Slurm's short names (`job_reason_str`).
+    pub fn read(reason: &str) -> Self {
+        let word = reason.split([',', ' ']).next().unwrap_or_default();
+        match word {
+            "PartitionTimeLimit" => Self::Never(
+                "it requests more time than its partition allows",
+                "a smaller `time`, or another `partition`",
+            ),
+            "PartitionNodeLimit" => {
+                Self::Never("it requests more nodes than its partition allows", "fewer `nodes`, or another `partition`")
+            }
+            "DependencyNeverSatisfied" => Self::Never(
+                "a job that it depends on did not end as it must",
+                "check `args`: a `--dependency` is in them",
+            ),
+            "BadConstraints" => Self::Never("no node is like this", "check `constraint`, `gres` and `gpus_per_node`"),
+            "InvalidAccount" | "AccountNotAllowed" => {
+                Self::Never("its account may not be used there", "check `account` and `partition`")
+            }
+            "InvalidQOS" | "QOSNotAllowed" => {
+                Self::Never("its quality of service may not be used there", "check `qos` and `partition`")
+            }
+            "AssocMaxWallDurationPerJobLimit" | "QOSMaxWallDurationPerJobLimit" => {
+                Self::Never("it requests more time than its account or quality of service allows", "a smaller `time`")
+            }
+            "AssocGrpGRES"
+            | "QOSMaxGRESPerJob"
+            | "QOSMaxNodePerJobLimit"
+            | "AssocMaxNodePerJobLimit"
+            | "QOSMaxCpuPerJobLimit"
+            | "AssocMaxCpuPerJobLimit" => Self::Never(
+                "it requests more than its account or quality of service allows for one job",
+                "request less, or another `account` or `qos`",
+            ),
+            "PartitionDown" | "PartitionInactive" => Self::NeedsUser("its partition takes no jobs at the moment"),
+            "ReqNodeNotAvail" => Self::NeedsUser("a node that it needs is down, drained or reserved"),
+            "Nodes" => Self::NeedsUser("nodes that it needs are down, drained or reserved for others"),
+            "JobHeldAdmin" => Self::NeedsUser("an administrator holds it"),
+            "JobHeldUser" => Self::NeedsUser("it is held; `scontrol release` releases it"),
+            "launch" => Self::NeedsUser("it could not be started on its node and was put back on hold"),
+            "Reservation" => Self::NeedsUser("it waits for its reservation to begin"),
+            "Licenses" => Self::NeedsUser("it waits for licenses"),
+            _ => Self::Queued,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +387,7 @@ nonsense
         let view = QueueView { jobs: Arc::new(read(text)), ..QueueView::default() };
         let numbers = |name: &str, element: Option<u32>| {
             let job = SlurmJob { name: name.to_owned(), element };
-            view.of(&job).iter().map(|job| job.number.as_str()).collect::<Vec<_>>()
+            view.entries(&job).iter().map(|job| job.number.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(numbers("regatta-a-1", None), ["12", "14"]);
         assert_eq!(numbers("regatta-b-2", None), ["13"]);
@@ -218,5 +395,29 @@ nonsense
         assert_eq!(numbers("regatta-c|d", Some(3)), ["15_3"]);
         assert_eq!(numbers("regatta-c|d", None), [""; 0]);
         assert_eq!(view.jobs.len(), 6);
+    }
+
+    #[test]
+    fn states_are_read_with_what_follows_them() {
+        assert_eq!(JobState::read("CANCELLED by 0"), JobState::Cancelled);
+        assert_eq!(JobState::read("PENDING"), JobState::Pending);
+        assert_eq!(JobState::read("NODE_FAIL"), JobState::NodeFailed);
+        assert!(JobState::read("TIMEOUT").is_final());
+        assert!(!JobState::read("COMPLETING").is_final(), "its processes may still write");
+        assert!(!JobState::read("NEW_WORD").is_final(), "what we do not know decides nothing");
+    }
+
+    #[test]
+    fn jobs_that_can_never_start_are_distinguished_from_pending() {
+        assert_eq!(PendingReason::read("Priority"), PendingReason::Queued);
+        assert_eq!(PendingReason::read("Resources"), PendingReason::Queued);
+        assert!(matches!(PendingReason::read("PartitionTimeLimit"), PendingReason::Never(..)));
+        assert!(matches!(PendingReason::read("ReqNodeNotAvail, UnavailableNodes:n[1-2]"), PendingReason::NeedsUser(_)));
+        assert!(matches!(
+            PendingReason::read(
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+            ),
+            PendingReason::NeedsUser(_)
+        ));
     }
 }

@@ -1,8 +1,90 @@
-//! The arguments of each engine, up to the image; the command inside follows them.
+//! Turns a command and what it may see into a command line of docker, podman, enroot or apptainer. Pure data in, pure
+//! data out.
+//!
+//! One entry point for all code that starts something in a container: servers of Triton with all their ranks, and the
+//! commands of any other stage. Nothing here looks at the machine or starts anything; the caller stops the container by
+//! the name that it was given, where its engine keeps it apart ([`base::spec::ContainerEngine::is_detached`]).
 
-use super::spec::{ContainerAccess, ContainerSpec};
+use std::collections::BTreeMap;
+
 use base::event::GpuId;
 use base::spec::{ContainerEngine, ContainerGpus};
+
+// The request: an engine, an image, limits, and what the command inside must see.
+
+/// A container to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerSpec {
+    pub engine: ContainerEngine,
+    pub image: String,
+    /// Where it is not called by its name.
+    pub program: Option<String>,
+    /// `/from:/to`, `/from:/to:ro`
+    pub mounts: Vec<String>,
+    pub shm_size: Option<String>,
+    pub ulimits: Option<Vec<(String, i64)>>,
+    pub gpus: ContainerGpus,
+    pub network: Option<String>,
+    pub user: Option<String>,
+    pub env: BTreeMap<String, String>,
+    /// Unique on the host.
+    pub name: String,
+    pub args: Vec<String>,
+}
+
+impl ContainerSpec {
+    /// The engine's program, as it is called.
+    pub fn program(&self) -> &str {
+        self.program.as_deref().unwrap_or_else(|| self.engine.program_name())
+    }
+
+    /// Its name with everything replaced that no engine takes.
+    pub fn safe_name(&self) -> String {
+        let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        self.name.chars().map(safe).collect()
+    }
+}
+
+/// What the command inside must see, whatever the engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerAccess {
+    /// `/from:/to`, `/from:/to:ro`; those of the container come after them.
+    pub mounts: Vec<String>,
+    /// Variables with their values; those of the container come after them.
+    pub set: Vec<(String, String)>,
+    /// Names of variables: the engine takes their values from its own environment, so that no command line shows them.
+    pub pass: Vec<String>,
+    /// GPUs as the machine counts them; empty: none is leased.
+    pub gpus: Vec<GpuId>,
+    /// Where it starts; not given: the image decides.
+    pub dir: Option<String>,
+    /// How long `docker stop` waits until it kills, seconds.
+    pub stop_after: u32,
+}
+
+/// A request that the engine does not support: the feature, and what to do about it.
+pub fn contradictions(container: &ContainerSpec) -> Vec<(String, &'static str)> {
+    let mut arguments = Vec::new();
+    let word = container.engine.program_name();
+    if container.image.trim().is_empty() {
+        arguments.push(("a container needs an `image`".to_owned(), ""));
+    }
+    if !container.engine.is_detached() {
+        for (key, given, why) in [
+            ("shm_size", container.shm_size.is_some(), "uses the host's /dev/shm"),
+            ("ulimits", container.ulimits.is_some(), "has the limits of the user that starts it"),
+            ("network", container.network.is_some(), "uses the host's network"),
+            ("user", container.user.is_some(), "runs as the user that starts it"),
+        ] {
+            if given {
+                arguments.push((format!("`container.{key}`: {word} {why}"), "remove it"));
+            }
+        }
+    }
+    arguments
+}
+
+// The arguments of each engine, up to the image; the command inside follows them.
 
 const SHM: &str = "2g";
 const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];
@@ -104,7 +186,8 @@ fn apptainer(container: &ContainerSpec, sees: &ContainerAccess, mut variables: V
     words.extend(mounts(container, sees).into_iter().map(|mount| format!("--bind={mount}")));
     words.extend(container.args.iter().cloned());
     words.push(container.image.clone());
-    // `--env` splits its value at commas, which a list of GPUs has. Everything else of its environment it passes on itself.
+    // `--env` splits its value at commas, which a list of GPUs has. Everything else of its environment it passes on
+    // itself.
     let env = variables.into_iter().map(|(name, value)| (format!("APPTAINERENV_{name}"), value)).collect();
     EngineCommand { argv: words, env }
 }
@@ -165,19 +248,28 @@ mod tests {
     #[test]
     fn docker_is_given_devices_names_of_variables_and_a_name() {
         insta::assert_snapshot!(line(ContainerEngine::Docker, ContainerGpus::Leased), @r#"docker run --rm --init --name=run-task --stop-timeout=10 --network=host --shm-size=2g --ulimit=memlock=-1 --ulimit=stack=67108864 --gpus="device=2,3" --user=1000:1000 --workdir=/p/out --volume=/p:/p:ro --volume=/p/out:/p/out --volume=/m:/m --env=A=1 2 --env=OUT --env=HF_TOKEN --extra img"#);
-        let all = line(ContainerEngine::Docker, ContainerGpus::All);
-        assert!(all.contains("--gpus=all") && all.contains("--env=CUDA_VISIBLE_DEVICES=2,3"), "{all}");
+        let with_all_gpus = line(ContainerEngine::Docker, ContainerGpus::All);
+        assert!(
+            with_all_gpus.contains("--gpus=all") && with_all_gpus.contains("--env=CUDA_VISIBLE_DEVICES=2,3"),
+            "{with_all_gpus}"
+        );
     }
 
     #[test]
     fn podman_is_given_devices_of_the_container_device_interface() {
-        insta::assert_snapshot!(line(ContainerEngine::Podman, ContainerGpus::Leased), @"podman run --rm --name=run-task --stop-timeout=10 --network=host --shm-size=2g --ulimit=memlock=-1 --ulimit=stack=67108864 --device=nvidia.com/gpu=2 --device=nvidia.com/gpu=3 --user=1000:1000 --workdir=/p/out --volume=/p:/p:ro --volume=/p/out:/p/out --volume=/m:/m --env=A=1 2 --env=OUT --env=HF_TOKEN --extra img");
+        insta::assert_snapshot!(line(ContainerEngine::Podman, ContainerGpus::Leased), @"podman run --rm \
+            --name=run-task --stop-timeout=10 --network=host --shm-size=2g --ulimit=memlock=-1 \
+            --ulimit=stack=67108864 --device=nvidia.com/gpu=2 --device=nvidia.com/gpu=3 --user=1000:1000 \
+            --workdir=/p/out --volume=/p:/p:ro --volume=/p/out:/p/out --volume=/m:/m --env=A=1 2 --env=OUT \
+            --env=HF_TOKEN --extra img");
         assert!(!line(ContainerEngine::Podman, ContainerGpus::None).contains("nvidia"));
     }
 
     #[test]
     fn enroot_and_apptainer_run_as_child_processes() {
         insta::assert_snapshot!(line(ContainerEngine::Enroot, ContainerGpus::Leased), @r#"NVIDIA_VISIBLE_DEVICES=2,3 enroot start --mount /p:/p:none:x-create=auto,bind,ro --mount /p/out:/p/out:none:x-create=auto,bind,rw --mount /m:/m:none:x-create=auto,bind,rw --env A=1 2 --env OUT --env HF_TOKEN --extra img /bin/sh -c cd "$0" && exec "$@" /p/out"#);
-        insta::assert_snapshot!(line(ContainerEngine::Apptainer, ContainerGpus::Leased), @"APPTAINERENV_A=1 2 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer exec --nv --pwd=/p/out --bind=/p:/p:ro --bind=/p/out:/p/out --bind=/m:/m --extra img");
+        insta::assert_snapshot!(line(ContainerEngine::Apptainer, ContainerGpus::Leased), @"APPTAINERENV_A=1 2 \
+            APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer exec --nv --pwd=/p/out --bind=/p:/p:ro \
+            --bind=/p/out:/p/out --bind=/m:/m --extra img");
     }
 }

@@ -1,0 +1,194 @@
+//! connection.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::quantity::TimeSpan;
+use super::text_format::{MOST_ANSWER_BYTES, MOST_USERS};
+
+// `bench.protocol:` — what requests are written in.
+
+/// The protocol of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// KServe v2 over gRPC.
+    Kserve,
+    /// Triton's generate extension over HTTP: `generate_stream`, or `generate` when `request.streaming` is false.
+    Generate,
+    /// OpenAI's chat completions.
+    OpenaiChat,
+    /// OpenAI's completions. With `request.interface: token_ids` prompts are lists of ids.
+    OpenaiCompletions,
+}
+
+impl Protocol {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kserve => "kserve",
+            Self::Generate => "generate",
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiCompletions => "openai-completions",
+        }
+    }
+
+    pub const fn is_openai(self) -> bool {
+        matches!(self, Self::OpenaiChat | Self::OpenaiCompletions)
+    }
+}
+
+/// Whether further fields of a body set the length of the answer, or take its limit out.
+pub fn sets_length(extra: &Map<String, Value>) -> bool {
+    ["max_tokens", "max_completion_tokens", "request_output_len"].iter().any(|key| extra.contains_key(*key))
+}
+
+/// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` gives them in place of text
+/// (`detokenize: false`), vLLM beside it (`return_token_ids: true`).
+pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
+    extra.get("detokenize") == Some(&Value::Bool(false)) || extra.get("return_token_ids") == Some(&Value::Bool(true))
+}
+
+// `bench.tls:` — trusted authorities and the client's certificate.
+
+/// For protocols over HTTP with TLS. Keys and certificates are PEM files; their content is never shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Tls {
+    /// Authorities to trust, or the server's own certificate, in place of those that this machine knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Accept any certificate: requests, including keys, may be read in transit.
+    #[serde(default)]
+    pub insecure: bool,
+    /// The client certificate with its chain, for servers that require one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cert: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<PathBuf>,
+}
+
+impl Tls {
+    /// The files from a manifest, with absolute paths.
+    #[must_use]
+    pub fn relative_to(mut self, folder: &Path) -> Self {
+        for file in [&mut self.ca, &mut self.client_cert, &mut self.client_key] {
+            *file = file.take().map(|file: PathBuf| folder.join(file));
+        }
+        self
+    }
+
+    /// The settings without the names of files, for a result.
+    pub fn without_files(&self) -> Self {
+        Self { insecure: self.insecure, ..Self::default() }
+    }
+}
+
+// Which streams requests share.
+
+/// How the requests of one connection share its streams, over KServe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamMode {
+    /// A `ModelStreamInfer` for each: own flow control, and a cancelled call ends one request.
+    #[default]
+    PerRequest,
+    /// One `ModelStreamInfer` for all of them, as NVIDIA's harness and tritonclient do it. Needs a decoupled model; when the stream ends, all its requests fail.
+    Shared,
+}
+
+// `bench.retries:` — off by default, and never for a request that had a token.
+
+/// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from the first intended time, and a run with any is VALID WITH WARNINGS at best.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Retries {
+    /// At most this many times for one request.
+    #[schemars(range(min = 1, max = MOST_USERS))]
+    pub times: u32,
+    /// Which failures.
+    #[serde(default = "both")]
+    pub on: Vec<RetryOn>,
+    /// From the failure to the next attempt. A server that cannot be reached is not tried more often than every 50 ms.
+    #[serde(default = "half_a_second")]
+    pub pause: TimeSpan,
+}
+
+/// A failure after which a request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryOn {
+    /// There was no connection, or it broke before any answer.
+    Connect,
+    /// The server rejected it: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
+    Refused,
+}
+
+fn both() -> Vec<RetryOn> {
+    vec![RetryOn::Connect, RetryOn::Refused]
+}
+fn half_a_second() -> TimeSpan {
+    Duration::from_millis(500).into()
+}
+
+impl Retries {
+    /// What is wrong with them.
+    pub fn problem(&self) -> Option<&'static str> {
+        if self.times == 0 {
+            Some("retries.times must be at least 1; leave `retries` out for none")
+        } else if self.on.is_empty() {
+            Some("retries.on names no class of failures")
+        } else if self.pause.time() > Duration::from_hours(1) {
+            Some("retries.pause must be from 0 to an hour")
+        } else {
+            None
+        }
+    }
+}
+
+// `bench.request.response_limits:` — how large an answer may be.
+
+/// Limits on one answer, and on all that are in flight, in bytes. Each has a default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct ResponseSizeLimits {
+    /// Over HTTP: all of an answer after its header. [default: 67108864 (64 MiB)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
+    pub body: Option<u64>,
+    /// Over HTTP: the status line and all headers. [default: 65536]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
+    pub header: Option<u64>,
+    /// One server-sent event. [default: 16777216 (16 MiB)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
+    pub line: Option<u64>,
+    /// One gRPC message. [default: 268435456 (256 MiB); where logits are requested, what gRPC allows (2 GiB)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
+    pub frame: Option<u64>,
+    /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. [default: 1073741824
+    /// (1 GiB), or the largest of the other limits where that is more]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
+    pub total: Option<u64>,
+}
+
+impl ResponseSizeLimits {
+    /// The first that allows nothing.
+    pub(super) fn zero(&self) -> Option<&'static str> {
+        let all = [
+            ("body", self.body),
+            ("header", self.header),
+            ("line", self.line),
+            ("frame", self.frame),
+            ("total", self.total),
+        ];
+        all.into_iter().find(|(_, bytes)| *bytes == Some(0)).map(|(key, _)| key)
+    }
+}
