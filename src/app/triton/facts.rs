@@ -218,7 +218,7 @@ pub(super) fn of_http(metadata: &Value, config: &Value) -> ModelDetails {
 
 /// The data type of a tensor that a server reported.
 pub(super) fn datatype(tensor: &TensorFacts) -> Option<DataType> {
-    DataType::of(&tensor.datatype)
+    DataType::parse(&tensor.datatype)
 }
 
 fn text(value: &Value, key: &str) -> String {

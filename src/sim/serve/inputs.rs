@@ -64,13 +64,15 @@ enum InputsError {
     #[error("input byte size mismatch for input '{input}' for model '{model}'. Expected {expected}, got {found}")]
     Bytes { input: String, model: String, expected: usize, found: usize },
     #[error(
-        "unexpected number of string elements {found} for inference input '{input}' for model '{model}', expecting {expected}"
+        "unexpected number of string elements {found} for inference input '{input}' for model '{model}', expecting \
+         {expected}"
     )]
     Strings { input: String, model: String, expected: usize, found: usize },
     #[error("incomplete string data for inference input '{input}' for model '{model}'")]
     IncompleteStrings { input: String, model: String },
     #[error(
-        "unexpected explicit tensor data for input tensor '{input}' for model '{model}': expected {expected} elements, got {found}"
+        "unexpected explicit tensor data for input tensor '{input}' for model '{model}': expected {expected} \
+         elements, got {found}"
     )]
     Contents { input: String, model: String, expected: usize, found: usize },
 }
@@ -231,7 +233,7 @@ fn brackets(shape: &[i64]) -> String {
 
 /// The config's type as the protocol has it.
 pub(super) fn wire_type(data_type: ConfigType) -> Option<DataType> {
-    DataType::of(data_type.as_str_name())
+    DataType::parse(data_type.as_str_name())
 }
 
 /// The same by its name.
@@ -356,7 +358,7 @@ impl ReadFields {
 
 /// Typed contents. `None`: there are none, or their type is not known.
 pub(super) fn contents(input: &InferInputTensor) -> Option<TensorData> {
-    Some(TensorData::from_contents(DataType::of(&input.datatype)?, input.contents.as_ref()?))
+    Some(TensorData::from_contents(DataType::parse(&input.datatype)?, input.contents.as_ref()?))
 }
 
 #[cfg(test)]

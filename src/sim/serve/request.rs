@@ -310,7 +310,7 @@ pub(super) enum PromptTokens {
 
 impl PromptTokens {
     /// The first `tokenizer_dir` with a `tokenizer.json`. Other kinds of tokenizers are not read.
-    pub fn of(models: &BTreeMap<String, LoadedModel>) -> Result<Self, Vec<LoadFailure>> {
+    pub fn load(models: &BTreeMap<String, LoadedModel>) -> Result<Self, Vec<LoadFailure>> {
         for model in models.values() {
             let text = |key: &str| model.config.parameters.get(key).map(|value| value.string_value.as_str());
             let Some(folder) = text("tokenizer_dir").filter(|folder| !folder.is_empty()) else { continue };

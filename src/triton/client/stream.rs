@@ -70,7 +70,7 @@ impl InferStream {
             Err(_) => Err(ClientErrorKind::Timeout(deadline)),
         };
         match step {
-            Ok(Some(message)) => Some(Ok(StreamResponse::of(message))),
+            Ok(Some(message)) => Some(Ok(StreamResponse::from_message(message))),
             Ok(None) => {
                 self.state = State::Over;
                 None
@@ -98,7 +98,7 @@ impl InferStream {
 }
 
 impl StreamResponse {
-    fn of(message: ModelStreamInferResponse) -> Self {
+    fn from_message(message: ModelStreamInferResponse) -> Self {
         let at = Instant::now();
         let response = message.infer_response.unwrap_or_default();
         let flag = response.parameters.get("triton_final_response").and_then(|flag| flag.parameter_choice.as_ref());

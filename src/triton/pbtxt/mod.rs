@@ -16,7 +16,7 @@ use std::ops::Range;
 use super::proto::inference::ModelConfig;
 pub use document::{PbtxtDocument, PbtxtStep};
 pub use error::PbtxtError;
-pub use json::json;
+pub use json::{json, message_json};
 pub use literal::quoted;
 pub use write::write;
 

@@ -1,5 +1,5 @@
-//! Inference over HTTP: KServe v2's infer call, whose tensors are JSON or bytes behind it (Triton's binary tensor data extension), and
-//! Triton's generate extension.
+//! Inference over HTTP: KServe v2's infer call, whose tensors are JSON or bytes behind it (Triton's binary tensor data
+//! extension), and Triton's generate extension.
 
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
 
 /// Values of a JSON tensor, nested by its shape or flat, as bytes.
 fn elements(input: &Input, data: &Value) -> Result<Bytes, BodyError> {
-    let Some(datatype) = DataType::of(&input.datatype) else {
+    let Some(datatype) = DataType::parse(&input.datatype) else {
         return Err(BodyError::Datatype { input: input.name.clone(), datatype: input.datatype.clone() });
     };
     if matches!(datatype, DataType::Fp16 | DataType::Bf16) {
@@ -266,7 +266,8 @@ pub(super) async fn generate(
         // The real server has sent 200 by then.
         (Some(_), Some(_)) => failed(
             StatusCode::OK,
-            "generate expects model to produce exactly 1 response, use generate stream for model that generates various \
+            "generate expects model to produce exactly 1 response, use generate stream for model that generates \
+             various \
              number of responses",
         ),
     }

@@ -54,9 +54,9 @@ fn every_data_type_comes_back_as_it_went() {
             .collect();
         let back = tensor.to_json();
         assert_eq!(back.as_array().unwrap().iter().collect::<Vec<_>>(), flat, "{datatype}");
-        assert_eq!(DataType::of(datatype.name()), Some(datatype));
+        assert_eq!(DataType::parse(datatype.name()), Some(datatype));
     }
-    assert_eq!(DataType::of("TYPE_STRING"), Some(DataType::Bytes));
+    assert_eq!(DataType::parse("TYPE_STRING"), Some(DataType::Bytes));
 }
 
 #[test]

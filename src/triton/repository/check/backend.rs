@@ -8,8 +8,8 @@ use super::{ModelChecker, parameter, placeholder};
 use crate::EngineConfig;
 use crate::pbtxt::PbtxtStep;
 use crate::proto::inference::DataType;
-use crate::repository::limits::limits;
-use crate::repository::parameters::{by_key, find, of};
+use crate::repository::fill::limits;
+use crate::repository::parameters::{by_key, find, of_model};
 use base::diag::{did_you_mean, nearest};
 
 /// Placeholders that the backend itself compares against: left as they are, they mean "not set".
@@ -71,7 +71,7 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
         return unfilled(look, key, value);
     }
     let Some(known) = by_key(role, key) else {
-        let names: Vec<&str> = of(role).map(|parameter| parameter.key).collect();
+        let names: Vec<&str> = of_model(role).map(|parameter| parameter.key).collect();
         let hint = nearest(key, names).map(|name| format!("did you mean `{name}`?"));
         look.warn(&[way[0], way[1]], format!("`{key}` is not a parameter of {role}: it has no effect"), hint);
         return;

@@ -69,7 +69,7 @@ impl DataType {
     }
 
     /// By the name on the wire, or by that of config.pbtxt (`TYPE_INT32`, `TYPE_STRING`).
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         let name = name.strip_prefix("TYPE_").unwrap_or(name);
         let name = if name == "STRING" { "BYTES" } else { name };
         Self::ALL.into_iter().find(|known| known.name() == name)
@@ -426,7 +426,7 @@ impl InferRequest {
 pub fn tensors_of(response: &ModelInferResponse) -> Result<Vec<Tensor>, TensorError> {
     let outputs = response.outputs.iter().enumerate().map(|(index, output)| {
         let name = &output.name;
-        let datatype = DataType::of(&output.datatype)
+        let datatype = DataType::parse(&output.datatype)
             .ok_or_else(|| TensorError::Type { name: name.clone(), datatype: output.datatype.clone() })?;
         let data = match (response.raw_output_contents.get(index), &output.contents) {
             (Some(raw), _) => TensorData::read(name, datatype, raw)?,
