@@ -155,7 +155,7 @@ fn parameters(json: bool) -> String {
     }
     let width = PARAMETERS.iter().map(|one| one.name.len()).max().unwrap_or_default();
     let mut text = String::new();
-    for one in PARAMETERS {
+    for one in PARAMETERS.iter() {
         let position = if one.is_bare { "bare" } else { "quoted" };
         let default = match (one.default, one.unset) {
             (Some(default), _) => default.to_owned(),

@@ -56,3 +56,16 @@ impl FromArgMatches for RequestOptions {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_sets_the_key_of_its_row() {
+        let command = RequestOptions::augment_args(Command::new("bench"));
+        let matches = command.try_get_matches_from(["bench", "--temperature", "0.5", "--min-tokens", "3"]).unwrap();
+        let options = RequestOptions::from_arg_matches(&matches).unwrap();
+        assert_eq!(Value::Object(options.0), json!({"temperature": 0.5, "min_length": 3}));
+    }
+}

@@ -1,8 +1,8 @@
 //! The fields of a request: one row for each key below `bench.request:`.
 //!
-//! From a row follow the bounds in the schema and their check, the protocols that can send the key, its name in JSON bodies and its tensor,
-//! what the simulator reads of a request, and the option of `regatta bench`. The key itself, with its documentation, is a field of
-//! [`Request`].
+//! From a row follow the bounds in the schema and their check, the protocols that can send the key, its name in JSON
+//! bodies and its tensor, what the simulator reads of a request, and the option of `regatta bench`. The key itself,
+//! with its documentation, is a field of [`Request`].
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
@@ -144,7 +144,6 @@ pub const REQUEST_FIELDS: [RequestField; 31] = [
     field("length_field", FieldKind::Client, |request| request.length_field.map(|_| SET))
         .over(&[OpenaiChat])
         .option("length-field"),
-    field("batch", USERS, |request| int(request.batch)).over(&[Kserve]).neutral(1),
     field("beam_width", PARTS, |request| int(request.beam_width)).on(TRITON, &["beam_width"]).neutral(1),
     field("end_id", FieldKind::Int { min: -1, max: i32::MAX as i64 }, |request| int(request.end_id))
         .on(TRITON, &["end_id"]),
@@ -221,6 +220,7 @@ pub const REQUEST_FIELDS: [RequestField; 31] = [
     field("return_perf_metrics", FieldKind::Switch, |request| on(request.return_perf_metrics))
         .on(TENSORS, &["return_perf_metrics"])
         .outputs(PERF),
+    field("batch", USERS, |request| int(request.batch)).over(&[Kserve]).neutral(1),
     field("deadline", FieldKind::Client, |request| request.deadline.as_ref().map(|_| SET)).over(ALL),
 ];
 

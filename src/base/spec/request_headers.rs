@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Name → value. `${VARIABLE}` in a value is read from the environment when requests are sent, so that a key is in no manifest, plan or
-/// result. Over gRPC they are metadata.
+/// Name → value. `${VARIABLE}` in a value is read from the environment when requests are sent, so that a key is in no
+/// manifest, plan or result. Over gRPC they are metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RequestHeaders(pub BTreeMap<String, String>);
@@ -42,7 +42,8 @@ pub enum HeaderPart<'t> {
     Variable(&'t str),
 }
 
-/// Framing, and what the harness needs as it is: the length and form of bodies, the reuse of connections, the number of a request.
+/// Framing, and what the harness needs as it is: the length and form of bodies, the reuse of connections, the number of
+/// a request.
 const RESERVED: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -60,7 +61,8 @@ const RESERVED: [&str; 14] = [
     "x-request-id",
 ];
 
-/// Words of a header's name that has a secret: `api-key`, `x-goog-api-key`, `x-auth-token`, `Ocp-Apim-Subscription-Key`.
+/// Words of a header's name that has a secret: `api-key`, `x-goog-api-key`, `x-auth-token`,
+/// `Ocp-Apim-Subscription-Key`.
 const SECRET_WORDS: [&str; 12] = [
     "apikey",
     "auth",
@@ -123,7 +125,8 @@ impl RequestHeaders {
         })
     }
 
-    /// Puts a variable in place of each value that is a secret by its header's name. Returns the variables, with the values.
+    /// Puts a variable in place of each value that is a secret by its header's name. Returns the variables, with the
+    /// values.
     pub fn take_secrets(&mut self) -> Vec<(String, String)> {
         let secrets = self.0.iter_mut().filter(|(name, value)| secret(name, value).is_some());
         secrets

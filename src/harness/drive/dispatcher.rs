@@ -1,4 +1,5 @@
-//! How a worker sends: arrivals at their times, or users one request after the other; turns of a session in their order.
+//! How a worker sends: arrivals at their times, or users one request after the other; turns of a session in their
+//! order.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -181,7 +182,8 @@ impl Dispatcher {
         }
     }
 
-    /// The turns of a session, in order; the first may be in flight. Returns the end of the last; None when it was stopped.
+    /// The turns of a session, in order; the first may be in flight. Returns the end of the last; None when it was
+    /// stopped.
     async fn session(
         &self,
         first: u64,
@@ -296,7 +298,8 @@ impl Dispatcher {
         Some(AdmittedRequest { connection, permit, is_refused })
     }
 
-    /// How long a request may still wait for room. A request in flight makes room when it ends; with none, only the servers can.
+    /// How long a request may still wait for room. A request in flight makes room when it ends; with none, only the
+    /// servers can.
     fn patience_for_room(&self) -> Duration {
         let stall = self.share.spec.stall_timeout;
         let now = self.share.clock.now();

@@ -40,7 +40,8 @@ pub struct BenchProgress {
     pub failed: u64,
     /// Output tokens that have arrived.
     pub tokens: u64,
-    /// Mean over the requests with a first token, ms; from when a request was due, or was issued where it waits for another.
+    /// Mean over the requests with a first token, ms; from when a request was due, or was issued where it waits for
+    /// another.
     pub ttft_ms: Option<f64>,
     /// Mean over the requests that have ended, ms.
     pub tpot_ms: Option<f64>,

@@ -5,7 +5,8 @@
 //!  ExternalObserver::first, ExternalObserver::done ←─ the worker's thread
 //! ```
 //!
-//! Issuing only stamps the time and puts a ticket into a channel: it returns at once, however many requests are in flight.
+//! Issuing only stamps the time and puts a ticket into a channel: it returns at once, however many requests are in
+//! flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,8 @@ use crate::clock::BenchClock;
 use crate::transport::request_encoder::RequestEncoder;
 use crate::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule, ScheduleError};
 
-/// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must not wait.
+/// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must
+/// not wait.
 pub trait ExternalObserver: Send + Sync {
     /// The first token has come; `read` is when its bytes were read from the socket.
     fn first(&self, ticket: u64, token: i32, read: Instant);
@@ -133,8 +135,8 @@ impl CallInlet {
             let arrival = ExternalCall { index: log.len() as u64, ticket, sample, at };
             log.push((sample, at));
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            // A dispatcher that has ended accepts nothing more: its error ends the run, or the run was stopped. Later calls are
-            // not part of the run.
+            // A dispatcher that has ended accepts nothing more: its error ends the run, or the run was stopped. Later
+            // calls are not part of the run.
             let is_taken =
                 self.workers.get(turn % self.workers.len().max(1)).is_some_and(|worker| worker.send(arrival).is_ok());
             if !is_taken {

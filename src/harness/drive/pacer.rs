@@ -1,5 +1,5 @@
-//! Waits for a point in time with the kernel's precision: a timerfd in the worker's own reactor, and a short spin at the end
-//! where a core is free for it.
+//! Waits for a point in time with the kernel's precision: a timerfd in the worker's own reactor, and a short spin at
+//! the end where a core is free for it.
 //!
 //! tokio's timers are a wheel of 1 ms; they are good for time-outs, not for arrivals.
 
@@ -50,7 +50,8 @@ impl Pacer {
         Ok(Self { timer, spin: None, spun: Cell::default() })
     }
 
-    /// Spins at the end of a wait, as long as a wake-up is late, when this many workers leave a core free, and while one is.
+    /// Spins at the end of a wait, as long as a wake-up is late, when this many workers leave a core free, and while
+    /// one is.
     pub fn for_arrivals(workers: usize) -> io::Result<Self> {
         let spin = FreeCore::beside(workers).map(|core| Spin { error: WakeUpError::default(), core });
         Ok(Self { spin, ..Self::new()? })
@@ -196,14 +197,17 @@ impl Alarms {
     }
 }
 
-// Whether a core is free for a worker that spins: looked at before the load and while it runs, because a machine may fill up.
+// Whether a core is free for a worker that spins: looked at before the load and while it runs, because a machine may
+// fill up.
 
 /// Between two looks, each of which takes some 20 µs.
 const EVERY: Duration = Duration::from_millis(100);
-/// With less time until the next arrival a look would make it late; after this many times `EVERY` without one it is taken anyway.
+/// With less time until the next arrival a look would make it late; after this many times `EVERY` without one it is
+/// taken anyway.
 const ROOM: Duration = Duration::from_micros(200);
 const OVERDUE: u32 = 10;
-/// Looks that must find a free core, one after the other, before spinning goes on: once it stopped, it does not flicker.
+/// Looks that must find a free core, one after the other, before spinning goes on: once it stopped, it does not
+/// flicker.
 const IN_A_ROW: u32 = 5;
 
 /// What was seen of the machine's cores.
@@ -217,14 +221,14 @@ pub(super) struct FreeCore {
 }
 
 impl FreeCore {
-    /// None unless there is a core more than these workers and all that runs now need. One that spins would slow the server down
-    /// otherwise, where it is on this machine.
+    /// None unless there is a core more than these workers and all that runs now need. One that spins would slow the
+    /// server down otherwise, where it is on this machine.
     pub fn beside(workers: usize) -> Option<Self> {
         let cores = cores();
-        running().is_some_and(|running| running + workers < cores).then(|| Self::of(cores))
+        running().is_some_and(|running| running + workers < cores).then(|| Self::new(cores))
     }
 
-    pub(super) fn of(cores: usize) -> Self {
+    pub(super) fn new(cores: usize) -> Self {
         Self {
             cores,
             looked: Cell::new(Instant::now()),
@@ -270,11 +274,13 @@ const AT_FIRST: Duration = Duration::from_micros(60);
 const LEAST: Duration = Duration::from_micros(5);
 /// A wake-up that is later has lost its core to something else, and no spin makes up for that.
 const MOST: Duration = Duration::from_millis(2);
-/// The longest spin before an arrival: this, or that part of a long wait, because a core that was idle for long wakes up later.
+/// The longest spin before an arrival: this, or that part of a long wait, because a core that was idle for long wakes
+/// up later.
 const MOST_OF_ANY_WAIT: Duration = Duration::from_micros(250);
 const PART_OF_WAIT: u32 = 20;
-/// A wake-up later than the estimate sets the estimate to its lateness and a quarter more; each other one lowers it by 1/500. So about
-/// one wake-up in a hundred is later than the estimate, and a single late one is forgotten after a few hundred.
+/// A wake-up later than the estimate sets the estimate to its lateness and a quarter more; each other one lowers it by
+/// 1/500. So about one wake-up in a hundred is later than the estimate, and a single late one is forgotten after a few
+/// hundred.
 const RAISED_BY: u32 = 4;
 const LOWERED_BY: u32 = 500;
 
@@ -335,7 +341,7 @@ mod tests {
 
     impl Spin {
         fn always() -> Self {
-            Self { error: WakeUpError::default(), core: FreeCore::of(usize::MAX) }
+            Self { error: WakeUpError::default(), core: FreeCore::new(usize::MAX) }
         }
     }
 }
@@ -379,7 +385,7 @@ mod free_core_tests {
 
     #[test]
     fn a_machine_that_fills_up_stops_the_spin_until_a_core_is_free_for_a_while() {
-        let core = FreeCore::of(4);
+        let core = FreeCore::new(4);
         let is_free = || core.is_free(core.looked.get(), Duration::ZERO);
         assert!(is_free());
         core.see(Some(3));
@@ -399,7 +405,7 @@ mod free_core_tests {
 
     #[test]
     fn a_look_is_not_taken_shortly_before_an_arrival_unless_it_is_overdue() {
-        let core = FreeCore::of(usize::MAX);
+        let core = FreeCore::new(usize::MAX);
         let later = |times: u32| core.looked.get() + EVERY * times;
         core.is_free(later(1), Duration::from_micros(50));
         assert_eq!(core.looks.get(), 0);

@@ -18,8 +18,9 @@ use crate::{FailureClass, HarnessError, LoadPattern};
 impl WorkerShare {
     /// As many at once as the measured load has, or at its rate. The servers in turn; each worker has its own of them.
     ///
-    /// The first one at each server comes alone, and if it fails, so does the run, unless the server only refuses it and the manifest
-    /// expects that. Later ones may fail because the load is too high: that is for the measured requests to show.
+    /// The first one at each server comes alone, and if it fails, so does the run, unless the server only refuses it
+    /// and the manifest expects that. Later ones may fail because the load is too high: that is for the measured
+    /// requests to show.
     pub(super) async fn warm_up(
         &self,
         connections: &[Rc<Connection>],
@@ -65,7 +66,8 @@ impl WorkerShare {
                     Some(ended) = in_flight.next() => if_stopped(ended).map(|()| true)?,
                 } {}
             } else {
-                // A sleep until a time that has passed lasts a millisecond. Those that were just begun are sent, and their answers read.
+                // A sleep until a time that has passed lasts a millisecond. Those that were just begun are sent, and
+                // their answers read.
                 in_flight.next().now_or_never().flatten().map_or(Ok(()), if_stopped)?;
                 tokio::task::yield_now().await;
             }
@@ -77,8 +79,8 @@ impl WorkerShare {
         Ok(())
     }
 
-    /// The first one at a server: sent again as `retries` has it. With `retries`, or with a budget of failures, one that is refused all the
-    /// same does not end the run: the measured requests show how many are.
+    /// The first one at a server: sent again as `retries` has it. With `retries`, or with a budget of failures, one
+    /// that is refused all the same does not end the run: the measured requests show how many are.
     async fn first_warm_up_request(
         &self,
         number: u32,

@@ -68,8 +68,8 @@ impl WorkerShare {
             .collect();
         let mut request_encoder = None;
         for connection in &connections {
-            let found = RequestEncoder::negotiate(connection, &self.spec).await?;
-            if request_encoder.get_or_insert_with(|| found.clone()) != &found {
+            let actual = RequestEncoder::negotiate(connection, &self.spec).await?;
+            if request_encoder.get_or_insert_with(|| actual.clone()) != &actual {
                 let model = self.spec.model.clone();
                 return Err(HarnessError::OtherModel { endpoint: connection.authority(), model });
             }
@@ -99,8 +99,8 @@ impl WorkerShare {
         Ok(PreparedWorker { share: self, connections, encoder, pacer, freed })
     }
 
-    /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that they leave
-    /// together. One that cannot be opened now is tried again by its request, which reports it.
+    /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that
+    /// they leave together. One that cannot be opened now is tried again by its request, which reports it.
     async fn open_connections(&self, connections: &[Rc<Connection>]) {
         let until = std::time::Instant::now() + CONNECT_AHEAD_FOR;
         let count = self.due_at_start().min(MOST_CONNECTED_AHEAD).div_ceil(connections.len().max(1));
@@ -158,7 +158,10 @@ impl PreparedWorker {
         };
         let outcome = tokio::select! {
             (ended, ()) = async { tokio::join!(dispatcher.run(&pacer), begin) } => ended,
-            error = dispatcher.alarms.run(&alarm_pacer) => match error { Err(error) => Err(error), Ok(never) => match never {} },
+            error = dispatcher.alarms.run(&alarm_pacer) => match error {
+                Err(error) => Err(error),
+                Ok(never) => match never {},
+            },
         };
         outcome.map_err(no_timer)?;
         if let Some(error) = dispatcher.failed.take() {
@@ -207,7 +210,8 @@ impl PreparedWorker {
     }
 }
 
-/// Kept HTTP connections that servers closed while idle, and requests sent again because they collided with such a close.
+/// Kept HTTP connections that servers closed while idle, and requests sent again because they collided with such a
+/// close.
 fn idle_closes(connections: &[Rc<Connection>]) -> (u64, u64) {
     let sum = |of: fn(&ConnectionPool) -> u32| {
         connections.iter().filter_map(|connection| connection.pool.as_ref()).map(|pool| u64::from(of(pool))).sum()

@@ -1,6 +1,7 @@
 //! When requests arrive: absolute offsets in ns from the start, drawn one after the other, never rescaled.
 //!
-//! Every law is drawn at a rate of 1 and mapped through the rate's integral: a ramp scales time and leaves the law unchanged.
+//! Every law is drawn at a rate of 1 and mapped through the rate's integral: a ramp scales time and leaves the law
+//! unchanged.
 
 use rand::RngExt;
 use rand_distr::{Distribution, Gamma, LogNormal, Normal};
@@ -12,8 +13,8 @@ use base::spec::{Arrivals, Length, Weighted};
 
 const NS: f64 = 1e9;
 
-/// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only where the
-/// rate falls to 0 for good.
+/// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only
+/// where the rate falls to 0 for good.
 #[derive(Clone)]
 pub(crate) struct ArrivalTimes {
     process: ArrivalProcess,
@@ -191,9 +192,9 @@ mod tests {
         for (pause, mean) in [(Pause::Exponential(200.0), 200.0), (Pause::Uniform { min: 100.0, max: 300.0 }, 200.0)] {
             let drawn: Vec<u64> = (0..4_000).map(|index| think_time(pause, 9, index)).collect();
             assert_eq!(drawn[17], think_time(pause, 9, 17));
-            let found = drawn.iter().sum::<u64>() as f64 / 4e9;
+            let actual = drawn.iter().sum::<u64>() as f64 / 4e9;
             // Six standard errors of the exponential one.
-            assert!((found - mean).abs() < 6.0 * 200.0 / 4_000f64.sqrt(), "{found}");
+            assert!((actual - mean).abs() < 6.0 * 200.0 / 4_000f64.sqrt(), "{actual}");
         }
         assert_eq!(think_time(Pause::from(std::time::Duration::from_millis(5)), 0, 3), 5_000_000);
         assert!(Pause::Uniform { min: 3.0, max: 1.0 }.problem().is_some() && Pause::default().problem().is_none());

@@ -1,5 +1,5 @@
-//! What is sent and when: arrivals, prompts and their lengths, before anything runs. Pure: the same spec and files give the same
-//! plan.
+//! What is sent and when: arrivals, prompts and their lengths, before anything runs. Pure: the same spec and files give
+//! the same plan.
 //!
 //! ```text
 //!  arrivals + draws (lengths, tokens) + data (prompts of files) ─→ plan: RequestSchedule

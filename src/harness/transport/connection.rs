@@ -1,4 +1,5 @@
-//! A worker's way to one server: an HTTP/2 connection, which tracks the server's stream limit and reconnects, or a pool of HTTP/1.1 connections.
+//! A worker's way to one server: an HTTP/2 connection, which tracks the server's stream limit and reconnects, or a pool
+//! of HTTP/1.1 connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -238,12 +239,12 @@ impl Connection {
 
 // When a server may be tried again that could not be reached, and which requests learn of it.
 
-/// From a failed attempt to the next. A request waits at most so long for an attempt of its own, and a dead server costs a worker no more
-/// than a few attempts a second.
+/// From a failed attempt to the next. A request waits at most so long for an attempt of its own, and a dead server
+/// costs a worker no more than a few attempts a second.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// Attempts to connect to one server. While the last one failed there is one at a time, and a request that waits for it shares its error:
-/// none fails by an attempt that was made before it needed a connection.
+/// Attempts to connect to one server. While the last one failed there is one at a time, and a request that waits for it
+/// shares its error: none fails by an attempt that was made before it needed a connection.
 #[derive(Default)]
 pub(crate) struct ConnectAttempts {
     /// The last one, if it failed: when that was known.
@@ -257,8 +258,8 @@ pub(crate) struct ConnectTurn<'a> {
 }
 
 impl ConnectAttempts {
-    /// Waits until a request may connect that has needed a connection since `asked`. An error is that of another request's attempt, which
-    /// has failed meanwhile.
+    /// Waits until a request may connect that has needed a connection since `asked`. An error is that of another
+    /// request's attempt, which has failed meanwhile.
     pub async fn turn(&self, asked: Instant) -> Result<ConnectTurn<'_>, ConnectError> {
         if self.failed.borrow().is_none() {
             return Ok(ConnectTurn { _alone: None });

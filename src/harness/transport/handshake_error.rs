@@ -31,7 +31,8 @@ pub(crate) enum HandshakeError {
     #[error("its step `{step}`: {error}")]
     Step { step: String, error: Box<Self> },
     #[error(
-        "{path}: HTTP status {status}; the key is named with `api_key_env`, one of another header with `request.headers`"
+        "{path}: HTTP status {status}; the key is named with `api_key_env`, one of another header with \
+         `request.headers`"
     )]
     NoKey { path: String, status: u16 },
     #[error("{path}: HTTP status {status}; it does not accept the key in the environment variable {variable}")]

@@ -1,5 +1,5 @@
-//! Limits that all transports keep to, and one budget for what all answers in flight hold in memory: each is bounded by itself, and there
-//! may be thousands.
+//! Limits that all transports keep to, and one budget for what all answers in flight hold in memory: each is bounded by
+//! itself, and there may be thousands.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

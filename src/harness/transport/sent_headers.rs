@@ -1,5 +1,6 @@
-//! The headers that every request of a run has beside those of its protocol, over HTTP and gRPC alike: those of `request.headers`, and the
-//! key of `api_key_env`. Values from the environment, or from the command line of this process, are in no text that is kept of an answer.
+//! The headers that every request of a run has beside those of its protocol, over HTTP and gRPC alike: those of
+//! `request.headers`, and the key of `api_key_env`. Values from the environment, or from the command line of this
+//! process, are in no text that is kept of an answer.
 
 use std::collections::BTreeMap;
 use std::env::VarError;
@@ -95,7 +96,8 @@ impl SentHeaders {
         self.secrets.iter().filter(|secret| secret.len() >= LEAST_KEY).fold(text, |text, key| without_key(text, key))
     }
 
-    /// Like `hide_in_description`, for all texts in a value. After their escapes were read: a server may write a key in many ways.
+    /// Like `hide_in_description`, for all texts in a value. After their escapes were read: a server may write a key in
+    /// many ways.
     pub(crate) fn hide_in_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.hide_in_description(std::mem::take(text)),
@@ -116,7 +118,8 @@ impl std::fmt::Debug for SentHeaders {
 /// Bytes of the beginning of a key that are taken out at the end of a text; fewer are there by chance.
 const LEAST_PART: usize = 4;
 
-/// Bytes of the shortest key that is taken out of what a server reports about itself: shorter ones are parts of versions and names by chance.
+/// Bytes of the shortest key that is taken out of what a server reports about itself: shorter ones are parts of
+/// versions and names by chance.
 const LEAST_KEY: usize = 6;
 
 /// A text of the server without the keys that it was sent. One that was cut ends with `…`.
@@ -153,7 +156,8 @@ impl SentHeaders {
     }
 }
 
-// Keys that requests are sent with: their values are in the environment, or were given on the command line of this process.
+// Keys that requests are sent with: their values are in the environment, or were given on the command line of this
+// process.
 
 /// Values from the command line, in place of variables. A manifest of the line has the variable only.
 static GIVEN: RwLock<BTreeMap<String, String>> = RwLock::new(BTreeMap::new());
@@ -163,7 +167,8 @@ pub fn give_key(variable: String, value: String) {
     GIVEN.write().insert(variable, value);
 }
 
-/// The key in an environment variable, without the white space around it: the file that it comes from often ends with a newline.
+/// The key in an environment variable, without the white space around it: the file that it comes from often ends with a
+/// newline.
 ///
 /// # Errors
 /// There is none that can be sent.

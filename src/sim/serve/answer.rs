@@ -153,8 +153,8 @@ pub(super) fn empty_response(model_name: &str, model_version: &str, id: &str) ->
 
 // Outputs besides tokens: log probabilities, logits, and the stamps of `return_perf_metrics`.
 //
-// There are no kernels here, so probabilities and logits are pseudo-random functions of the token's source: of the right
-// shape and type and the same in every run, but without meaning. The stamps are true, on the simulated clock.
+// There are no kernels here, so probabilities and logits are pseudo-random functions of the token's source: of the
+// right shape and type and the same in every run, but without meaning. The stamps are true, on the simulated clock.
 
 /// The outputs that a request selects besides its tokens.
 #[derive(Clone, Debug)]

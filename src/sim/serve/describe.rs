@@ -56,7 +56,7 @@ pub(super) fn statistics(
         inner.find(name, version)?;
     }
     let models = inner.models.values().filter(|model| name.is_empty() || model.name == name);
-    let model_stats = models.filter_map(|model| Some(inner.statistics.model(&model.name)?.message(model))).collect();
+    let model_stats = models.filter_map(|model| Some(inner.statistics.get(&model.name)?.message(model))).collect();
     Ok(ModelStatisticsResponse { model_stats })
 }
 
@@ -70,8 +70,8 @@ pub(super) fn index(inner: &ServiceInner) -> RepositoryIndexResponse {
     RepositoryIndexResponse { models: models.collect() }
 }
 
-// Triton's extensions that this server has nothing to do for: its settings, shared memory, and models that are loaded at its start
-// only. Clients ask for them at their beginning.
+// Triton's extensions that this server has nothing to do for: its settings, shared memory, and models that are loaded
+// at its start only. Clients ask for them at their beginning.
 
 /// As a Triton without `--model-control-mode=explicit` refuses it.
 pub(super) fn load_refused() -> RequestRefusal {
@@ -84,12 +84,18 @@ pub(super) fn load_refused() -> RequestRefusal {
 
 /// Nothing is traced.
 pub(super) fn trace_settings() -> Value {
-    json!({"trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1", "log_frequency": "0", "trace_file": "", "trace_mode": "triton"})
+    json!({
+        "trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1", "log_frequency": "0", "trace_file": "",
+        "trace_mode": "triton",
+    })
 }
 
 /// A server's defaults.
 pub(super) fn log_settings() -> Value {
-    json!({"log_file": "", "log_info": true, "log_warning": true, "log_error": true, "log_verbose_level": 0, "log_format": "default"})
+    json!({
+        "log_file": "", "log_info": true, "log_warning": true, "log_error": true, "log_verbose_level": 0,
+        "log_format": "default",
+    })
 }
 
 pub(super) fn trace_message() -> TraceSettingResponse {

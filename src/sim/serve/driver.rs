@@ -257,8 +257,9 @@ impl Running {
     fn take(&mut self, command: Command) {
         match command {
             Command::Submit(mut request) => {
-                // Its stamp may be older than a step that it was too late for, or than that of a request that came before it. The time
-                // that counts is the one at which it came, so that the same stamps in virtual time give the same steps.
+                // Its stamp may be older than a step that it was too late for, or than that of a request that came
+                // before it. The time that counts is the one at which it came, so that the same stamps in virtual time
+                // give the same steps.
                 let late = self.begun.map_or(0, |begun| (begun + 1).saturating_sub(self.frontend));
                 request.arrived = request.arrived.max(late).max(self.last_arrival + 1);
                 self.last_arrival = request.arrived;

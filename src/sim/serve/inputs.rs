@@ -64,13 +64,15 @@ enum InputsError {
     #[error("input byte size mismatch for input '{input}' for model '{model}'. Expected {expected}, got {found}")]
     Bytes { input: String, model: String, expected: usize, found: usize },
     #[error(
-        "unexpected number of string elements {found} for inference input '{input}' for model '{model}', expecting {expected}"
+        "unexpected number of string elements {found} for inference input '{input}' for model '{model}', expecting \
+         {expected}"
     )]
     Strings { input: String, model: String, expected: usize, found: usize },
     #[error("incomplete string data for inference input '{input}' for model '{model}'")]
     IncompleteStrings { input: String, model: String },
     #[error(
-        "unexpected explicit tensor data for input tensor '{input}' for model '{model}': expected {expected} elements, got {found}"
+        "unexpected explicit tensor data for input tensor '{input}' for model '{model}': expected {expected} \
+         elements, got {found}"
     )]
     Contents { input: String, model: String, expected: usize, found: usize },
 }

@@ -122,13 +122,13 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
     for model in models.values_mut() {
         let ModelKind::Text { engine, before, after } = &mut model.kind else { continue };
         let name = &model.name;
-        let mut why = None;
+        let mut reason = None;
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &model.config.scheduling_choice {
             for step in ensemble.step.iter().map(|step| &step.model_name) {
                 if broken.contains(step) {
-                    why = Some(LoadError::BrokenStep { ensemble: name.clone(), step: step.clone() });
+                    reason = Some(LoadError::BrokenStep { ensemble: name.clone(), step: step.clone() });
                 } else if !loaded.contains(step) {
-                    why = Some(LoadError::UnknownStep { ensemble: name.clone(), step: step.clone() });
+                    reason = Some(LoadError::UnknownStep { ensemble: name.clone(), step: step.clone() });
                 } else if let Some(is_decoupled) = engines.get(step) {
                     step.clone_into(engine);
                     model.is_decoupled = *is_decoupled;
@@ -139,10 +139,10 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
                 }
             }
         }
-        if why.is_none() && !engines.contains_key(engine) && !broken.contains(engine) {
-            why = Some(LoadError::NoEngineModel(engine.clone()));
+        if reason.is_none() && !engines.contains_key(engine) && !broken.contains(engine) {
+            reason = Some(LoadError::NoEngineModel(engine.clone()));
         }
-        failed.extend(why.map(|why| (name.clone(), why)));
+        failed.extend(reason.map(|reason| (name.clone(), reason)));
     }
 }
 
@@ -212,8 +212,8 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
     })
 }
 
-/// The memory left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server allocates them
-/// after the cache, and ends here with CUDA's message.
+/// The memory left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server
+/// allocates them after the cache, and ends here with CUDA's message.
 fn check_memory(
     engine: &EngineConfig,
     memory: &GpuMemory,
@@ -335,7 +335,8 @@ pub enum InstanceError {
     /// The buffers of a full batch do not fit beside the rest. Sizes in bytes.
     #[error(
         "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory \
-         (simulated: with kv_cache_free_gpu_mem_fraction {fraction} the KV cache takes {:.1} of {:.1} GB and leaves {:.3} GB, \
+         (simulated: with kv_cache_free_gpu_mem_fraction {fraction} the KV cache takes {:.1} of {:.1} GB and leaves \
+         {:.3} GB, \
          and max_batch_size {max_batch_size} and max_num_tokens {max_num_tokens} need {:.3} GB)",
         cache / 1e9,
         gpu / 1e9,

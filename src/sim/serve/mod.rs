@@ -92,7 +92,8 @@ pub struct Faults {
     pub never_ready: bool,
     /// The request of this number, from 1, fails in the backend.
     pub error_on_request: Option<u64>,
-    /// The last token's response is not marked as final; an empty response is, if the request contains the flag for one.
+    /// The last token's response is not marked as final; an empty response is, if the request contains the flag for
+    /// one.
     pub final_apart: bool,
 }
 
@@ -102,7 +103,7 @@ const FLUSH: Duration = Duration::from_millis(100);
 /// Why serving ended other than by the stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("failed to load all models: {}", .0.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
+    #[error("failed to load all models: {}", load_failures(.0))]
     Load(Vec<LoadFailure>),
     #[error("`speed` is {0}; it must be a positive number")]
     Speed(f64),
@@ -118,6 +119,10 @@ pub enum ServeError {
     Died(u64),
     #[error("exit timeout: streams were still open {0:?} after the stop")]
     ExitTimeout(Duration),
+}
+
+fn load_failures(failures: &[LoadFailure]) -> String {
+    failures.iter().map(|(name, error)| format!("{name}: {error}")).collect::<Vec<_>>().join("; ")
 }
 
 /// Where a server listens.
@@ -248,8 +253,8 @@ fn start(
 
 // Opens the ports of a simulated server.
 
-/// Connections that may wait to be taken. A client may open thousands at once, and where the machine is busy a shorter queue
-/// resets them (the kernel's own limit is `net.core.somaxconn`, 4096).
+/// Connections that may wait to be taken. A client may open thousands at once, and where the machine is busy a shorter
+/// queue resets them (the kernel's own limit is `net.core.somaxconn`, 4096).
 const BACKLOG: u32 = 4096;
 
 /// Port 0 takes a free one.

@@ -96,7 +96,10 @@ impl ServiceInner {
             return Ok(model);
         }
         let number: i64 = version.parse().map_err(|_| {
-            RequestRefusal::invalid(format!("failed to get model version from specified version string '{version}' (an integral value > 0 is expected)"))
+            RequestRefusal::invalid(format!(
+                "failed to get model version from specified version string '{version}' \
+                 (an integral value > 0 is expected)"
+            ))
         })?;
         if model.versions.iter().any(|known| *known as i64 == number) {
             Ok(model)
@@ -372,7 +375,8 @@ impl Health for InferenceService {
     }
 }
 
-/// An error inside the stream, with its request id; only the backend's errors are marked as the request's last response.
+/// An error inside the stream, with its request id; only the backend's errors are marked as the request's last
+/// response.
 fn refused(request: &ModelInferRequest, inner: &ServiceInner, refusal: RequestRefusal) -> ModelStreamInferResponse {
     let version = inner.models.get(&request.model_name).map(version).unwrap_or_default();
     let response = empty_response(&request.model_name, &version, &request.id);

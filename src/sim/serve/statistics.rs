@@ -1,9 +1,9 @@
-//! What a server counts: of each model as Triton's statistics extension defines it, of each engine as vLLM's metrics do. Times are
-//! simulated.
+//! What a server counts: of each model as Triton's statistics extension defines it, of each engine as vLLM's metrics
+//! do. Times are simulated.
 //!
-//! A request to an ensemble or to the BLS model counts there, in the engine model under it, and in the text models beside
-//! that. Time in the queue ends when the engine's scheduler gives the request its first place in a step; computing ends with
-//! its last token. The text models take no simulated time.
+//! A request to an ensemble or to the BLS model counts there, in the engine model under it, and in the text models
+//! beside that. Time in the queue ends when the engine's scheduler gives the request its first place in a step;
+//! computing ends with its last token. The text models take no simulated time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl Statistics {
         Self(models.map(|name| (name.clone(), Arc::default())).collect())
     }
 
-    pub fn model(&self, model: &str) -> Option<&ModelStatistics> {
+    pub fn get(&self, model: &str) -> Option<&ModelStatistics> {
         self.0.get(model).map(|statistics| &**statistics)
     }
 
@@ -142,8 +142,8 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// A part of the request has its last token. `responses` is how many the engine made of it, `is_last` whether it was the
-    /// request's last part.
+    /// A part of the request has its last token. `responses` is how many the engine made of it, `is_last` whether it
+    /// was the request's last part.
     pub fn answered(&self, times: &RequestTimes, responses: u64, is_last: bool) {
         for model in &self.whole {
             model.executed();
@@ -172,8 +172,8 @@ fn milliseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
-// What vLLM's server counts of one engine, by its definitions: `vllm/v1/metrics/stats.py` and `vllm/v1/spec_decode/metrics.py` of
-// vLLM 0.24. Times are simulated seconds.
+// What vLLM's server counts of one engine, by its definitions: `vllm/v1/metrics/stats.py` and
+// `vllm/v1/spec_decode/metrics.py` of vLLM 0.24. Times are simulated seconds.
 
 /// Seconds, of the histograms with the name's times.
 const FIRST_TOKEN: [f64; 22] = [
@@ -191,6 +191,45 @@ const STEP: [f64; 13] = [1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0
 /// Of the parameter `n`.
 const SEQUENCES: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
 
+/// A histogram of each engine.
+pub(super) struct HistogramRow {
+    pub name: &'static str,
+    pub help: &'static str,
+    /// Empty: those of tokens, up to the longest sequence.
+    limits: &'static [f64],
+}
+
+/// In the order of vLLM's page.
+pub(super) const HISTOGRAMS: [HistogramRow; 15] = [
+    row("request_prompt_tokens", "Number of prefill tokens processed.", &[]),
+    row("request_generation_tokens", "Number of generation tokens processed.", &[]),
+    row("iteration_tokens_total", "Histogram of number of tokens per engine_step.", &STEP),
+    row("request_max_num_generation_tokens", "Histogram of maximum number of requested generation tokens.", &[]),
+    row("request_params_n", "Histogram of the n request parameter.", &SEQUENCES),
+    row("request_params_max_tokens", "Histogram of the max_tokens request parameter.", &[]),
+    row("time_to_first_token_seconds", "Histogram of time to first token in seconds.", &FIRST_TOKEN),
+    row("inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", &BETWEEN_TOKENS),
+    row(
+        "request_time_per_output_token_seconds",
+        "Histogram of time_per_output_token_seconds per request.",
+        &BETWEEN_TOKENS,
+    ),
+    row("e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", &REQUEST),
+    row("request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", &REQUEST),
+    row("request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", &REQUEST),
+    row("request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", &REQUEST),
+    row("request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", &REQUEST),
+    row(
+        "request_prefill_kv_computed_tokens",
+        "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
+        &[],
+    ),
+];
+
+const fn row(name: &'static str, help: &'static str, limits: &'static [f64]) -> HistogramRow {
+    HistogramRow { name, help, limits }
+}
+
 /// The counts of one copy of an engine since its start.
 #[derive(Clone, Debug)]
 pub(super) struct EngineCounts {
@@ -205,21 +244,8 @@ pub(super) struct EngineCounts {
     /// Requests that ended with `max_tokens`, and before.
     pub ended_by_length: u64,
     pub ended_by_stop: u64,
-    pub request_prompt_tokens: Histogram,
-    pub request_generation_tokens: Histogram,
-    pub iteration_tokens: Histogram,
-    pub request_max_num_generation_tokens: Histogram,
-    pub request_params_n: Histogram,
-    pub request_params_max_tokens: Histogram,
-    pub time_to_first_token: Histogram,
-    pub inter_token_latency: Histogram,
-    pub request_time_per_output_token: Histogram,
-    pub e2e_request_latency: Histogram,
-    pub request_queue_time: Histogram,
-    pub request_inference_time: Histogram,
-    pub request_prefill_time: Histogram,
-    pub request_decode_time: Histogram,
-    pub request_prefill_kv_computed_tokens: Histogram,
+    /// Of each row of [`HISTOGRAMS`].
+    pub histograms: Vec<Histogram>,
     /// Tokens of the step that is being counted, and of the prompts whose first token it made.
     step_tokens: u64,
 }
@@ -238,8 +264,6 @@ pub(super) struct CountedRequest {
 
 impl EngineCounts {
     pub(super) fn new(draft_len: u64, max_seq_len: u64) -> Self {
-        let tokens = || Histogram::of_tokens(max_seq_len);
-        let seconds = |limits: &[f64]| Histogram::new(limits.to_vec());
         Self {
             drafts: 0,
             draft_tokens: 0,
@@ -248,21 +272,7 @@ impl EngineCounts {
             generation_tokens: 0,
             ended_by_length: 0,
             ended_by_stop: 0,
-            request_prompt_tokens: tokens(),
-            request_generation_tokens: tokens(),
-            iteration_tokens: Histogram::new(STEP.to_vec()),
-            request_max_num_generation_tokens: tokens(),
-            request_params_n: Histogram::new(SEQUENCES.to_vec()),
-            request_params_max_tokens: tokens(),
-            time_to_first_token: seconds(&FIRST_TOKEN),
-            inter_token_latency: seconds(&BETWEEN_TOKENS),
-            request_time_per_output_token: seconds(&BETWEEN_TOKENS),
-            e2e_request_latency: seconds(&REQUEST),
-            request_queue_time: seconds(&REQUEST),
-            request_inference_time: seconds(&REQUEST),
-            request_prefill_time: seconds(&REQUEST),
-            request_decode_time: seconds(&REQUEST),
-            request_prefill_kv_computed_tokens: tokens(),
+            histograms: HISTOGRAMS.iter().map(|row| Histogram::new(row.limits, max_seq_len)).collect(),
             step_tokens: 0,
         }
     }
@@ -280,12 +290,18 @@ impl EngineCounts {
         if tokens.index == 0 {
             self.prompt_tokens += request.prompt_tokens;
             self.step_tokens += request.prompt_tokens;
-            self.time_to_first_token.observe(seconds(request.times.arrival, now));
+            self.observe("time_to_first_token_seconds", seconds(request.times.arrival, now));
         } else {
-            self.inter_token_latency.observe(seconds(request.previous_token, now));
+            self.observe("inter_token_latency_seconds", seconds(request.previous_token, now));
         }
         if tokens.is_last {
             self.ended(tokens.index + tokens.count, request);
+        }
+    }
+
+    fn observe(&mut self, name: &str, value: f64) {
+        if let Some(at) = HISTOGRAMS.iter().position(|row| row.name == name) {
+            self.histograms[at].observe(value);
         }
     }
 
@@ -298,26 +314,26 @@ impl EngineCounts {
             self.ended_by_length += 1;
         }
         let decode = seconds(first_token, last_token);
-        self.e2e_request_latency.observe(seconds(arrival, last_token));
-        self.request_queue_time.observe(seconds(arrival + frontend, scheduled));
-        self.request_prefill_time.observe(seconds(scheduled, first_token));
-        self.request_inference_time.observe(seconds(scheduled, last_token));
-        self.request_decode_time.observe(decode);
+        self.observe("e2e_request_latency_seconds", seconds(arrival, last_token));
+        self.observe("request_queue_time_seconds", seconds(arrival + frontend, scheduled));
+        self.observe("request_prefill_time_seconds", seconds(scheduled, first_token));
+        self.observe("request_inference_time_seconds", seconds(scheduled, last_token));
+        self.observe("request_decode_time_seconds", decode);
         // Without a prefix cache all of a prompt is computed.
-        self.request_prefill_kv_computed_tokens.observe(prompt_tokens as f64);
-        self.request_prompt_tokens.observe(prompt_tokens as f64);
-        self.request_generation_tokens.observe(made as f64);
-        self.request_time_per_output_token.observe(if made > 1 { decode / (made - 1) as f64 } else { 0.0 });
-        self.request_params_max_tokens.observe(max_tokens as f64);
+        self.observe("request_prefill_kv_computed_tokens", prompt_tokens as f64);
+        self.observe("request_prompt_tokens", prompt_tokens as f64);
+        self.observe("request_generation_tokens", made as f64);
+        self.observe("request_time_per_output_token_seconds", if made > 1 { decode / (made - 1) as f64 } else { 0.0 });
+        self.observe("request_params_max_tokens", max_tokens as f64);
         // Each sequence is a request of its own.
-        self.request_max_num_generation_tokens.observe(made as f64);
-        self.request_params_n.observe(1.0);
+        self.observe("request_max_num_generation_tokens", made as f64);
+        self.observe("request_params_n", 1.0);
     }
 
     /// The step has no more tokens. vLLM does not count one that made none.
     pub(super) fn step_ended(&mut self) {
         if self.step_tokens > 0 {
-            self.iteration_tokens.observe(self.step_tokens as f64);
+            self.observe("iteration_tokens_total", self.step_tokens as f64);
         }
         self.step_tokens = 0;
     }
@@ -340,18 +356,16 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    pub(super) fn new(limits: Vec<f64>) -> Self {
+    /// Without limits it has vLLM's for tokens: 1, 2 and 5 times the powers of ten, up to `most`.
+    fn new(limits: &[f64], most: u64) -> Self {
+        let powers = std::iter::successors(Some(1), |power: &u64| power.checked_mul(10));
+        let tokens = powers.flat_map(|power| [1, 2, 5].map(|times: u64| times.saturating_mul(power)));
+        let tokens = || tokens.take_while(|limit| *limit <= most).map(|limit| limit as f64).collect();
+        let limits = if limits.is_empty() { tokens() } else { limits.to_vec() };
         Self { counts: vec![0; limits.len() + 1], limits, sum: 0.0 }
     }
 
-    /// 1, 2 and 5 times the powers of ten, up to `most`: vLLM's limits for tokens.
-    pub(super) fn of_tokens(most: u64) -> Self {
-        let powers = std::iter::successors(Some(1), |power: &u64| power.checked_mul(10));
-        let limits = powers.flat_map(|power| [1, 2, 5].map(|times: u64| times.saturating_mul(power)));
-        Self::new(limits.take_while(|limit| *limit <= most).map(|limit| limit as f64).collect())
-    }
-
-    pub(super) fn observe(&mut self, value: f64) {
+    fn observe(&mut self, value: f64) {
         self.counts[self.limits.partition_point(|limit| *limit < value)] += 1;
         self.sum += value;
     }
@@ -381,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_value_is_in_each_bucket_whose_limit_it_does_not_exceed() {
-        let mut histogram = Histogram::new(vec![1.0, 2.0]);
+        let mut histogram = Histogram::new(&[1.0, 2.0], 0);
         for value in [1.0, 1.5, 7.0] {
             histogram.observe(value);
         }
@@ -391,7 +405,7 @@ mod tests {
 
     #[test]
     fn limits_of_tokens_end_at_the_longest_sequence() {
-        let limits = |most| Histogram::of_tokens(most).limits;
+        let limits = |most| Histogram::new(&[], most).limits;
         assert_eq!(limits(100), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
         assert_eq!(limits(99).last(), Some(&50.0));
         assert_eq!(limits(131_072).last(), Some(&100_000.0));

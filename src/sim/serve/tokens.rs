@@ -19,11 +19,12 @@ pub(super) fn word(token: i32) -> [u8; 4] {
     [b' ', letter(token), letter(token / 26), letter(token / 676)]
 }
 
-// Which tokens an answer has: a function of the request id and of each token's index, cut at stop words, without bad words.
+// Which tokens an answer has: a function of the request id and of each token's index, cut at stop words, without bad
+// words.
 //
-// The simulated model never produces its end token by itself, so an answer has its full length unless a stop word ends it;
-// as in TensorRT-LLM the stop word is the last thing in the answer. `min_length` only suppresses the end token, so it
-// changes nothing here.
+// The simulated model never produces its end token by itself, so an answer has its full length unless a stop word ends
+// it; as in TensorRT-LLM the stop word is the last thing in the answer. `min_length` only suppresses the end token, so
+// it changes nothing here.
 
 /// The source of the tokens: the key that they are computed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +133,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_token_is_in_the_vocabulary_and_never_the_end(id in ".{0,12}", index in 0_u64..10_000, vocab in 8_u32..200_000, end in 0_i32..200_000) {
+        fn a_token_is_in_the_vocabulary_and_never_the_end(
+            id in ".{0,12}", index in 0_u64..10_000, vocab in 8_u32..200_000, end in 0_i32..200_000
+        ) {
             let made = token(&id, index, vocab, Some(end));
             prop_assert!((3..vocab as i32).contains(&made) && made != end);
             prop_assert_eq!(made, token(&id, index, vocab, Some(end)));

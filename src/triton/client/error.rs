@@ -57,7 +57,7 @@ pub enum ConnectCause {
 }
 
 impl ConnectCause {
-    fn classify(error: &(dyn std::error::Error + 'static)) -> Self {
+    fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
         let io = std::iter::successors(Some(error), |error| error.source())
             .find_map(|error| error.downcast_ref::<std::io::Error>());
         match io {
@@ -72,7 +72,7 @@ impl ConnectCause {
 impl ClientErrorKind {
     /// No connection, for this reason.
     pub(crate) fn connect(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::Connect { cause: ConnectCause::classify(error), text: chain(error) }
+        Self::Connect { cause: ConnectCause::from_error(error), text: chain(error) }
     }
 }
 
@@ -81,7 +81,8 @@ impl ClientError {
         Self { request: request.into(), address: address.into(), why }
     }
 
-    /// Why, behind the call that it was: for a text that names the server itself. Without a connection no call was made.
+    /// Why, behind the call that it was: for a text that names the server itself. Without a connection no call was
+    /// made.
     pub fn call_and_why(&self) -> String {
         match &self.why {
             ClientErrorKind::Address(_) | ClientErrorKind::Connect { .. } => self.why.to_string(),
@@ -109,7 +110,8 @@ impl ClientError {
     pub fn hint(&self) -> Option<String> {
         let hint = match &self.why {
             ClientErrorKind::Connect { cause: ConnectCause::Refused, .. } => {
-                "check that the server runs and that this is its port; Triton opens its ports only when all models are loaded; \
+                "check that the server runs and that this is its port; Triton opens its ports only when all models \
+                 are loaded; \
                  gRPC is 8001, HTTP 8000, metrics 8002 unless --grpc-port, --http-port, --metrics-port set others"
             }
             ClientErrorKind::Connect { cause: ConnectCause::UnknownHost, .. } => {

@@ -146,10 +146,10 @@ mod tests {
     #[test]
     fn word_lists_are_read_as_the_backend_reads_them() {
         assert_eq!(words_of_list(&[5, 6, 7, 1, 3, -1]), Ok(vec![vec![5], vec![6, 7]]));
-        let why = |list: &[i32]| words_of_list(list).unwrap_err().to_string();
-        assert!(why(&[5]).ends_with("odd length: 5"));
-        assert!(why(&[5, 6, -1, 2]).contains("additional -1s"));
-        assert!(why(&[5, 6, 3, -1]).contains("out-of-bound"));
-        assert!(why(&[5, 6, 2, 1]).contains("non-increasing"));
+        let reason = |list: &[i32]| words_of_list(list).unwrap_err().to_string();
+        assert!(reason(&[5]).ends_with("odd length: 5"));
+        assert!(reason(&[5, 6, -1, 2]).contains("additional -1s"));
+        assert!(reason(&[5, 6, 3, -1]).contains("out-of-bound"));
+        assert!(reason(&[5, 6, 2, 1]).contains("non-increasing"));
     }
 }

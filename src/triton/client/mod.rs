@@ -5,7 +5,6 @@
 
 mod error;
 pub mod field_tensor;
-mod metadata;
 mod ready;
 mod stream;
 mod tensor;
@@ -16,8 +15,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use tonic::metadata::MetadataMap;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint as Address};
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::proto::health::HealthCheckRequest;
 use super::proto::health::health_check_response::ServingStatus;
@@ -37,8 +39,6 @@ use super::proto::inference::{
 };
 use base::event::{Endpoint, host_port};
 
-use metadata::{ChannelWithMetadata, with_metadata};
-
 pub use error::{ClientError, ClientErrorKind, ConnectCause};
 pub use ready::{AwaitError, await_ready};
 pub use stream::{InferStream, StreamResponse};
@@ -46,7 +46,8 @@ pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, string
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
-/// Bytes of what a server reports of itself: health, metadata, configurations, statistics. The largest have a few megabytes.
+/// Bytes of what a server reports of itself: health, metadata, configurations, statistics. The largest have a few
+/// megabytes.
 const LONGEST_REPORT: usize = 16 << 20;
 /// A server answers a query about itself at once, unless it has a problem.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -113,7 +114,8 @@ impl TritonClient {
         self
     }
 
-    /// Another limit of what the server reports of itself than 16 MiB, bytes. Answers to inferences have Triton's own limit.
+    /// Another limit of what the server reports of itself than 16 MiB, bytes. Answers to inferences have Triton's own
+    /// limit.
     #[must_use]
     pub fn message_limit(mut self, bytes: usize) -> Self {
         self.service = self.service.max_decoding_message_size(bytes);
@@ -131,12 +133,12 @@ impl TritonClient {
         answer: impl Future<Output = Result<Response<A>, Status>>,
     ) -> Result<A, ClientError> {
         // Dropping a call that is late resets its HTTP/2 stream: the server sees it cancelled.
-        let why = match tokio::time::timeout(self.deadline, answer).await {
+        let reason = match tokio::time::timeout(self.deadline, answer).await {
             Ok(Ok(answer)) => return Ok(answer.into_inner()),
             Ok(Err(status)) => error::of_status(&status),
             Err(_) => ClientErrorKind::Timeout(self.deadline),
         };
-        Err(ClientError::new(request, &self.address, why))
+        Err(ClientError::new(request, &self.address, reason))
     }
 
     pub async fn is_live(&self) -> Result<bool, ClientError> {
@@ -218,7 +220,8 @@ impl TritonClient {
         self.call(text, self.service.clone().repository_model_load(request)).await.map(drop)
     }
 
-    /// Answers at once; requests in flight finish, new ones are refused. `dependents`: what an ensemble is made of, too.
+    /// Answers at once; requests in flight finish, new ones are refused. `dependents`: what an ensemble is made of,
+    /// too.
     pub async fn unload(&self, name: &str, dependents: bool) -> Result<(), ClientError> {
         let mut parameters = BTreeMap::new();
         if dependents {
@@ -249,7 +252,8 @@ impl TritonClient {
     ) -> Result<BTreeMap<String, Vec<String>>, ClientError> {
         let settings = set.into_iter().map(|(name, value)| (name, TraceValue { value })).collect();
         let request = TraceSettingRequest { settings, model_name: model.to_owned() };
-        let answer = self.call(call_name("TraceSetting", model, ""), self.service.clone().trace_setting(request)).await?;
+        let answer =
+            self.call(call_name("TraceSetting", model, ""), self.service.clone().trace_setting(request)).await?;
         Ok(answer.settings.into_iter().map(|(name, setting)| (name, setting.value)).collect())
     }
 
@@ -301,4 +305,25 @@ fn address(endpoint: &Endpoint) -> Result<Address, ClientError> {
     Address::from_shared(format!("http://{}", host_port(&endpoint.host, endpoint.grpc)))
         .map(|address| address.tcp_nodelay(true))
         .map_err(wrong)
+}
+
+// Metadata that every call over a connection has.
+
+pub(super) type ChannelWithMetadata = InterceptedService<Channel, CallMetadata>;
+
+/// Adds the same headers to each call.
+#[derive(Clone, Debug)]
+pub(super) struct CallMetadata(HeaderMap);
+
+impl Interceptor for CallMetadata {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let mut headers = std::mem::take(request.metadata_mut()).into_headers();
+        headers.extend(self.0.clone());
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
+        Ok(request)
+    }
+}
+
+pub(super) fn with_metadata(channel: Channel, headers: HeaderMap) -> ChannelWithMetadata {
+    InterceptedService::new(channel, CallMetadata(headers))
 }

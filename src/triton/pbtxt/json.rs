@@ -13,10 +13,15 @@ use crate::proto::inference::ModelConfig;
 
 /// The whole config as an object. Messages and choices that are not set are left out.
 pub fn json(config: &ModelConfig) -> Value {
-    let mut message = DynamicMessage::new(schema::model_config().clone());
+    message_json("ModelConfig", config)
+}
+
+/// The same for another message of the protocol, of this name in `inference`.
+pub fn message_json(name: &str, message: &impl prost::Message) -> Value {
+    let mut read = DynamicMessage::new(schema::message(name));
     // Both sides are generated from the same descriptors, so the bytes of one are always readable by the other.
-    message.merge(config.encode_to_vec().as_slice()).expect("the generated type and its descriptor agree");
-    object(&message)
+    read.merge(message.encode_to_vec().as_slice()).expect("the generated type and its descriptor agree");
+    object(&read)
 }
 
 fn object(message: &DynamicMessage) -> Value {

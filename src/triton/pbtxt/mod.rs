@@ -13,9 +13,8 @@ use std::ops::Range;
 
 use super::proto::inference::ModelConfig;
 pub use document::{PbtxtDocument, PbtxtStep};
-pub use json::json;
-pub use lex::PbtxtError;
-pub use lex::quoted;
+pub use json::{json, message_json};
+pub use lex::{PbtxtError, quoted};
 pub use write::write;
 
 /// A `${name}` that was not replaced.

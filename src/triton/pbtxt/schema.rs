@@ -11,15 +11,18 @@ use super::tree::{PbtxtField, PbtxtShape, PbtxtValue};
 use crate::proto::DESCRIPTORS;
 use base::diag::did_you_mean;
 
+/// A message of the protocol, by its name in `inference`.
+pub(super) fn message(name: &str) -> MessageDescriptor {
+    static POOL: OnceLock<DescriptorPool> = OnceLock::new();
+    let pool =
+        POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).expect("the build embeds the descriptors of proto/"));
+    pool.get_message_by_name(&format!("inference.{name}")).expect("proto/ has the message")
+}
+
 /// `inference.ModelConfig`.
 pub(super) fn model_config() -> &'static MessageDescriptor {
     static SCHEMA: OnceLock<MessageDescriptor> = OnceLock::new();
-    SCHEMA.get_or_init(|| {
-        DescriptorPool::decode(DESCRIPTORS)
-            .ok()
-            .and_then(|pool| pool.get_message_by_name("inference.ModelConfig"))
-            .expect("the build embeds the descriptors of proto/")
-    })
+    SCHEMA.get_or_init(|| message("ModelConfig"))
 }
 
 /// The message that the fields spell, as far as they can be read.

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::flags::{FLAGS, FlagMeaning, meaning};
-use super::limits::limits;
-use super::parameters::{PARAMETERS, find};
+use super::parameters::{FLAGS, FlagMeaning, PARAMETERS, find, meaning};
 use super::{Layout, RepositoryError, RepositorySpec, SpecProblem, TEMPLATES};
 use crate::EngineConfig;
 
@@ -53,8 +51,8 @@ pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Fille
         values.insert("gpu_device_ids", Some(groups(1, engine.ranks())));
         values.insert("instance_count", Some("1".to_owned()));
         if given.contains_key("gpu_device_ids") {
-            let what = "the harness layout gives each model its own `gpu_device_ids`".to_owned();
-            problems.push(problem(what, Some("take the parameter away".to_owned())));
+            let text = "the harness layout gives each model its own `gpu_device_ids`".to_owned();
+            problems.push(problem(text, Some("take the parameter away".to_owned())));
         }
     }
     for (name, value) in given {
@@ -204,7 +202,8 @@ fn check_experts(engine: &EngineConfig, problems: &mut Vec<SpecProblem>) {
     let named = mapping.rest.contains_key("moe_tp_size") && mapping.rest.contains_key("moe_ep_size");
     if named && tp * ep != u64::from(mapping.tp_size) {
         let message = format!(
-            "the engine's moe_tp_size {tp} × moe_ep_size {ep} is not its tp_size {}: experts share the ranks of tensor parallelism",
+            "the engine's moe_tp_size {tp} × moe_ep_size {ep} is not its tp_size {}: experts share the ranks of \
+             tensor parallelism",
             mapping.tp_size
         );
         problems.push(problem(message, Some("build the engine again".to_owned())));
@@ -263,4 +262,85 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> SpecProblem {
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let hint = close.map_or_else(|| format!("known: {}", known.join(", ")), |(_, it)| format!("did you mean `{it}`?"));
     problem(format!("unknown {what} `{name}`"), Some(hint))
+}
+
+// Values checked against the engine's own `config.json`: what it was built for, and what it can do.
+
+/// A value that does not fit the engine.
+pub(super) struct Limit {
+    /// The parameter's template name.
+    pub name: &'static str,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// Every parameter that does not fit. `value` gives a parameter by its template name.
+pub(super) fn limits(value: &dyn Fn(&str) -> Option<String>, engine: &EngineConfig) -> Vec<Limit> {
+    let number = |name: &str| value(name).and_then(|text| text.trim().parse::<u64>().ok());
+    let is_on = |name: &str| value(name).as_deref() == Some("true");
+    let build = &engine.build_config;
+    let mut actual = Vec::new();
+    for (name, limit, flag) in [
+        ("triton_max_batch_size", build.max_batch_size, "max_batch_size"),
+        ("max_batch_size", build.max_batch_size, "max_batch_size"),
+        ("max_num_tokens", build.max_num_tokens, "max_num_tokens"),
+        ("max_beam_width", build.max_beam_width, "max_beam_width"),
+    ] {
+        if let Some(value) = number(name).filter(|value| *value > u64::from(limit)) {
+            actual.push(Limit {
+                name,
+                message: format!("`{name}` is {value}, and the engine was built with {flag} {limit}"),
+                hint: Some(format!("lower it, or build the engine with a larger {flag}")),
+            });
+        }
+    }
+    let block = u64::from(engine.tokens_per_block());
+    let least = number("max_beam_width").unwrap_or(1) * u64::from(engine.max_seq_len()).div_ceil(block) * block;
+    let name = "max_tokens_in_paged_kv_cache";
+    if let Some(tokens) = number(name).filter(|tokens| *tokens < least) {
+        actual.push(Limit {
+            name,
+            message: format!("`{name}` is {tokens}, too small for one sequence of the engine ({least} tokens)"),
+            hint: None,
+        });
+    }
+    if build
+        .rest
+        .get("kv_cache_type")
+        .and_then(|kind| kind.as_str())
+        .is_some_and(|kind| !kind.eq_ignore_ascii_case("paged") && !kind.ends_with("PAGED"))
+        && value("batching_strategy").is_some_and(|strategy| strategy != "V1")
+    {
+        actual.push(Limit {
+            name: "batching_strategy",
+            message: "in-flight batching needs an engine with a paged KV cache".to_owned(),
+            hint: Some("build it with `kv_cache_type: paged`, or set V1".to_owned()),
+        });
+    }
+    if build.plugin_config.use_paged_context_fmha == Some(false) {
+        for name in ["enable_chunked_context", "enable_kv_cache_reuse"] {
+            if is_on(name) {
+                actual.push(Limit {
+                    name,
+                    message: format!("`{name}` needs an engine built with use_paged_context_fmha"),
+                    hint: Some("build it with `use_paged_context_fmha: enable`".to_owned()),
+                });
+            }
+        }
+    }
+    let ranks = engine.ranks();
+    let name = "gpu_device_ids";
+    for group in value(name).iter().flat_map(|ids| ids.split(';')).filter(|group| !group.trim().is_empty()) {
+        let count = group.split(',').count() as u32;
+        if count != ranks {
+            actual.push(Limit {
+                name,
+                message: format!(
+                    "`{name}` gives a copy {count} GPUs (`{group}`), and the engine has {ranks} ranks (tp × pp)"
+                ),
+                hint: Some("a copy needs as many GPUs as the engine has ranks".to_owned()),
+            });
+        }
+    }
+    actual
 }

@@ -6,10 +6,7 @@
 
 mod check;
 mod fill;
-mod flags;
-mod limits;
 mod parameters;
-mod substitute;
 mod template_tree;
 
 use std::fs;
@@ -21,11 +18,10 @@ use serde_json::Value;
 use super::{EngineConfig, EngineError, pbtxt};
 
 pub use check::{RepositoryCheckResult, check};
-pub use flags::{FLAGS as RUNTIME_FLAGS, FlagMeaning, meaning};
-pub use parameters::number_parameter;
-pub use parameters::{PARAMETERS, Parameter, ParameterKind};
-pub use substitute::{pairs, substitute};
-pub use template_tree::{FilledModel, TreeError, Values, fill_tree};
+pub use parameters::{
+    FLAGS as RUNTIME_FLAGS, FlagMeaning, PARAMETERS, Parameter, ParameterKind, meaning, number_parameter,
+};
+pub use template_tree::{FilledModel, TreeError, Values, fill_tree, pairs, substitute};
 
 /// The five models of TensorRT-LLM's Triton backend, and their templates.
 const TEMPLATES: [(&str, &str); 5] = [
@@ -193,7 +189,8 @@ fn render(model: &str, filled: &fill::FilledParameters) -> Result<String, Reposi
     let mut environment = minijinja::Environment::new();
     environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
     environment.add_filter("quoted", |text: String| pbtxt::quoted(&text));
-    let mut text = environment.render_str(template, filled.for_model(model)).map_err(|error| wrong(error.to_string()))?;
+    let mut text =
+        environment.render_str(template, filled.for_model(model)).map_err(|error| wrong(error.to_string()))?;
     text.push('\n');
     pbtxt::read(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(text)

@@ -1,14 +1,14 @@
 //! Fills a tree of templates (TensorRT-LLM's `all_models/inflight_batcher_llm`) into a new folder.
 //!
 //! The texts come out as `fill_template.py` makes them: the same substitution, and `max_queue_size` and
-//! `max_queue_delay_microseconds` 0 unless they are given. Unlike there, a key that is in no template, and a placeholder
-//! that stays, are errors; the tree itself is not changed, so it can be filled again.
+//! `max_queue_delay_microseconds` 0 unless they are given. Unlike there, a key that is in no template, and a
+//! placeholder that stays, are errors; the tree itself is not changed, so it can be filled again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::substitute::{Placeholder, substitute};
 use crate::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
 use base::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
 use base::files::{read_bytes, text_of};
@@ -86,9 +86,9 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
         }
     }
     if models.is_empty() {
-        let what = format!("{} holds no config.pbtxt", templates.display());
+        let message = format!("{} holds no config.pbtxt", templates.display());
         errors.push(
-            Diagnostic::error(what).hint("name a folder whose folders are models: all_models/inflight_batcher_llm"),
+            Diagnostic::error(message).hint("name a folder whose folders are models: all_models/inflight_batcher_llm"),
         );
     } else {
         unknown(values, &models, &mut errors);
@@ -142,9 +142,9 @@ fn fill_model(
             } else {
                 "inside quotes it reaches the backend as this very text; `--allow-unfilled` lets it".to_owned()
             };
-            let what = format!("`{name}` of {model} has no value");
+            let sentence = format!("`{name}` of {model} has no value");
             let hint = format!("give one: `{name}=…`");
-            errors.push(Diagnostic::error(what).at(source.span(bytes), fate).hint(hint));
+            errors.push(Diagnostic::error(sentence).at(source.span(bytes), fate).hint(hint));
         }
         filled.unfilled.insert(name);
     }
@@ -172,8 +172,8 @@ fn unknown(values: &Values, models: &[FilledModel], errors: &mut Diagnostics) {
         |filled: &FilledModel| filled.replaced.keys().chain(&filled.unfilled).cloned().collect::<BTreeSet<String>>();
     let everywhere: BTreeSet<String> = models.iter().flat_map(names).collect();
     for key in values.all.keys().filter(|key| !everywhere.contains(*key)) {
-        let what = format!("no template has a placeholder `{key}`: nothing would be replaced");
-        errors.push(Diagnostic::error(what).maybe_hint(did_you_mean(key, everywhere.iter().map(String::as_str))));
+        let message = format!("no template has a placeholder `{key}`: nothing would be replaced");
+        errors.push(Diagnostic::error(message).maybe_hint(did_you_mean(key, everywhere.iter().map(String::as_str))));
     }
     for (model, own) in &values.of {
         let Some(filled) = models.iter().find(|filled| filled.model == *model) else {
@@ -183,8 +183,103 @@ fn unknown(values: &Values, models: &[FilledModel], errors: &mut Diagnostics) {
         };
         let here = names(filled);
         for key in own.keys().filter(|key| !here.contains(*key)) {
-            let what = format!("the template of `{model}` has no placeholder `{key}`: nothing would be replaced");
-            errors.push(Diagnostic::error(what).maybe_hint(did_you_mean(key, here.iter().map(String::as_str))));
+            let sentence = format!("the template of `{model}` has no placeholder `{key}`: nothing would be replaced");
+            errors.push(Diagnostic::error(sentence).maybe_hint(did_you_mean(key, here.iter().map(String::as_str))));
         }
     }
+}
+
+// `${name}` and `$name` replaced as Python's `string.Template.safe_substitute` does it, which `fill_template.py` uses.
+
+/// A pair of `key:value,key:value` without exactly one colon.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{pair}` has {colons} colons where one belongs (`key:value`; in a value, `\\\\:`)")]
+pub struct PairError {
+    pair: String,
+    colons: usize,
+}
+
+/// A placeholder as written in a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder {
+    pub name: String,
+    pub bytes: Range<usize>,
+    /// Whether there was a value.
+    pub is_filled: bool,
+}
+
+/// The text with every known name replaced. `$$` becomes `$`; a `$` before anything else, and an unknown name, stay.
+pub fn substitute(text: &str, value: &dyn Fn(&str) -> Option<String>) -> (String, Vec<Placeholder>) {
+    let mut out = String::with_capacity(text.len());
+    let mut actual = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find('$').map(|at| from + at) {
+        out.push_str(&text[from..at]);
+        let rest = &text[at + 1..];
+        let (name, length) = match rest.strip_prefix('{') {
+            Some(inner) => {
+                let name = identifier(inner);
+                if inner[name.len()..].starts_with('}') { (name, name.len() + 3) } else { ("", 1) }
+            }
+            None => (identifier(rest), identifier(rest).len() + 1),
+        };
+        let end = at + length;
+        if rest.starts_with('$') {
+            out.push('$');
+            from = at + 2;
+            continue;
+        }
+        let value = if name.is_empty() { None } else { value(name) };
+        if !name.is_empty() {
+            actual.push(Placeholder { name: name.to_owned(), bytes: at..end, is_filled: value.is_some() });
+        }
+        match value {
+            Some(value) => out.push_str(&value),
+            None => out.push_str(&text[at..end]),
+        }
+        from = end;
+    }
+    out.push_str(&text[from..]);
+    (out, actual)
+}
+
+/// A letter or `_`, then digits too; ASCII only.
+fn identifier(text: &str) -> &str {
+    let end = text
+        .char_indices()
+        .find(|(at, c)| !(c.is_ascii_alphabetic() || *c == '_' || *at > 0 && c.is_ascii_digit()))
+        .map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
+
+/// The pairs of `key:value,key:value` as `fill_template.py` splits them: a backslash takes the next character as it is,
+/// once for the commas and once more for the colons.
+pub fn pairs(text: &str) -> Result<Vec<(String, String)>, PairError> {
+    let mut pairs = Vec::new();
+    for pair in split(text, ',') {
+        match split(&pair, ':').as_slice() {
+            [key, value] => pairs.push((key.clone(), value.clone())),
+            parts => {
+                let colons = parts.len() - 1;
+                return Err(PairError { pair, colons });
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+fn split(text: &str, delimiter: char) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let last = parts.len() - 1;
+        if c == delimiter {
+            parts.push(String::new());
+        } else if c == '\\' {
+            parts[last].extend(chars.next());
+        } else {
+            parts[last].push(c);
+        }
+    }
+    parts
 }

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::proto::inference::ModelConfig;
+use base::spec::{FieldKind, REQUEST_FIELDS, WireForm};
 
 fn engine(world: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -146,7 +147,7 @@ fn nvidias_static_policy_is_a_batching_strategy() {
 #[test]
 fn every_parameter_has_a_place_in_a_template() {
     let all: String = TEMPLATES.iter().map(|(_, text)| *text).collect();
-    for parameter in parameters::PARAMETERS {
+    for parameter in parameters::PARAMETERS.iter() {
         assert!(all.contains(parameter.name), "{}", parameter.name);
     }
 }
@@ -243,7 +244,7 @@ fn a_value_of_a_wrong_kind_is_an_error_that_names_its_parameter() {
 
 #[test]
 fn every_parameter_is_in_the_templates_of_its_models_and_stands_there_as_it_says() {
-    for known in parameters::PARAMETERS {
+    for known in parameters::PARAMETERS.iter() {
         for (model, text) in TEMPLATES {
             let has = text.contains(&format!("{{{{ {} }}}}", known.name))
                 || text.contains(&format!(", {})", known.name))
@@ -269,4 +270,19 @@ fn experts_must_share_the_ranks_of_tensor_parallelism() {
         .replace("\"tp_size\":2", "\"tp_size\":2,\"moe_tp_size\":2,\"moe_ep_size\":2");
     std::fs::write(&path, text).unwrap();
     assert!(problems(&spec(&engine))[0].contains("moe_tp_size 2 × moe_ep_size 2 is not its tp_size 2"));
+}
+
+#[test]
+fn the_template_of_the_engine_has_the_tensor_of_each_field_of_a_request() {
+    let template = TEMPLATES.iter().find(|(name, _)| *name == "tensorrt_llm").unwrap().1;
+    for field in &REQUEST_FIELDS {
+        let Some(name) = field.names(WireForm::TokenIds).first() else { continue };
+        let data_type = match field.kind {
+            FieldKind::Int { .. } | FieldKind::WordIds => "INT32",
+            FieldKind::Number(_) => "FP32",
+            FieldKind::Seed | FieldKind::Turns => "UINT64",
+            FieldKind::Switch | FieldKind::Client | FieldKind::WordTexts => "BOOL",
+        };
+        assert!(template.contains(&format!("{{ name: \"{name}\" data_type: TYPE_{data_type} ")), "{name}");
+    }
 }

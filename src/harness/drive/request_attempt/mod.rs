@@ -135,7 +135,9 @@ impl RequestAttempt<'_> {
         let state = State::default();
         let outcome = tokio::select! {
             biased;
-            () = std::future::ready(()), if self.is_refused => Err(Some((FailureClass::Refused, self.no_stream_text()))),
+            () = std::future::ready(()), if self.is_refused => {
+                Err(Some((FailureClass::Refused, self.no_stream_text())))
+            }
             result = self.exchange_messages(parts, &state) => result.map_err(Some),
             () = stop.cancelled() => Err(None),
             fault = self.wait_for_stall(&state.last_token) => Err(Some(fault)),

@@ -33,7 +33,7 @@ impl Corpus {
     ) -> Result<Self, HarnessError> {
         let file = data.file.as_path();
         refuse_pickle(file)?;
-        let room = MemoryBudget::of(file);
+        let room = MemoryBudget::new(file);
         let (mut entries, mut skipped) = match data.kind {
             DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
             DataKind::Jsonl | DataKind::Sharegpt | DataKind::Mooncake | DataKind::InputIds => {
@@ -88,14 +88,15 @@ fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
         return Ok(());
     }
     let name = file.display();
-    let why = format!(
+    let reason = format!(
         "it is a Python pickle, which can run any program, so it is not read. Convert it once, where you trust it \
-         (the columns of MLPerf's data sets; without `tok_output` the records have no output lengths), and name the new file as `jsonl`:\n  \
+         (the columns of MLPerf's data sets; without `tok_output` the records have no output lengths), and name the \
+         new file as `jsonl`:\n  \
          python3 -c \"import json, pandas; [print(json.dumps({{'input_ids': [int(t) for t in r['tok_input']], \
          **({{'output_tokens': len(r['tok_output'])}} if 'tok_output' in r else {{}})}})) \
          for r in pandas.read_pickle('{name}').to_dict('records')]\" > {name}.jsonl"
     );
-    Err(fault(file, why))
+    Err(fault(file, reason))
 }
 
 /// The order of the records.
@@ -179,7 +180,7 @@ pub(super) struct MemoryBudget<'a> {
 }
 
 impl<'a> MemoryBudget<'a> {
-    pub const fn of(file: &'a Path) -> Self {
+    pub const fn new(file: &'a Path) -> Self {
         Self { left: MOST_CONTENT_BYTES, file }
     }
 
@@ -250,14 +251,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("open_orca.bin");
         std::fs::write(&file, [0x80, 4, 0x95, 0]).unwrap();
-        let why = Corpus::load(
+        let reason = Corpus::load(
             &PromptFile { file: file.clone(), ..data(RecordOrder::Given, false) },
             None,
             &RecordRules::default(),
         )
         .unwrap_err()
         .to_string();
-        assert!(why.contains("Python pickle") && why.contains("pandas.read_pickle("), "{why}");
+        assert!(reason.contains("Python pickle") && reason.contains("pandas.read_pickle("), "{reason}");
         let gone = PromptFile { file: folder.path().join("gone.jsonl"), ..data(RecordOrder::Given, false) };
         assert!(Corpus::load(&gone, None, &RecordRules::default()).unwrap_err().to_string().contains("No such file"));
     }

@@ -1,12 +1,12 @@
-//! Files of records in JSON: prompts (text, ids or messages), conversations, or only lengths; time stamps, sessions, hash ids. The keys
-//! are those of [`super::record_keys`].
+//! Files of records in JSON: prompts (text, ids or messages), conversations, or only lengths; time stamps, sessions,
+//! hash ids. The keys are those of [`super::record_keys`].
 //!
-//! A session's records are its turns, in order: a later turn waits for its time stamp and for the answer before. `delay` is in ms, after
-//! the answer before or of its own turn: `data.delay`.
+//! A session's records are its turns, in order: a later turn waits for its time stamp and for the answer before.
+//! `delay` is in ms, after the answer before or of its own turn: `data.delay`.
 //!
-//! Records of NVIDIA's `benchmark_core_model.py` have `input`, `instruction` and `output`. Their prompt is `input`, a blank and
-//! `instruction`; the output length is 1.3 for each word of `output`. Where they have `tok_input`, as those of MLPerf's converter for
-//! Llama-3.1-8B, these ids are the prompt.
+//! Records of NVIDIA's `benchmark_core_model.py` have `input`, `instruction` and `output`. Their prompt is `input`, a
+//! blank and `instruction`; the output length is 1.3 for each word of `output`. Where they have `tok_input`, as those
+//! of MLPerf's converter for Llama-3.1-8B, these ids are the prompt.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,7 +34,7 @@ pub(super) fn read(
     rules: &RecordRules,
     mut room: MemoryBudget<'_>,
 ) -> Result<(Vec<CorpusRecord>, Vec<String>), HarnessError> {
-    let mut errors = DataErrors::of(&data.file);
+    let mut errors = DataErrors::new(&data.file);
     let mut unsent = UnsentKeys::new(rules);
     let mut entries: Vec<CorpusRecord> = Vec::new();
     let mut sessions: HashMap<String, usize> = HashMap::new();
@@ -155,8 +155,8 @@ fn row(text: &[u8], kind: DataKind) -> Result<PromptRecord, RowError> {
 /// Without serde's own line number, which is always 1.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    format!("column {}: {what}", error.column())
+    let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
+    format!("column {}: {message}", error.column())
 }
 
 fn ns(ms: f64) -> Option<u64> {
@@ -171,8 +171,8 @@ fn at_ns(stamp: Option<&Value>, is_trace: bool) -> Result<Option<u64>, RowError>
     }
 }
 
-/// The turn of a record, or those of its conversation: none of one without an answered question. Fields of messages that are not sent
-/// are added to `unsent`.
+/// The turn of a record, or those of its conversation: none of one without an answered question. Fields of messages
+/// that are not sent are added to `unsent`.
 fn turns(
     row: PromptRecord,
     data: &PromptFile,
@@ -259,7 +259,8 @@ fn turns(
     }])
 }
 
-/// The prompt of a record of `benchmark_core_model.py`. Beside token ids its texts are those that the ids were made from.
+/// The prompt of a record of `benchmark_core_model.py`. Beside token ids its texts are those that the ids were made
+/// from.
 fn words_of_task(input: Option<Value>, instruction: Option<Value>, has_ids: bool) -> Result<Option<String>, RowError> {
     match (input, instruction) {
         _ if has_ids => Ok(None),
@@ -339,7 +340,7 @@ pub(crate) struct DataErrors<'a> {
 }
 
 impl<'a> DataErrors<'a> {
-    pub const fn of(file: &'a Path) -> Self {
+    pub const fn new(file: &'a Path) -> Self {
         Self { file, found: Vec::new(), unlisted: 0 }
     }
 

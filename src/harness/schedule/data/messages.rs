@@ -1,4 +1,5 @@
-//! Messages of records: those of a request as they are sent, and those of a recorded conversation as questions and answers.
+//! Messages of records: those of a request as they are sent, and those of a recorded conversation as questions and
+//! answers.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use rand::RngExt;
 use serde_json::{Map, Value};
 
 use super::corpus::CorpusTurn;
-use super::record_reader::MESSAGE_METADATA;
+use super::record_reader::{MESSAGE_METADATA, has_name};
 use super::row::{ChatMessage, PreviousAnswers, Prompt, PromptPart, RandomStream};
 use super::tokenizer::PromptTokenizer;
 use crate::schedule::arrivals;
@@ -42,7 +43,7 @@ pub(super) fn messages(
     let message = |(number, mut fields): (usize, MessageFields)| {
         let mut value = |names: [&str; 2]| names.into_iter().find_map(|name| fields.shift_remove(name));
         let (role, content) = (value(["role", "from"]), value(["content", "value"]));
-        fields.retain(|name, _| !MESSAGE_METADATA.contains(&name.as_str()));
+        fields.retain(|name, _| !has_name(MESSAGE_METADATA, name));
         let has_others = fields.values().any(|value| !value.is_null());
         unsent.extend(fields.into_iter().map(|(name, value)| (format!("messages[].{name}"), value)));
         let Some(Value::String(role)) = role else { return Err(MessageError::NoRole { number }) };
@@ -135,7 +136,7 @@ pub(crate) struct PromptRenderer {
 
 impl PromptRenderer {
     /// Reads the tokenizer, if the spec names one.
-    pub fn of(spec: &BenchSpec) -> Result<Self, HarnessError> {
+    pub fn new(spec: &BenchSpec) -> Result<Self, HarnessError> {
         let prompt_tokenizer = match &spec.content {
             PromptSource { tokenizer: Some(file), data, prefixes, sessions, .. } => {
                 let tokenizer = PromptTokenizer::load(file)?;
@@ -223,8 +224,8 @@ impl PromptRenderer {
         Ok(text)
     }
 
-    /// For a chat: messages of the data as they are, with a prefix in front of the first one's text; else those of the user and of the
-    /// assistant in turn, the user's first and last.
+    /// For a chat: messages of the data as they are, with a prefix in front of the first one's text; else those of the
+    /// user and of the assistant in turn, the user's first and last.
     pub fn chat(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<ChatMessage>, HarnessError> {
         let message =
             |role: &str, parts| self.text(parts, previous).map(|content| ChatMessage { role: role.into(), content });

@@ -1,8 +1,8 @@
 //! What requests carry: prompts drawn from the seed, or read from files.
 //!
-//! A prompt is a list of parts. Every part is either a recipe (this many tokens of a numbered stream: equal recipes are equal
-//! tokens, which is what a server's prefix cache sees) or content of a file. From the same parts a target that takes token
-//! ids gets ids, and one that takes text gets text.
+//! A prompt is a list of parts. Every part is either a recipe (this many tokens of a numbered stream: equal recipes are
+//! equal tokens, which is what a server's prefix cache sees) or content of a file. From the same parts a target that
+//! takes token ids gets ids, and one that takes text gets text.
 
 mod corpus;
 mod jsonl;

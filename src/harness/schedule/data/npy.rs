@@ -1,4 +1,5 @@
-//! NumPy's `.npy` with whole numbers, laid out by rows. Nothing in it is executed; format: numpy.lib.format, versions 1 to 3.
+//! NumPy's `.npy` with whole numbers, laid out by rows. Nothing in it is executed; format: numpy.lib.format, versions 1
+//! to 3.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -67,8 +68,8 @@ impl NpyIntegers {
         let mut header = String::new();
         (&mut reader).take(length.min(1 << 16)).read_to_string(&mut header).map_err(|_| NpyError::HeaderText)?;
         let value = |key: &'static str| {
-            let found = header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
-            found.ok_or(NpyError::HeaderKey(key))
+            let actual = header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
+            actual.ok_or(NpyError::HeaderKey(key))
         };
         if !value("fortran_order")?.starts_with("False") {
             return Err(NpyError::ByColumns);
@@ -139,7 +140,7 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
     let rows = data.first.map_or(rows, |first| rows.min(first as usize));
     let lengths = data.lengths.as_deref().map(|lengths| column(lengths, rows)).transpose()?;
     let outputs = data.output_lengths.as_deref().map(|lengths| column(lengths, rows)).transpose()?;
-    let mut errors = DataErrors::of(file);
+    let mut errors = DataErrors::new(file);
     let mut entries = Vec::with_capacity(rows);
     for row in 0..rows {
         let mut tokens = ids.take(columns).map_err(wrong)?;

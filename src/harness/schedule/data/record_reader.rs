@@ -112,8 +112,8 @@ where
     }
 }
 
-// The keys that records of files of prompts may have: one table for all formats. A key that changes a request is sent, or is an error
-// that names it; it is never passed over.
+// The keys that records of files of prompts may have: one table for all formats. A key that changes a request is sent,
+// or is an error that names it; it is never passed over.
 //
 // The user's manual has this table, and a test compares the two.
 
@@ -147,65 +147,53 @@ pub(super) enum RecordKey {
     ConversationMetadata,
 }
 
-#[rustfmt::skip]
-pub(super) static RECORD_KEYS: &[(RecordKey, &[&str])] = &[
-    (RecordKey::Prompt, &["prompt", "text", "text_input"]),
-    (RecordKey::Ids, &["input_ids", "prompt_token_ids", "token_ids", "tok_input"]),
-    (RecordKey::Input, &["input"]),
-    (RecordKey::Instruction, &["instruction"]),
-    (RecordKey::IdsText, &["question", "system_prompt"]),
-    (RecordKey::Output, &["output"]),
-    (RecordKey::Messages, &["messages"]),
-    (RecordKey::Conversation, &["conversations", "conversation"]),
-    (RecordKey::Body, &["payload"]),
-    (RecordKey::InputLength, &["input_length", "input_tokens", "input_lengths"]),
-    (RecordKey::OutputLength, &["output_length", "output_tokens", "max_tokens", "max_completion_tokens", "request_output_len"]),
-    (RecordKey::HashIds, &["hash_ids"]),
-    (RecordKey::Timestamp, &["timestamp"]),
-    (RecordKey::Delay, &["delay"]),
-    (RecordKey::Session, &["session_id", "session"]),
-    (RecordKey::ConversationMetadata, &[
-        "model", "model_name", "conversation_id", "conversation_hash", "dialogue_id", "turn", "num_turns", "views", "avatarUrl", "custom_instruction", "skip_prompt_formatting",
-        "hashed_ip", "header", "country", "state", "detoxify_moderation", "tstamp",
-    ]),
-    (RecordKey::Metadata, &[
-        "id", "_id", "idx", "index", "uid", "uuid", "hash", "custom_id", "request_id", "prompt_id", "question_id", "task_id", "sample_id", "example_id",
-        "source", "sources", "origin", "dataset", "dataset_name", "split", "title", "author", "license", "link", "date", "created", "created_at", "version",
-        "lang", "language", "category", "categories", "subcategory", "domain", "topic", "topics", "subject", "task", "type", "tag", "tags", "label", "labels",
-        "level", "difficulty", "quality", "score", "scores", "rating", "metric", "comment", "note", "notes", "description", "meta", "metadata",
-        "openai_moderation", "toxic", "redacted",
-        "answer", "answers", "response", "completion", "chosen", "rejected", "outputs", "reference", "references", "target", "targets", "solution",
-        "canonical_solution", "ground_truth", "gt_output", "expected", "expected_output", "expected_answer", "correct_answer", "explanation", "rationale",
-        "code", "test", "tests", "test_list", "entry_point",
-        "tok_output", "tok_input_len", "tok_input_length", "tok_output_len", "tok_output_length",
-    ]),
+pub(super) static RECORD_KEYS: &[(RecordKey, &str)] = &[
+    (RecordKey::Prompt, "prompt text text_input"),
+    (RecordKey::Ids, "input_ids prompt_token_ids token_ids tok_input"),
+    (RecordKey::Input, "input"),
+    (RecordKey::Instruction, "instruction"),
+    (RecordKey::IdsText, "question system_prompt"),
+    (RecordKey::Output, "output"),
+    (RecordKey::Messages, "messages"),
+    (RecordKey::Conversation, "conversations conversation"),
+    (RecordKey::Body, "payload"),
+    (RecordKey::InputLength, "input_length input_tokens input_lengths"),
+    (RecordKey::OutputLength, "output_length output_tokens max_tokens max_completion_tokens request_output_len"),
+    (RecordKey::HashIds, "hash_ids"),
+    (RecordKey::Timestamp, "timestamp"),
+    (RecordKey::Delay, "delay"),
+    (RecordKey::Session, "session_id session"),
+    (
+        RecordKey::ConversationMetadata,
+        "model model_name conversation_id conversation_hash dialogue_id turn num_turns views avatarUrl \
+         custom_instruction skip_prompt_formatting hashed_ip header country state detoxify_moderation tstamp",
+    ),
+    (
+        RecordKey::Metadata,
+        "id _id idx index uid uuid hash custom_id request_id prompt_id question_id task_id sample_id \
+         example_id source sources origin dataset dataset_name split title author license link date created \
+         created_at version lang language category categories subcategory domain topic topics subject task \
+         type tag tags label labels level difficulty quality score scores rating metric comment note notes \
+         description meta metadata openai_moderation toxic redacted answer answers response completion chosen \
+         rejected outputs reference references target targets solution canonical_solution ground_truth \
+         gt_output expected expected_output expected_answer correct_answer explanation rationale code test \
+         tests test_list entry_point tok_output tok_input_len tok_input_length tok_output_len \
+         tok_output_length",
+    ),
 ];
 
 /// Keys of a message that a server does not get: what tools note beside its role and its text.
-pub(super) static MESSAGE_METADATA: &[&str] = &[
-    "id",
-    "uuid",
-    "timestamp",
-    "created_at",
-    "markdown",
-    "text",
-    "weight",
-    "loss",
-    "lang",
-    "language",
-    "turn_id",
-    "turn_identifier",
-    "toxic",
-    "redacted",
-    "hashed_ip",
-    "header",
-    "country",
-    "state",
-];
+pub(super) const MESSAGE_METADATA: &str = "id uuid timestamp created_at markdown text weight loss lang \
+    language turn_id turn_identifier toxic redacted hashed_ip header country state";
+
+/// The names of such a list.
+pub(super) fn has_name(list: &str, name: &str) -> bool {
+    list.split(' ').any(|other| other == name)
+}
 
 /// The use of a key; none is known of a key that a request may need.
 pub(super) fn record_key(name: &str) -> Option<RecordKey> {
-    RECORD_KEYS.iter().find(|(_, names)| names.contains(&name)).map(|(key, _)| *key)
+    RECORD_KEYS.iter().find(|(_, names)| has_name(names, name)).map(|(key, _)| *key)
 }
 
 /// What decides whether a benchmark can send a record as it is.
@@ -234,7 +222,12 @@ impl RecordRules {
         }
         let streams = spec.request.streaming.unwrap_or(true);
         let always = json!({
-            "model": spec.model, "stream": streams, "streaming": streams, "stream_options": {"include_usage": true}, "n": 1, "role": "user",
+            "model": spec.model,
+            "stream": streams,
+            "streaming": streams,
+            "stream_options": {"include_usage": true},
+            "n": 1,
+            "role": "user",
         });
         fields.extend(always.as_object().cloned().unwrap_or_default());
         let mut without_messages = Some("KServe");
@@ -249,7 +242,8 @@ impl RecordRules {
     pub fn messages_fault(&self) -> Option<String> {
         self.without_messages.map(|protocol| {
             format!(
-                "`messages` cannot be sent over {protocol}; set `protocol: openai-chat` (target `openai://HOST:PORT`), or give each prompt as `prompt`"
+                "`messages` cannot be sent over {protocol}; set `protocol: openai-chat` (target \
+                 `openai://HOST:PORT`), or give each prompt as `prompt`"
             )
         })
     }
@@ -328,7 +322,7 @@ impl<'a> UnsentKeys<'a> {
                 0 => String::new(),
                 more => format!(" (also in {})", counted(more, "more record")),
             };
-            let why = match (name.as_str(), model) {
+            let reason = match (name.as_str(), model) {
                 ("messages", _) => self.rules.messages_fault().unwrap_or_default(),
                 ("model", Some("")) => {
                     "`model` is set, and the benchmark names none: set it there (-m NAME)".to_owned()
@@ -339,13 +333,14 @@ impl<'a> UnsentKeys<'a> {
                     format!("`{shown}` may change what is requested, and is not sent")
                 }
             };
-            format!("{first}: {why}{others}")
+            format!("{first}: {reason}{others}")
         };
         let mut faults: Vec<String> = self.keys.iter().map(fault).collect();
         let names: Vec<&str> = self.keys.keys().map(String::as_str).filter(|name| !is_sent_otherwise(name)).collect();
         if !names.is_empty() {
             faults.push(format!(
-                "set a field that is the same in all requests in the benchmark: `request`, or `extra` (`--extra NAME:VALUE`); remove keys that \
+                "set a field that is the same in all requests in the benchmark: `request`, or `extra` (`--extra \
+                 NAME:VALUE`); remove keys that \
                  are no part of a request{}",
                 removal(&names)
             ));
@@ -368,9 +363,9 @@ fn removal(names: &[&str]) -> String {
     if plain.is_empty() { String::new() } else { format!(": `jq -c 'del({})' FILE`", plain.join(", ")) }
 }
 
-// The file of perf_analyzer's `--input-data`, `{"data": [{"text_input": ["…"], "max_tokens": [20]}]}`: inputs of a model, or the bodies
-// of OpenAI's interfaces under `payload`; and AIPerf's `inputs.json`, which has the bodies of a session under `payloads`. Each entry
-// becomes a record as a line of JSON has it.
+// The file of perf_analyzer's `--input-data`, `{"data": [{"text_input": ["…"], "max_tokens": [20]}]}`: inputs of a
+// model, or the bodies of OpenAI's interfaces under `payload`; and AIPerf's `inputs.json`, which has the bodies of a
+// session under `payloads`. Each entry becomes a record as a line of JSON has it.
 
 /// `data` is no list of objects.
 #[derive(Debug, thiserror::Error)]
@@ -432,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_key_has_one_use() {
-        let names: Vec<&str> = RECORD_KEYS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let names: Vec<&str> = RECORD_KEYS.iter().flat_map(|(_, names)| names.split(' ')).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     }
 
@@ -440,7 +435,7 @@ mod tests {
     fn the_manual_has_every_key() {
         let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/manual/10-load.md");
         let text = std::fs::read_to_string(manual).unwrap();
-        let names = RECORD_KEYS.iter().flat_map(|(_, names)| names.iter()).chain(MESSAGE_METADATA);
+        let names = RECORD_KEYS.iter().flat_map(|(_, names)| names.split(' ')).chain(MESSAGE_METADATA.split(' '));
         let missing: Vec<_> = names.filter(|name| !text.contains(&format!("`{name}`"))).collect();
         assert!(missing.is_empty(), "the manual lacks {missing:?}");
     }

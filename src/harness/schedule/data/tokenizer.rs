@@ -66,21 +66,23 @@ impl PromptTokenizer {
     /// Refuses a tokenizer that cannot make texts of exact length.
     pub fn check(&self, file: &Path) -> Result<(), HarnessError> {
         if self.words.len() < FEWEST_WORDS {
-            let why = format!(
-                "only {} of its tokens are whole words, and {FEWEST_WORDS} are needed to make up prompts of exact length; \
+            let reason = format!(
+                "only {} of its tokens are whole words, and {FEWEST_WORDS} are needed to make up prompts of exact \
+                 length; \
                  give prompts as data instead",
                 self.words.len()
             );
-            return Err(fault(file, why));
+            return Err(fault(file, reason));
         }
         for trial in 0..TRIALS {
             let text = self.text_of_tokens(&mut generator("trial", 0, trial), TRIAL_WORDS);
             let found = self.count(&text)?;
             if found != TRIAL_WORDS {
-                let why = format!(
-                    "it joins words, so a text of {TRIAL_WORDS} tokens came out as {found}; give prompts as data instead"
+                let message = format!(
+                    "it joins words, so a text of {TRIAL_WORDS} tokens came out as {found}; give prompts as data \
+                     instead"
                 );
-                return Err(fault(file, why));
+                return Err(fault(file, message));
             }
         }
         Ok(())

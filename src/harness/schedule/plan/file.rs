@@ -1,8 +1,8 @@
 //! `plan.jsonl`: a plan that can be replayed exactly.
 //!
 //! The first line defines how to read the others; each of them is one request, in order. `parts` holds the content of a
-//! prompt from a file, and otherwise recipes, which the generator of the first line turns into the same tokens. A repeated
-//! prompt is referenced by `as`, the index of the request that had it first. Without either the prompt is
+//! prompt from a file, and otherwise recipes, which the generator of the first line turns into the same tokens. A
+//! repeated prompt is referenced by `as`, the index of the request that had it first. Without either the prompt is
 //! `{"drawn": {"stream": "prompt", "number": <line from 0>, "tokens": <in>}}`.
 
 use std::collections::HashMap;
@@ -157,11 +157,11 @@ fn read_head(file: &Path, text: &[u8]) -> Result<PlanFileHeader, HarnessError> {
     let head: PlanFileHeader = serde_json::from_slice(text)
         .map_err(|error| fault(file, format!("it does not begin with the head of a plan.jsonl: {error}")))?;
     if head.regatta_plan != VERSION || head.generator != GENERATOR {
-        let why = format!(
+        let reason = format!(
             "it is of version {} and drawn by {}; known are {VERSION} and {GENERATOR}",
             head.regatta_plan, head.generator
         );
-        return Err(fault(file, why));
+        return Err(fault(file, reason));
     }
     Ok(head)
 }
@@ -174,7 +174,7 @@ pub(super) fn read(
 ) -> Result<RequestSchedule, HarnessError> {
     let file = data.file.as_path();
     let mut head = None;
-    let mut errors = DataErrors::of(file);
+    let mut errors = DataErrors::new(file);
     let mut requests: Vec<PlannedRequest> = Vec::new();
     for_each_record(file, |place, text| {
         if head.is_none() {
@@ -235,14 +235,14 @@ pub(super) fn read(
     let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(data_summary), renderer };
     schedule.digest = schedule.digested();
     if schedule.digest != head.digest || schedule.requests.len() as u64 != head.requests {
-        let why = format!(
+        let reason = format!(
             "it was changed: line 1 records {} requests with digest {}, and there are {} with {}",
             head.requests,
             head.digest.short(),
             schedule.requests.len(),
             schedule.digest.short()
         );
-        return Err(fault(file, why));
+        return Err(fault(file, reason));
     }
     Ok(schedule)
 }

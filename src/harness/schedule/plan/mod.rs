@@ -1,5 +1,5 @@
-//! The plan: every arrival, length and prompt, before anything runs. The same spec and files give the same plan, whatever
-//! the number of workers, connections and servers.
+//! The plan: every arrival, length and prompt, before anything runs. The same spec and files give the same plan,
+//! whatever the number of workers, connections and servers.
 
 mod file;
 mod planned_requests;
@@ -29,14 +29,14 @@ const MOST: usize = 50_000_000;
 /// Draws the plan, and reads the files that it needs. Errors name what the spec lacks, or what is wrong with a file.
 pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
-    let prompt_renderer = Arc::new(PromptRenderer::of(spec)?);
+    let prompt_renderer = Arc::new(PromptRenderer::new(spec)?);
     if let Some(data) = spec.content.data.as_ref().filter(|data| data.kind == DataKind::Plan) {
         return file::read(data, spec, &prompt_renderer);
     }
     let mut drawer = SessionDrawer::new(spec, &prompt_renderer)?;
     let from_start = drawer.clone();
     let mut requests = 0;
-    let end = End::of(spec);
+    let end = End::new(spec);
     let ended = loop {
         if !end.is_timed && requests as u64 >= end.least {
             break None;
@@ -71,7 +71,7 @@ pub(crate) fn for_external_driver(
     if samples.is_empty() {
         return Err(ScheduleError::NoSamples.into());
     }
-    let prompt_renderer = Arc::new(PromptRenderer::of(spec)?);
+    let prompt_renderer = Arc::new(PromptRenderer::new(spec)?);
     Ok(RequestSchedule {
         requests: PlannedRequests::kept(sampled(samples)),
         digest: Digest::hash(&[]),
@@ -91,7 +91,7 @@ struct End {
 }
 
 impl End {
-    fn of(spec: &BenchSpec) -> Self {
+    fn new(spec: &BenchSpec) -> Self {
         let is_all_data = spec.stop.requests.is_none() && spec.stop.duration.is_none();
         let least = match (spec.stop.requests, &spec.scenario) {
             _ if is_all_data => u64::MAX,

@@ -1,5 +1,5 @@
-//! The requests of a plan, in order. A plan of many requests is not kept: its requests are drawn again, from the same seed and
-//! data, each time they are read.
+//! The requests of a plan, in order. A plan of many requests is not kept: its requests are drawn again, from the same
+//! seed and data, each time they are read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl PlannedRequests {
         match &self.source {
             Source::Kept(requests) => PlannedReader(Reader::Kept { requests: Arc::clone(requests), next: 0 }),
             Source::Drawn(drawer) => {
-                let drawn = Box::new(DrawnRequests::of(SessionDrawer::clone(drawer)));
+                let drawn = Box::new(DrawnRequests::new(SessionDrawer::clone(drawer)));
                 PlannedReader(Reader::Drawn { drawn, left: self.count })
             }
         }
@@ -129,7 +129,7 @@ impl PlannedReader {
 
     /// As many as the drawer draws.
     pub(super) fn endless(drawer: SessionDrawer) -> Self {
-        Self(Reader::Drawn { drawn: Box::new(DrawnRequests::of(drawer)), left: usize::MAX })
+        Self(Reader::Drawn { drawn: Box::new(DrawnRequests::new(drawer)), left: usize::MAX })
     }
 }
 
@@ -149,7 +149,7 @@ struct DrawnRequests {
 }
 
 impl DrawnRequests {
-    fn of(drawer: SessionDrawer) -> Self {
+    fn new(drawer: SessionDrawer) -> Self {
         Self { drawer, session: Vec::new().into_iter() }
     }
 

@@ -65,7 +65,7 @@ impl PlanQueue {
     pub fn new(schedule: &Arc<RequestSchedule>, spec: &BenchSpec) -> Result<Self, HarnessError> {
         let is_replay = spec.content.data.as_ref().is_some_and(|data| data.kind == DataKind::Plan);
         let drawer = match spec.stop.duration {
-            Some(_) if !is_replay => Some(SessionDrawer::new(spec, &PromptRenderer::of(spec)?)?),
+            Some(_) if !is_replay => Some(SessionDrawer::new(spec, &PromptRenderer::new(spec)?)?),
             _ => None,
         };
         let rest = drawer.clone().map_or_else(|| schedule.requests.iter(), PlannedReader::endless);
@@ -86,8 +86,8 @@ impl PlanQueue {
         self.drawer.is_none()
     }
 
-    /// The next session and the index of its first request, for a user that is idle at `now_ns`, and thinks before it sends unless this is
-    /// its first. None: there are no more, or it would begin too late.
+    /// The next session and the index of its first request, for a user that is idle at `now_ns`, and thinks before it
+    /// sends unless this is its first. None: there are no more, or it would begin too late.
     pub fn take(&self, now_ns: u64, is_first: bool) -> Option<(u64, Vec<PlannedRequest>)> {
         let mut state = self.state.lock();
         let first = state.next;
@@ -126,8 +126,8 @@ impl PlanQueue {
         }
     }
 
-    /// Before a session: as planned, until the first user has left. From then on each has a pause of its own, so that one long pause does
-    /// not send everybody home who comes upon the same session.
+    /// Before a session: as planned, until the first user has left. From then on each has a pause of its own, so that
+    /// one long pause does not send everybody home who comes upon the same session.
     fn pause(&self, first: u64, gone: u64) -> u64 {
         arrivals::think_time(self.think, self.seed, first.wrapping_add(gone << 40))
     }
@@ -138,7 +138,8 @@ impl PlanQueue {
         self.carried_out(next).saturating_sub(next) as u64
     }
 
-    /// Requests of the plan of which this many were taken: where only a duration ended it, those that no user took are not part of it.
+    /// Requests of the plan of which this many were taken: where only a duration ended it, those that no user took are
+    /// not part of it.
     fn carried_out(&self, taken: usize) -> usize {
         let planned = self.schedule.requests.len();
         if self.has_all() { planned } else { taken.max((self.requests as usize).min(planned)) }

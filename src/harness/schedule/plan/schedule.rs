@@ -73,7 +73,8 @@ impl RequestSchedule {
         }
     }
 
-    /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is measured.
+    /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is
+    /// measured.
     pub fn warmup(&self, number: u64) -> PlannedRequest {
         let like = self.requests.get(number as usize % self.requests.len());
         let like = like.unwrap_or_else(|| unreachable!("the index is below their number"));
@@ -96,8 +97,8 @@ impl RequestSchedule {
         self.requests.iter().filter(|request| request.due == RequestTrigger::Schedule).map(|request| request.at_ns)
     }
 
-    /// Requests with the whole prompt of an earlier one. Later turns of sessions, which continue their history, and prompts
-    /// that were drawn for one request alone do not count.
+    /// Requests with the whole prompt of an earlier one. Later turns of sessions, which continue their history, and
+    /// prompts that were drawn for one request alone do not count.
     pub(crate) fn repeated_prompts(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();
         let parts = self.requests.iter().filter(|request| request.turn == 0).filter_map(|request| request.parts);
@@ -112,7 +113,8 @@ impl RequestSchedule {
             .count() as u64
     }
 
-    /// What belongs together, with the index of its first request: the turns of a session, or the requests of one message.
+    /// What belongs together, with the index of its first request: the turns of a session, or the requests of one
+    /// message.
     pub(crate) fn sessions(&self, batch: usize) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
         let mut rest = self.requests.iter().peekable();
         let mut next = 0;

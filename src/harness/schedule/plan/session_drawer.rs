@@ -22,8 +22,8 @@ pub(super) enum DrawEnd {
     RateReachedZero,
 }
 
-/// Draws sessions in their order, without end unless the data or the spec ends them. A copy draws the same from there on, and costs
-/// little: the data are shared.
+/// Draws sessions in their order, without end unless the data or the spec ends them. A copy draws the same from there
+/// on, and costs little: the data are shared.
 #[derive(Clone)]
 pub(super) struct SessionDrawer {
     spec: Arc<BenchSpec>,
@@ -184,7 +184,10 @@ impl SessionDrawer {
             let output_len = self.output(given, index)?;
             let is_whole = given.is_some_and(|given| given.is_whole);
             let (parts, input_len) = history.with(&own, is_whole);
-            let is_plain = matches!(parts[..], [PromptPart::Drawn { stream: RandomStream::Prompt, number, .. }] if number == index);
+            let is_plain = match parts[..] {
+                [PromptPart::Drawn { stream: RandomStream::Prompt, number, .. }] => number == index,
+                _ => false,
+            };
             planned.push(PlannedRequest {
                 at_ns: given
                     .and_then(|given| Some(self.starts.sped_up(given.pause_ns?)))
@@ -232,7 +235,8 @@ impl SessionDrawer {
             Some(data) => fault(
                 &data.file,
                 format!(
-                    "the record taken as number {number} has no {}; set one for all: `{key}: {{ fixed: 128 }}`, or `--{}` of `bench`",
+                    "the record taken as number {number} has no {}; set one for all: `{key}: {{ fixed: 128 }}`, or \
+                     `--{}` of `bench`",
                     what.trim_start_matches("an "),
                     key.replace('_', "-")
                 ),
@@ -324,8 +328,8 @@ fn in_time(corpus: &mut Corpus, data: &PromptFile) -> Result<(), HarnessError> {
         return Err(ScheduleError::TraceOrder.into());
     }
     if let Some(record) = corpus.entries.iter().position(|entry| entry.at_ns.is_none()) {
-        let why = format!("record {} has no `timestamp`, and a trace needs one for each", record + 1);
-        return Err(fault(&data.file, why));
+        let reason = format!("record {} has no `timestamp`, and a trace needs one for each", record + 1);
+        return Err(fault(&data.file, reason));
     }
     corpus.entries.sort_by_key(|entry| entry.at_ns);
     Ok(())

@@ -344,19 +344,21 @@ fn plan_of(spec: &BenchSpec) -> RequestSchedule {
 
 #[test]
 fn what_cannot_be_planned_says_why() {
-    let why = |spec: &BenchSpec| plan(spec).unwrap_err().to_string();
-    assert!(why(&spec(server(0.0), Arrivals::Poisson, requests(1), 0)).contains("rate above 0"));
+    let reason = |spec: &BenchSpec| plan(spec).unwrap_err().to_string();
+    assert!(reason(&spec(server(0.0), Arrivals::Poisson, requests(1), 0)).contains("rate above 0"));
     assert!(
-        why(&spec(LoadPattern::Offline, Arrivals::Poisson, StopAfter::default(), 0)).contains("number of requests")
+        reason(&spec(LoadPattern::Offline, Arrivals::Poisson, StopAfter::default(), 0)).contains("number of requests")
     );
     let mut wrong = spec(LoadPattern::Offline, Arrivals::Poisson, requests(1), 0);
     wrong.input_len = Length::Uniform { min: 9, max: 3 };
-    assert!(why(&wrong).contains("min is above max"));
+    assert!(reason(&wrong).contains("min is above max"));
     let falling =
         LoadPattern::Server { rate: LoadLevel::Ramp(vec![LoadSegment { from: 10.0, to: 0.0, seconds: 2.0 }]) };
-    assert!(why(&spec(falling, Arrivals::Constant, requests(50), 0)).contains("falls to 0 after 10 requests"));
-    assert!(why(&spec(server(1.0), Arrivals::Gamma { cv: 0.0 }, requests(1), 0)).contains("coefficient of variation"));
-    assert!(why(&spec(LoadPattern::Trace { speed: 1.0 }, Arrivals::Poisson, requests(1), 0)).contains("needs data"));
+    assert!(reason(&spec(falling, Arrivals::Constant, requests(50), 0)).contains("falls to 0 after 10 requests"));
+    assert!(
+        reason(&spec(server(1.0), Arrivals::Gamma { cv: 0.0 }, requests(1), 0)).contains("coefficient of variation")
+    );
+    assert!(reason(&spec(LoadPattern::Trace { speed: 1.0 }, Arrivals::Poisson, requests(1), 0)).contains("needs data"));
 }
 
 #[test]
@@ -418,7 +420,7 @@ fn every_mistake_of_a_file_has_its_line() {
                 {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"color\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n\
                 {\"input_length\": 4294967295, \"output_length\": 1}\n";
     let (_folder, spec) = with_file("wrong.jsonl", text, DataKind::Jsonl);
-    let why = plan(&spec).unwrap_err().to_string();
+    let reason = plan(&spec).unwrap_err().to_string();
     for (line, what) in [
         (2, "EOF"),
         (4, "output length must be at least 1"),
@@ -427,10 +429,10 @@ fn every_mistake_of_a_file_has_its_line() {
         (7, "more than one of"),
         (8, "4294967295 tokens are more than any model takes: at most 16777216"),
     ] {
-        let message = why.lines().find(|message| message.contains(&format!("line {line}:")));
-        assert!(message.is_some_and(|message| message.contains(what)), "line {line} is missing in:\n{why}");
+        let message = reason.lines().find(|message| message.contains(&format!("line {line}:")));
+        assert!(message.is_some_and(|message| message.contains(what)), "line {line} is missing in:\n{reason}");
     }
-    assert!(!why.contains("line 1:") && !why.contains("line 3:"), "{why}");
+    assert!(!reason.contains("line 1:") && !reason.contains("line 3:"), "{reason}");
 }
 
 #[test]
@@ -439,8 +441,8 @@ fn data_that_end_too_early_are_a_mistake_unless_they_may_be_repeated() {
     let (_folder, mut spec) = with_file("two.jsonl", text, DataKind::Jsonl);
     assert_eq!(plan_of(&spec).requests.len(), 2);
     spec.stop = requests(5);
-    let why = plan(&spec).unwrap_err().to_string();
-    assert!(why.contains("after 2 requests") && why.contains("repeat: true"), "{why}");
+    let reason = plan(&spec).unwrap_err().to_string();
+    assert!(reason.contains("after 2 requests") && reason.contains("repeat: true"), "{reason}");
     spec.content.data.as_mut().unwrap().repeat = true;
     let again = plan_of(&spec);
     assert_eq!((0..5).map(|index| ids(&again, index)[0]).collect::<Vec<_>>(), [5, 7, 5, 7, 5]);

@@ -1,7 +1,8 @@
-//! The whole answer, put together from its events: where it becomes part of a later prompt, and where its tokens are counted after the
-//! run.
+//! The whole answer, put together from its events: where it becomes part of a later prompt, and where its tokens are
+//! counted after the run.
 //!
-//! No tree of an event is built: of a list of small values it would take ten times the event's own size, and no budget counts it.
+//! No tree of an event is built: of a list of small values it would take ten times the event's own size, and no budget
+//! counts it.
 
 use serde::Deserialize;
 

@@ -21,16 +21,16 @@ use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::transport::connection::ConnectError;
 
-/// How long after its head the reason of a refusal is awaited. It comes with the head; a server that sends it byte by byte would otherwise
-/// occupy the request until it counts as stalled.
+/// How long after its head the reason of a refusal is awaited. It comes with the head; a server that sends it byte by
+/// byte would otherwise occupy the request until it counts as stalled.
 const REASON_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a server may be silent between the end of an answer and the end of its body; no longer than half the time after which the request
-/// counts as stalled.
+/// How long a server may be silent between the end of an answer and the end of its body; no longer than half the time
+/// after which the request counts as stalled.
 const BODY_END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// A close that crosses a request comes within a round trip of its first byte, and this much for machines that are busy. A later one is by a
-/// server that has the request.
+/// A close that crosses a request comes within a round trip of its first byte, and this much for machines that are
+/// busy. A later one is by a server that has the request.
 const CROSSING_SLACK: Duration = Duration::from_millis(50);
 
 /// The limit of an answer to a query before the run, bytes.
@@ -59,8 +59,8 @@ impl HttpAttempt<'_> {
         let (socket, is_kept) = self.pool.take().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
         let t_begin = self.clock.now();
         match self.attempt(socket, request.clone(), http_outcome).await {
-            // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
-            // answer has come, so nothing of it is counted twice.
+            // A server may close an idle connection at any time, also while a request is on its way to it. No byte of
+            // an answer has come, so nothing of it is counted twice.
             Err((FailureClass::Connect, _)) if is_kept && self.may_have_crossed(t_begin) => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
                 let socket = self.pool.open().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
@@ -110,8 +110,8 @@ impl HttpAttempt<'_> {
         }
     }
 
-    /// Writes the request and reads the answer, at the same time: a server that refuses a request may answer before it has read all of
-    /// it, and read no more. True when the connection may carry another request.
+    /// Writes the request and reads the answer, at the same time: a server that refuses a request may answer before it
+    /// has read all of it, and read no more. True when the connection may carry another request.
     async fn exchange(
         &self,
         socket: &mut HttpSocket,
@@ -181,11 +181,12 @@ impl HttpAttempt<'_> {
                     DecodeStep::More => break,
                     DecodeStep::Head(head) => {
                         if let Some(compression) = head.compression.filter(|_| head.status == 200) {
-                            let why = format!(
-                                "the answer has the content-encoding {compression}, which Regatta does not read: turn compression off at \
+                            let reason = format!(
+                                "the answer has the content-encoding {compression}, which Regatta does not read: turn \
+                                 compression off at \
                                  the server, or at the proxy in front of it"
                             );
-                            return Err((FailureClass::Stream, why));
+                            return Err((FailureClass::Stream, reason));
                         }
                         keeps_alive = head.keeps_alive;
                         response_reader.head(head.status, head.is_events);

@@ -1,10 +1,12 @@
-//! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
+//! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no
+//! output.
 
 use crate::transport::limits::shortened;
 use base::units::{has_secret_parameter, without_credentials};
 
 const MOST_HEADERS: usize = 96;
-/// Other values of `content-encoding` stand beside plain bodies, too: servers write `none` there to keep proxies from compressing.
+/// Other values of `content-encoding` stand beside plain bodies, too: servers write `none` there to keep proxies from
+/// compressing.
 const COMPRESSIONS: [&str; 7] = ["gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"];
 /// For a query before the run.
 pub(super) const USUAL_HEAD: usize = 64 << 10;
@@ -164,8 +166,8 @@ impl Decoder {
         let before = self.head.len();
         let room = self.longest_head.saturating_add(1) - before;
         self.head.extend_from_slice(&input[..input.len().min(room)]);
-        // A head that comes byte by byte is not parsed for each of them; its beginning is, because a server may speak something
-        // else.
+        // A head that comes byte by byte is not parsed for each of them; its beginning is, because a server may speak
+        // something else.
         let is_worth_parsing = before == 0 || has_end(&self.head[before.saturating_sub(3)..]);
         if !is_worth_parsing && self.head.len() <= self.longest_head {
             *input = &[];
@@ -344,7 +346,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_http1_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), chunked: bool) {
-            let head: &[u8] = if chunked { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" } else { b"HTTP/1.1 " };
+            let head: &[u8] = if chunked { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: \
+                                             chunked\r\n\r\n" } else { b"HTTP/1.1 " };
             let _ = read(&[head, &bytes]);
         }
     }

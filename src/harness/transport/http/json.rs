@@ -100,7 +100,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// An unsigned integer, also as a text or with `.0`; `u64::MAX` on overflow. Any other value is skipped and gives `None`.
+    /// An unsigned integer, also as a text or with `.0`; `u64::MAX` on overflow. Any other value is skipped and gives
+    /// `None`.
     pub fn number(&mut self) -> Walked<Option<u64>> {
         let word = match self.peek() {
             Some(b'0'..=b'9') => self.scalar()?,
@@ -211,13 +212,13 @@ mod tests {
     #[test]
     fn keys_inside_texts_are_no_keys() {
         let text = br#"{"a":"\"usage\":{\"n\":9}","usage":{"n":3}}"#;
-        let mut found = None;
+        let mut actual = None;
         Json::new(text)
             .object(|key, it| match key {
-                b"usage" => it.object(|_, it| it.number().map(|n| found = n)),
+                b"usage" => it.object(|_, it| it.number().map(|n| actual = n)),
                 _ => it.skip(),
             })
             .unwrap();
-        assert_eq!(found, Some(3));
+        assert_eq!(actual, Some(3));
     }
 }

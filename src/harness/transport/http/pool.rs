@@ -21,8 +21,8 @@ use crate::transport::connection::{ConnectAttempts, ConnectError};
 use crate::transport::limits::CONNECT_TIMEOUT;
 use base::event::host_port;
 
-/// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in all no longer than
-/// the second time.
+/// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in
+/// all no longer than the second time.
 const LAST_BYTES_SLACK: Duration = Duration::from_millis(100);
 const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -130,8 +130,8 @@ impl ConnectionPool {
         self.round_trip.get().unwrap_or_default()
     }
 
-    /// At the end of a run: a surplus answer that a request took for its own, because it came after the request was sent, leaves that
-    /// request's own answer to come.
+    /// At the end of a run: a surplus answer that a request took for its own, because it came after the request was
+    /// sent, leaves that request's own answer to come.
     pub async fn end(&self) {
         let patience = (self.slowest.get() + LAST_BYTES_SLACK).min(LAST_BYTES_PATIENCE);
         let used = self.idle.take().into_iter().filter(|(_, is_used)| *is_used);
@@ -199,11 +199,11 @@ impl ConnectionPool {
 
     /// Tries the host's addresses in order and keeps the first that accepts.
     async fn first(&self) -> Result<TcpStream, ConnectError> {
-        let found = lookup_host((self.host.as_str(), self.port)).await;
+        let actual = lookup_host((self.host.as_str(), self.port)).await;
         let unknown =
             |source: std::io::Error| ConnectError::UnknownHost { host: self.host.clone(), source: source.into() };
         let mut last = ConnectError::NoAddress;
-        for address in found.map_err(unknown)? {
+        for address in actual.map_err(unknown)? {
             match self.connect_to(address).await {
                 Ok(socket) => {
                     self.address.set(Some(address));
@@ -257,7 +257,8 @@ impl io::Read for Received<'_> {
 }
 
 impl HttpSocket {
-    /// A system call, since tokio learns of new bytes only when its reactor runs: an answer that came since would pass for the next one's.
+    /// A system call, since tokio learns of new bytes only when its reactor runs: an answer that came since would pass
+    /// for the next one's.
     pub fn idle_state(&mut self) -> IdleState {
         let mut start = [0; LONGEST_START];
         match self {
@@ -285,7 +286,8 @@ impl HttpSocket {
         }
     }
 
-    /// Closes our half and waits for what the server still sends: nothing but its own close, once it has answered every request.
+    /// Closes our half and waits for what the server still sends: nothing but its own close, once it has answered every
+    /// request.
     pub async fn last_state(&mut self) -> IdleState {
         match self.idle_state() {
             IdleState::Quiet => {}

@@ -83,9 +83,9 @@ impl HttpRequestTemplate {
         match http.api {
             Api::Generate => {
                 if request.cancel.is_some() && !streams && request.streaming.is_none() {
-                    let why =
+                    let reason =
                         "request.cancel counts tokens as they come, and an answer of several beams does not stream";
-                    fields.faults.push(why.to_owned());
+                    fields.faults.push(reason.to_owned());
                 }
                 let key = if prompt_ids { "streaming" } else { "stream" };
                 fields.add_if_available(key, Value::from(streams));
@@ -231,8 +231,8 @@ impl RequestFieldsBuilder<'_> {
         self.inputs.is_none_or(|inputs| inputs.iter().any(|input| input == name))
     }
 
-    /// The fields that are set, and those that every request to such a model has: `end_id` is the benchmark's, for a model of token ids.
-    /// Returns the name of a seed that is another one in each request.
+    /// The fields that are set, and those that every request to such a model has: `end_id` is the benchmark's, for a
+    /// model of token ids. Returns the name of a seed that is another one in each request.
     fn add_fields(&mut self, request: &Request, streams: bool, end_id: Option<i32>) -> Option<&'static str> {
         let form = if self.api == Api::Generate { WireForm::Generate } else { WireForm::Openai };
         let mut seed_key = None;
@@ -279,7 +279,8 @@ impl RequestFieldsBuilder<'_> {
     }
 }
 
-/// The fields of a body. Some stand before or after the others, as they did in earlier versions: the same request has the same bytes.
+/// The fields of a body. Some stand before or after the others, as they did in earlier versions: the same request has
+/// the same bytes.
 fn in_body_order(form: WireForm) -> Vec<&'static RequestField> {
     const FIRST: [&str; 7] =
         ["end_id", "pad_id", "beam_width", "exclude_input_in_output", "temperature", "top_p", "top_k"];
@@ -290,4 +291,34 @@ fn in_body_order(form: WireForm) -> Vec<&'static RequestField> {
         first.unwrap_or(FIRST.len() + usize::from(LAST.contains(&field.key)))
     });
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::spec::FieldKind;
+
+    #[test]
+    fn every_field_is_a_member_under_its_name() {
+        for field in REQUEST_FIELDS.iter().filter(|field| field.key != "cancel.by") {
+            let value = match field.kind {
+                FieldKind::Int { min, .. } => json!(min.max(2)),
+                FieldKind::Number(_) => json!(0.5),
+                FieldKind::Switch => json!(true),
+                FieldKind::Seed => json!({"fixed": 7}),
+                FieldKind::WordTexts => json!({"texts": ["ab"]}),
+                FieldKind::Turns | FieldKind::WordIds | FieldKind::Client => continue,
+            };
+            let request: Request = serde_json::from_value(json!({ (field.name()): value })).unwrap();
+            let sent = field.value(&request).and_then(|value| value.to_json()).unwrap();
+            for (api, form) in [(Api::Generate, WireForm::Generate), (Api::OpenaiChat, WireForm::Openai)] {
+                let Some(name) = field.names(form).first() else { continue };
+                let (constants, faults) = (Map::new(), Vec::new());
+                let mut fields = RequestFieldsBuilder { api, inputs: None, constants, faults };
+                assert_eq!(fields.add_fields(&request, true, None), None);
+                assert_eq!(fields.constants.get(*name), Some(&sent), "{}", field.key);
+                assert_eq!((fields.constants.len(), fields.faults.len()), (1, 0), "{}", field.key);
+            }
+        }
+    }
 }

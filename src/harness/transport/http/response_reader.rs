@@ -63,7 +63,7 @@ struct AnswerId {
 }
 
 impl AnswerId {
-    fn of(id: &[u8]) -> Self {
+    fn new(id: &[u8]) -> Self {
         Self { start: Self::start_of(id).to_vec(), length: id.len() }
     }
 
@@ -207,20 +207,21 @@ impl<'h> HttpResponseReader<'h> {
         if !has_ended {
             self.unless_refused()?;
             let tokens = self.tokens();
-            let why = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
-            return Err((FailureClass::Short, why));
+            let reason = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
+            return Err((FailureClass::Short, reason));
         }
         if !self.outcome.account.has_ended() {
-            let why = "the stream ended without [DONE]".to_owned();
-            self.take(WireEvent::Violation(Violation::MissingEnd, why), t_read);
+            let message = "the stream ended without [DONE]".to_owned();
+            self.take(WireEvent::Violation(Violation::MissingEnd, message), t_read);
         }
         Ok(())
     }
 
-    /// The answer has ended, and its body has not: the server closed the connection, or sends no more. Nothing is missing of the answer.
+    /// The answer has ended, and its body has not: the server closed the connection, or sends no more. Nothing is
+    /// missing of the answer.
     pub fn end_within_body(&mut self, t_read: u64) {
-        let why = "the HTTP body did not end after [DONE]".to_owned();
-        self.take(WireEvent::Violation(Violation::MissingEnd, why), t_read);
+        let reason = "the HTTP body did not end after [DONE]".to_owned();
+        self.take(WireEvent::Violation(Violation::MissingEnd, reason), t_read);
     }
 
     fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
@@ -246,8 +247,8 @@ impl<'h> HttpResponseReader<'h> {
 
     /// Err: the stream ends without a finish reason after a message that is no output, which is why.
     fn unless_refused(&mut self) -> Result<(), HttpFault> {
-        let why = self.notice.take().filter(|_| !self.is_finished);
-        why.map_or(Ok(()), |why| Err((FailureClass::Server, why)))
+        let reason = self.notice.take().filter(|_| !self.is_finished);
+        reason.map_or(Ok(()), |reason| Err((FailureClass::Server, reason)))
     }
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
@@ -263,8 +264,8 @@ impl<'h> HttpResponseReader<'h> {
             return Err((FailureClass::Server, answer_fields::decode_json_string(why)));
         }
         if seen.choices == 0 {
-            let why = format!("the answer has no token: {}", beginning(whole, whole.len(), LONGEST_EVENT));
-            return Err((FailureClass::Short, why));
+            let reason = format!("the answer has no token: {}", beginning(whole, whole.len(), LONGEST_EVENT));
+            return Err((FailureClass::Short, reason));
         }
         self.take_ids(whole, &seen, t_read)?;
         if let Some(tokens) = seen.chunks.exact {
@@ -289,9 +290,10 @@ impl<'h> HttpResponseReader<'h> {
         if ids.take(event, t_read) || !has_output {
             return Ok(());
         }
-        let why = "the answer has no token ids, and LoadGen is given them: `extra: { detokenize: false }` requests them of trtllm-serve, \
+        let reason = "the answer has no token ids, and LoadGen is given them: `extra: { detokenize: false }` requests \
+                   them of trtllm-serve, \
                    `extra: { return_token_ids: true }` of vLLM";
-        Err((FailureClass::Server, why.to_owned()))
+        Err((FailureClass::Server, reason.to_owned()))
     }
 
     /// What is kept of the answer until its end.
@@ -317,7 +319,8 @@ impl<'h> HttpResponseReader<'h> {
         seen.map_err(|error| (FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
     }
 
-    /// Every event of an answer has the same id, and names the model of the request, or a version of it; its counts are counts.
+    /// Every event of an answer has the same id, and names the model of the request, or a version of it; its counts are
+    /// counts.
     fn check(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
         // The key is taken out of each piece, and not of the whole text: the end of a piece may have a part of it.
         let ExpectedAnswer { model, secrets, .. } = self.expected;
@@ -326,10 +329,10 @@ impl<'h> HttpResponseReader<'h> {
             seen.model.filter(|raw| !raw.is_empty() && !model.is_empty() && !raw.starts_with(model.as_bytes()))
         {
             // A name may have been escaped.
-            let found = beginning(raw, raw.len(), LONGEST_NAME);
-            if !found.starts_with(model) && model.len() <= LONGEST_NAME {
-                let found = shown(raw, raw.len());
-                let example = format!("the answer names the model {found}, and {model} was requested");
+            let actual = beginning(raw, raw.len(), LONGEST_NAME);
+            if !actual.starts_with(model) && model.len() <= LONGEST_NAME {
+                let actual = shown(raw, raw.len());
+                let example = format!("the answer names the model {actual}, and {model} was requested");
                 self.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
             }
         }
@@ -349,7 +352,7 @@ impl<'h> HttpResponseReader<'h> {
                 let example = format!("an event has the id {id}, and the first one {first}");
                 self.take(WireEvent::Violation(Violation::WrongId, example), t_read);
             }
-            (Some(id), None) => self.id = Some(AnswerId::of(id)),
+            (Some(id), None) => self.id = Some(AnswerId::new(id)),
             _ => {}
         }
     }
@@ -416,7 +419,8 @@ fn begins_event(body: &[u8]) -> bool {
     [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|field| begin.starts_with(field))
 }
 
-/// The beginning of a text that is written as in JSON and has `length` bytes, of which `raw` are at hand. With `…` where it was cut.
+/// The beginning of a text that is written as in JSON and has `length` bytes, of which `raw` are at hand. With `…`
+/// where it was cut.
 fn beginning(raw: &[u8], length: usize, most: usize) -> String {
     let piece = &raw[..raw.len().min(most)];
     if piece.len() == length {

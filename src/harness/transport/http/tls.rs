@@ -145,8 +145,8 @@ pub(super) fn trusted(
             return Err(TlsFileError::NoUsableAuthority { file: file.to_owned() });
         }
     } else {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
+        let actual = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(actual.certs);
         if roots.is_empty() {
             return Err(TlsFileError::NoAuthorities);
         }
@@ -162,10 +162,10 @@ const MOST_PEM_BYTES: u64 = 16 << 20;
 
 /// `option` is the key that names the file.
 pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
-    let found = read_bytes_up_to(file, MOST_PEM_BYTES)
+    let actual = read_bytes_up_to(file, MOST_PEM_BYTES)
         .map_err(pem::Error::Io)
         .and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>());
-    match found {
+    match actual {
         Ok(all) if all.is_empty() => Err(TlsFileError::NoPemCertificate { option, file: file.to_owned() }),
         Ok(all) => Ok(all),
         Err(source) => Err(TlsFileError::Read { option, file: file.to_owned(), source }),
@@ -369,10 +369,12 @@ fn certificate_fault(fault: &CertificateError, host: &str) -> String {
             format!("the certificate is for {names}, not for {host}: use a name that is in the server's certificate")
         }
         CertificateError::UnknownIssuer => format!(
-            "the certificate of {host} comes from an authority that is not known here: name its file with `tls.ca` (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
+            "the certificate of {host} comes from an authority that is not known here: name its file with `tls.ca` \
+             (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
         ),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
-            "the certificate of {host} is self-signed and not known here: name its file with `tls.ca` (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
+            "the certificate of {host} is self-signed and not known here: name its file with `tls.ca` (--cacert), or \
+             `tls.insecure: true` (--insecure) takes any certificate"
         ),
         other => format!("the certificate of {host} is not good: {other}"),
     }

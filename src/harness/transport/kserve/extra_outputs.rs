@@ -1,4 +1,5 @@
-//! Outputs besides the tokens: log probabilities, logits, the server's own stamps. Parsed completely, so only when requested.
+//! Outputs besides the tokens: log probabilities, logits, the server's own stamps. Parsed completely, so only when
+//! requested.
 
 use std::collections::BTreeMap;
 
@@ -103,8 +104,8 @@ fn misshapen(name: &str, datatype: &str, shape: &[i64], bytes: usize, input_len:
         "generation_logits" => (2, tokens, "tokens in this response"),
         _ => return None,
     };
-    let found = shape.len().checked_sub(from_the_end).map(|at| shape[at]);
-    (found != Some(i64::from(expected))).then(|| format!("{name} has shape {shape:?} for {expected} {what}"))
+    let actual = shape.len().checked_sub(from_the_end).map(|at| shape[at]);
+    (actual != Some(i64::from(expected))).then(|| format!("{name} has shape {shape:?} for {expected} {what}"))
 }
 
 #[cfg(test)]

@@ -392,27 +392,28 @@ impl Tensor<'_> {
 }
 
 fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
-    let mut found = Tensor { name: &[], datatype: &[], shape: 1, contents: 0, range: None };
+    let mut actual = Tensor { name: &[], datatype: &[], shape: 1, contents: 0, range: None };
     each_field(tensor, |field, value| {
         match (field, value) {
-            (1, Value::Bytes(name)) => found.name = name,
-            (2, Value::Bytes(datatype)) => found.datatype = datatype,
-            (3, Value::Varint(dim)) => found.shape = found.shape.saturating_mul(dim),
+            (1, Value::Bytes(name)) => actual.name = name,
+            (2, Value::Bytes(datatype)) => actual.datatype = datatype,
+            (3, Value::Varint(dim)) => actual.shape = actual.shape.saturating_mul(dim),
             (3, Value::Bytes(mut dims)) => {
                 while dims.has_remaining() {
                     let dim = decode_varint(&mut dims).map_err(|_| Malformed("a shape is truncated"))?;
-                    found.shape = found.shape.saturating_mul(dim);
+                    actual.shape = actual.shape.saturating_mul(dim);
                 }
             }
-            (5, Value::Bytes(contents)) => (found.contents, found.range) = elements_of(contents)?,
+            (5, Value::Bytes(contents)) => (actual.contents, actual.range) = elements_of(contents)?,
             _ => {}
         }
         Ok(())
     })?;
-    Ok(found)
+    Ok(actual)
 }
 
-/// From an `InferTensorContents`: how many whole numbers or texts it has, and the lowest and the highest of the numbers with a sign.
+/// From an `InferTensorContents`: how many whole numbers or texts it has, and the lowest and the highest of the numbers
+/// with a sign.
 fn elements_of(contents: &[u8]) -> Result<(u64, Option<(i64, i64)>), WireError> {
     let (mut count, mut range) = (0, None);
     let mut signed = |number: u64| range = Some(widened(range, number as i64));
@@ -485,8 +486,8 @@ mod tests;
 
 // The messages of a stream whose bytes are at hand, read as in a measurement, without a connection.
 
-/// Reads the DATA frames of one `ModelStreamInfer` in these pieces; gives the tokens in the tensor `answer`, whose elements are
-/// 32-bit ids or, with `is_text`, texts.
+/// Reads the DATA frames of one `ModelStreamInfer` in these pieces; gives the tokens in the tensor `answer`, whose
+/// elements are 32-bit ids or, with `is_text`, texts.
 ///
 /// # Errors
 /// Why the request would have failed.

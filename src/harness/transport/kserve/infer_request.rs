@@ -98,7 +98,8 @@ fn call_faults(
         (
             streams && is_unary,
             "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
-             `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)",
+             `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's \
+             templates)",
         ),
         (
             stream == StreamMode::Shared && is_unary,
@@ -212,8 +213,8 @@ impl InferRequestTemplate {
         &self.model
     }
 
-    /// Only an end token justifies an answer that is shorter than requested: there are no stop words, and the length is no
-    /// mere limit.
+    /// Only an end token justifies an answer that is shorter than requested: there are no stop words, and the length is
+    /// no mere limit.
     pub fn ends_only_with_end_id(&self) -> bool {
         self.takes_ids() && self.sequences == 1 && !self.may_end_early
     }

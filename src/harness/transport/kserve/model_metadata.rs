@@ -107,7 +107,8 @@ impl ModelMetadata {
         }
     }
 
-    /// The answer must be there; `sequence_length` is dropped where the model lacks it; any other missing output is an error.
+    /// The answer must be there; `sequence_length` is dropped where the model lacks it; any other missing output is an
+    /// error.
     pub fn check_outputs(&self, wanted: &mut Vec<&'static str>, faults: &mut Vec<String>) {
         let Some(outputs) = &self.outputs else { return };
         wanted.retain(|name| *name != "sequence_length" || outputs.contains_key(*name));

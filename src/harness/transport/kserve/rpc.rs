@@ -319,12 +319,12 @@ pub(crate) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
     }
 }
 
-// A socket that stamps the arrival of bytes, lets waiting tasks process them before it reads on, and writes in one go what is
-// to be sent at one time.
+// A socket that stamps the arrival of bytes, lets waiting tasks process them before it reads on, and writes in one go
+// what is to be sent at one time.
 
-/// Stamps err in one direction only: data is never stamped earlier than the read that brought it.
-/// To keep it from being stamped later, a read that filled its buffer ends the connection's turn: the tasks that wait for
-/// this data are woken, and run, before the next read moves the stamp.
+/// Stamps err in one direction only: data is never stamped earlier than the read that brought it. To keep it from being
+/// stamped later, a read that filled its buffer ends the connection's turn: the tasks that wait for this data are
+/// woken, and run, before the next read moves the stamp.
 pub(crate) struct StampedSocket {
     socket: TcpStream,
     clock: BenchClock,
@@ -372,8 +372,8 @@ impl AsyncRead for StampedSocket {
     }
 }
 
-/// It is not vectored: then h2 copies small messages together in place of writing each by itself, and a write costs more than
-/// all else of a small request.
+/// It is not vectored: then h2 copies small messages together in place of writing each by itself, and a write costs
+/// more than all else of a small request.
 impl AsyncWrite for StampedSocket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.unsent.len() + bytes.len() <= MOST_UNSENT {

@@ -1,7 +1,7 @@
 //! One `ModelStreamInfer` for all requests of a connection, as NVIDIA's harness and tritonclient have it.
 //!
-//! Answers find their request by its id. A message without an id belongs to the only request in flight; when several are,
-//! its owner is unknown, so the stream is closed and all of them fail. The next request opens a new stream.
+//! Answers find their request by its id. A message without an id belongs to the only request in flight; when several
+//! are, its owner is unknown, so the stream is closed and all of them fail. The next request opens a new stream.
 
 use base::diag::error_chain;
 use std::cell::{Cell, RefCell};
@@ -78,8 +78,8 @@ impl StreamFailure {
 }
 
 impl SharedStream {
-    /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that belong to no
-    /// request in flight, are the connection's.
+    /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that
+    /// belong to no request in flight, are the connection's.
     pub fn open(
         mut sender: RpcSender,
         head: Request<()>,

@@ -1,5 +1,5 @@
-//! Inference over HTTP: KServe v2's infer call, whose tensors are JSON or bytes behind it (Triton's binary tensor data extension), and
-//! Triton's generate extension.
+//! Inference over HTTP: KServe v2's infer call, whose tensors are JSON or bytes behind it (Triton's binary tensor data
+//! extension), and Triton's generate extension.
 
 use std::sync::Arc;
 
@@ -266,7 +266,8 @@ pub(super) async fn generate(
         // The real server has sent 200 by then.
         (Some(_), Some(_)) => failed(
             StatusCode::OK,
-            "generate expects model to produce exactly 1 response, use generate stream for model that generates various \
+            "generate expects model to produce exactly 1 response, use generate stream for model that generates \
+             various \
              number of responses",
         ),
     }

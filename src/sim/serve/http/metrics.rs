@@ -51,7 +51,7 @@ const INFERENCE: [Inference; 8] = [
 
 pub(super) fn text(inner: &ServiceInner) -> String {
     let mut page = Page(String::new());
-    let models = || inner.models.values().filter_map(|model| Some((model, inner.statistics.model(&model.name)?)));
+    let models = || inner.models.values().filter_map(|model| Some((model, inner.statistics.get(&model.name)?)));
     for (name, help, of) in INFERENCE {
         page.head(name, help, "counter");
         for (model, statistics) in models() {
@@ -140,7 +140,8 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
 
 /// In-flight batching has metrics of its own, and so has the static batching of `V1`: a model has one of both.
 fn batcher_gauges(inner: &ServiceInner, page: &mut Page) {
-    let is_static = |model: &LoadedModel| matches!(&model.kind, ModelKind::Engine(engine) if engine.limits.policy == SchedulerPolicy::StaticBatch);
+    let is_static =
+        |model: &LoadedModel| model.engine().is_some_and(|engine| engine.limits.policy == SchedulerPolicy::StaticBatch);
     let name = "nv_trt_llm_inflight_batcher_metrics";
     page.head(name, "TRT LLM inflight_batcher-specific metrics", "gauge");
     for (model, _, all) in trt_llm(inner).filter(|(model, ..)| !is_static(model)) {

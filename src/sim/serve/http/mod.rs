@@ -1,5 +1,5 @@
-//! The HTTP interface: KServe v2 with Triton's extensions (binary tensor data, generate, model configuration, statistics,
-//! repository index), OpenAI's interface, Prometheus metrics.
+//! The HTTP interface: KServe v2 with Triton's extensions (binary tensor data, generate, model configuration,
+//! statistics, repository index), OpenAI's interface, Prometheus metrics.
 //!
 //! It serves the same engines as the gRPC interface: a request arrives as JSON, goes through the same checks, and
 //! its responses are sent as JSON.
@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -30,13 +30,7 @@ use self::body::{
 use super::describe;
 use super::listen;
 use super::service::ServiceInner;
-use triton::pbtxt;
-use triton::proto::inference::model_metadata_response::TensorMetadata;
-use triton::proto::inference::repository_index_response::ModelIndex;
-use triton::proto::inference::{
-    InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
-    RepositoryIndexResponse, StatisticDuration,
-};
+use triton::pbtxt::{self, message_json};
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +119,16 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
         return empty(StatusCode::METHOD_NOT_ALLOWED);
     }
     let (name, version, call) = match words {
-        [] if !is_post => return json_reply(StatusCode::OK, &server(inner)),
+        [] if !is_post => {
+            return json_reply(StatusCode::OK, &message_json("ServerMetadataResponse", &describe::server(inner)));
+        }
         ["models", "stats"] if !is_post => ("", "", &["stats"][..]),
-        ["repository", "index"] if is_post => return json_reply(StatusCode::OK, &index(&describe::index(inner))),
+        ["repository", "index"] if is_post => {
+            return json_reply(
+                StatusCode::OK,
+                &message_json("RepositoryIndexResponse", &describe::index(inner))["models"],
+            );
+        }
         ["logging"] if !is_post => return json_reply(StatusCode::OK, &describe::log_settings()),
         ["trace", "setting"] | ["models", _, "trace", "setting"] if !is_post => {
             return json_reply(StatusCode::OK, &describe::trace_settings());
@@ -143,9 +144,10 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
     let model = || inner.find(name, version);
     let value = match (is_post, call) {
         (false, ["ready"]) => return empty(ready(inner.is_ready && model().is_ok())),
-        (false, []) => model().map(|model| metadata(&describe::metadata(model))),
+        (false, []) => model().map(|model| message_json("ModelMetadataResponse", &describe::metadata(model))),
         (false, ["config"]) => model().map(|model| pbtxt::json(&model.config)),
-        (false, ["stats"]) => describe::statistics(inner, name, version).map(|value| statistics(&value)),
+        (false, ["stats"]) => describe::statistics(inner, name, version)
+            .map(|statistics| message_json("ModelStatisticsResponse", &statistics)),
         (true, ["infer" | "generate" | "generate_stream"]) => {
             let (name, version, call) = (name.to_owned(), version.to_owned(), call[0].to_owned());
             return post(inner, &name, &version, &call, request).await;
@@ -168,66 +170,6 @@ async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, 
         Ok(body) => kserve::generate(inner, name, version, &body, call == "generate_stream").await,
         Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
     }
-}
-
-fn server(inner: &ServiceInner) -> Value {
-    let server_metadata_response = describe::server(inner);
-    json!({ "name": server_metadata_response.name, "version": server_metadata_response.version, "extensions": server_metadata_response.extensions })
-}
-
-fn metadata(model_metadata_response: &ModelMetadataResponse) -> Value {
-    let tensor =
-        |tensor: &TensorMetadata| json!({"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape});
-    json!({
-        "name": model_metadata_response.name,
-        "versions": model_metadata_response.versions,
-        "platform": model_metadata_response.platform,
-        "inputs": model_metadata_response.inputs.iter().map(tensor).collect::<Vec<_>>(),
-        "outputs": model_metadata_response.outputs.iter().map(tensor).collect::<Vec<_>>(),
-    })
-}
-
-fn index(repository_index_response: &RepositoryIndexResponse) -> Value {
-    let model = |model: &ModelIndex| json!({"name": model.name, "version": model.version, "state": model.state, "reason": model.reason});
-    repository_index_response.models.iter().map(model).collect()
-}
-
-fn statistics(model_statistics_response: &ModelStatisticsResponse) -> Value {
-    let duration = |it: Option<StatisticDuration>| it.map(|it| json!({"count": it.count, "ns": it.ns}));
-    let inference = |it: &InferStatistics| {
-        json!({
-            "success": duration(it.success),
-            "fail": duration(it.fail),
-            "queue": duration(it.queue),
-            "compute_input": duration(it.compute_input),
-            "compute_infer": duration(it.compute_infer),
-            "compute_output": duration(it.compute_output),
-            "cache_hit": duration(it.cache_hit),
-            "cache_miss": duration(it.cache_miss),
-        })
-    };
-    let batch = |it: &InferBatchStatistics| {
-        json!({
-            "batch_size": it.batch_size,
-            "compute_input": duration(it.compute_input),
-            "compute_infer": duration(it.compute_infer),
-            "compute_output": duration(it.compute_output),
-        })
-    };
-    let model = |it: &ModelStatistics| {
-        json!({
-            "name": it.name,
-            "version": it.version,
-            "last_inference": it.last_inference,
-            "inference_count": it.inference_count,
-            "execution_count": it.execution_count,
-            "inference_stats": it.inference_stats.as_ref().map(inference),
-            "batch_stats": it.batch_stats.iter().map(batch).collect::<Vec<_>>(),
-            "memory_usage": [],
-            "response_stats": {},
-        })
-    };
-    json!({ "model_stats": model_statistics_response.model_stats.iter().map(model).collect::<Vec<_>>() })
 }
 
 const fn ready(is: bool) -> StatusCode {

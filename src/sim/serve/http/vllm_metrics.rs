@@ -1,5 +1,5 @@
-//! Prometheus text in the names of vLLM 0.24, from the state of the simulated engines that stand for vLLM: the same families with the same
-//! types, labels and bucket limits in the same order, as `prometheus_client` writes them.
+//! Prometheus text in the names of vLLM 0.24, from the state of the simulated engines that stand for vLLM: the same
+//! families with the same types, labels and bucket limits in the same order, as `prometheus_client` writes them.
 //!
 //! `vllm:cache_config_info` and `vllm:lora_requests_info` are left out: most of their labels are not known here.
 
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::super::service::ServiceInner;
 use crate::core::CoreLoad;
-use crate::serve::statistics::{EngineCounts, Histogram};
+use crate::serve::statistics::{EngineCounts, HISTOGRAMS, HistogramRow};
 
 /// One engine: a copy of a model.
 struct Engine<'a> {
@@ -20,7 +20,6 @@ struct Engine<'a> {
     counts: EngineCounts,
 }
 
-type HistogramOf = fn(&EngineCounts) -> &Histogram;
 /// A label beside those that every series has, and its value.
 type Label = Option<(&'static str, String)>;
 
@@ -88,14 +87,17 @@ fn scheduler(page: &mut Page<'_>) {
     page.gauge("num_requests_waiting", "Number of requests waiting to be processed.", |engine| {
         vec![(None, engine.load.waiting as f64)]
     });
-    let help = "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; 'deferred' = deferred \
-                by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all reasons equals vllm:num_requests_waiting.";
+    let help = "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; \
+                'deferred' = deferred \
+                by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all reasons equals \
+                vllm:num_requests_waiting.";
     page.gauge("num_requests_waiting_by_reason", help, |engine| {
         let CoreLoad { waiting, deferred, .. } = engine.load;
         let of = |reason: &str, count: usize| (Some(("reason", reason.to_owned())), count as f64);
         vec![of("capacity", waiting - deferred), of("deferred", deferred)]
     });
-    let help = "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; weights_offloaded = 1 means \
+    let help = "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; \
+                weights_offloaded = 1 means \
                 sleep level 1; discard_all = 1 means sleep level 2.";
     page.gauge("engine_sleep_state", help, |_| {
         let states = [("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)];
@@ -107,8 +109,16 @@ fn scheduler(page: &mut Page<'_>) {
     // As in a server without a prefix cache, KV connector and images.
     page.zero("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.");
     page.zero("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.");
-    page.zero("external_prefix_cache_queries", "External prefix cache queries from KV connector cross-instance cache sharing, in terms of number of queried tokens.");
-    page.zero("external_prefix_cache_hits", "External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of cached tokens.");
+    page.zero(
+        "external_prefix_cache_queries",
+        "External prefix cache queries from KV connector cross-instance cache \
+         sharing, in terms of number of queried tokens.",
+    );
+    page.zero(
+        "external_prefix_cache_hits",
+        "External prefix cache hits from KV connector cross-instance cache \
+         sharing, in terms of number of cached tokens.",
+    );
     page.zero("mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.");
     page.zero("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.");
     page.counter("num_preemptions", "Cumulative number of preemption from the engine.", |engine| engine.load.pauses);
@@ -135,43 +145,8 @@ fn requests(page: &mut Page<'_>) {
             [("stop", ended_by_stop), ("length", ended_by_length), ("abort", 0), ("error", 0), ("repetition", 0)];
         reasons.map(|(reason, count)| (Some(("finished_reason", reason.to_owned())), count)).to_vec()
     });
-    let histograms: [(&str, &str, HistogramOf); 15] = [
-        ("request_prompt_tokens", "Number of prefill tokens processed.", |all| &all.request_prompt_tokens),
-        ("request_generation_tokens", "Number of generation tokens processed.", |all| &all.request_generation_tokens),
-        ("iteration_tokens_total", "Histogram of number of tokens per engine_step.", |all| &all.iteration_tokens),
-        ("request_max_num_generation_tokens", "Histogram of maximum number of requested generation tokens.", |all| {
-            &all.request_max_num_generation_tokens
-        }),
-        ("request_params_n", "Histogram of the n request parameter.", |all| &all.request_params_n),
-        ("request_params_max_tokens", "Histogram of the max_tokens request parameter.", |all| {
-            &all.request_params_max_tokens
-        }),
-        ("time_to_first_token_seconds", "Histogram of time to first token in seconds.", |all| &all.time_to_first_token),
-        ("inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", |all| &all.inter_token_latency),
-        ("request_time_per_output_token_seconds", "Histogram of time_per_output_token_seconds per request.", |all| {
-            &all.request_time_per_output_token
-        }),
-        ("e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", |all| &all.e2e_request_latency),
-        ("request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", |all| {
-            &all.request_queue_time
-        }),
-        ("request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", |all| {
-            &all.request_inference_time
-        }),
-        ("request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", |all| {
-            &all.request_prefill_time
-        }),
-        ("request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", |all| {
-            &all.request_decode_time
-        }),
-        (
-            "request_prefill_kv_computed_tokens",
-            "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
-            |all| &all.request_prefill_kv_computed_tokens,
-        ),
-    ];
-    for (name, help, of) in histograms {
-        page.histogram(name, help, of);
+    for (at, row) in HISTOGRAMS.iter().enumerate() {
+        page.histogram(row, at);
     }
 }
 
@@ -201,10 +176,11 @@ impl Page<'_> {
         self.family(name, help, "gauge", &of);
     }
 
-    fn histogram(&mut self, name: &str, help: &str, of: HistogramOf) {
+    fn histogram(&mut self, row: &HistogramRow, at: usize) {
+        let HistogramRow { name, help, .. } = row;
         self.head(name, help, "histogram");
         for engine in &self.engines {
-            let histogram = of(&engine.counts);
+            let histogram = &engine.counts.histograms[at];
             for (limit, count) in histogram.cumulative() {
                 let limit = Some(("le", number(limit)));
                 line(&mut self.text, &format!("{name}_bucket"), engine, limit.as_ref(), count as f64);

@@ -8,7 +8,7 @@ use super::{ModelChecker, parameter, placeholder};
 use crate::EngineConfig;
 use crate::pbtxt::PbtxtStep;
 use crate::proto::inference::DataType;
-use crate::repository::limits::limits;
+use crate::repository::fill::limits;
 use crate::repository::parameters::{by_key, find, of_model};
 use base::diag::{did_you_mean, nearest};
 

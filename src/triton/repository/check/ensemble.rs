@@ -142,10 +142,10 @@ fn mapped(look: &mut ModelChecker<'_>, step: &model_ensembling::Step, member: &M
     let outputs: Vec<&str> = member.config.output.iter().map(|output| output.name.as_str()).collect();
     for (map, field, known) in [(&step.input_map, "input_map", &inputs), (&step.output_map, "output_map", &outputs)] {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            let what = if field == "input_map" { "input" } else { "output" };
+            let message = if field == "input_map" { "input" } else { "output" };
             let way = [at[0], at[1], at[2], PbtxtStep::Name(field), PbtxtStep::Key(key)];
             let hint = did_you_mean(key, known.iter().copied());
-            look.error(&way, format!("`{}` has no {what} `{key}`", member.name), hint);
+            look.error(&way, format!("`{}` has no {message} `{key}`", member.name), hint);
         }
     }
     for input in member.config.input.iter().filter(|input| !input.optional && !step.input_map.contains_key(&input.name))

@@ -1,26 +1,22 @@
 //! Reports everything that is wrong with an existing model repository, whatever its origin.
 //!
-//! An error is what a Triton server refuses or hangs at, or what a backend cannot do; a warning is what it silently accepts
-//! although a user would not want it. What the real server refuses was tried on it (tests/it/repository.rs).
+//! An error is what a Triton server refuses or hangs at, or what a backend cannot do; a warning is what it silently
+//! accepts although a user would not want it. What the real server refuses was tried on it (tests/it/repository.rs).
 
 mod backend;
 mod batching;
 mod ensemble;
 mod files;
-mod folders;
-mod instances;
 mod model;
-mod tensors;
-mod warmup;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use self::files::{folders, name_of};
 use crate::pbtxt::PbtxtDocument;
 use crate::{EngineConfig, LARGEST_CONFIG};
 use base::diag::{Diagnostic, Diagnostics, SourceText};
 use base::files::{read_bytes_up_to, text_of};
-use folders::{folders, name_of};
 use model::{Model, ModelChecker, parameter, placeholder};
 
 /// The checked models, and the findings.
@@ -66,17 +62,17 @@ fn repository(
         models.extend(read(path, &mut checked.found)?);
     }
     if all.is_empty() {
-        let what = format!("{} holds no model: each model is a folder in it", folder.display());
-        checked.found.push(Diagnostic::error(what));
+        let message = format!("{} holds no model: each model is a folder in it", folder.display());
+        checked.found.push(Diagnostic::error(message));
     }
     let names: Vec<&str> = all.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     for model in &models {
         let mut look = ModelChecker { model, found: &mut checked.found };
         files::check(&mut look);
-        tensors::check(&mut look);
+        model::check_tensors(&mut look);
         batching::check(&mut look);
-        instances::check(&mut look, gpus);
-        warmup::check(&mut look);
+        model::check_instances(&mut look, gpus);
+        model::check_warmup(&mut look);
         backend::check(&mut look, engine);
         ensemble::check(&mut look, &models, &names);
     }

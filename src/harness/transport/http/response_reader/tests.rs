@@ -136,8 +136,8 @@ fn a_whole_answer_without_choices_fails_with_what_the_server_says() {
     let flat = r#"{"object":"error","message":"not loaded","code":404}"#;
     assert_eq!(whole(flat), (FailureClass::Server, "not loaded".to_owned()));
     assert_eq!(whole(r#"{"detail":"not loaded"}"#), (FailureClass::Server, "not loaded".to_owned()));
-    let why = r#"the answer has no token: {"choices":[]}"#.to_owned();
-    assert_eq!(whole(r#"{"choices":[]}"#), (FailureClass::Short, why));
+    let reason = r#"the answer has no token: {"choices":[]}"#.to_owned();
+    assert_eq!(whole(r#"{"choices":[]}"#), (FailureClass::Short, reason));
 }
 
 #[test]
