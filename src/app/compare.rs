@@ -16,7 +16,7 @@ use report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
     RunSet,
 };
-use report::{Styler, html};
+use report::{Document, Styler};
 use runner::store::write_named;
 
 /// A side of a comparison as it was named, task by task.
@@ -68,10 +68,10 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
         let [first, others @ ..] = sets.as_slice() else { continue };
         let comparisons: Vec<Comparison> =
             others.iter().map(|other| Comparison::of(first, other, rules(request))).collect();
-        texts.push(compare::text(&sets, &comparisons, Styler::chosen(global.color.choice())));
+        texts.push(compare::document(&sets, &comparisons, &[]).terminal(Styler::chosen(global.color.choice())));
         if let Some(path) = &request.html {
             let firsts: Vec<MeasuredRun> = row.iter().filter_map(|(_, runs)| Some(runs.first()?.run.clone())).collect();
-            write_page(path, &html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?)?;
+            write_page(path, &compare::document(&sets, &comparisons, &firsts))?;
         }
         all_sets.extend(sets);
         all_comparisons.extend(comparisons);
@@ -227,19 +227,21 @@ fn compare_sweeps(
     sweeps: &[ComparedSweep],
 ) -> Result<CliExit, CommandError> {
     let rules = rules(request);
+    let document = compare::sweeps_document(sweeps, rules);
     print(&if request.json {
         format!("{:#}\n", compare::sweeps_json(sweeps, rules))
     } else {
-        compare::sweeps_text(sweeps, rules, Styler::chosen(global.color.choice()))
+        document.terminal(Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        write_page(path, &html::compare_sweeps(sweeps, rules).map_err(anyhow::Error::from)?)?;
+        write_page(path, &document)?;
     }
     Ok(CliExit::Done)
 }
 
-fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
-    write_named(path, page)?;
+/// Writes the page of a document, and prints where it is.
+pub(super) fn write_page(path: &std::path::Path, document: &Document) -> Result<(), CommandError> {
+    write_named(path, document.html().map_err(anyhow::Error::from)?)?;
     print_error(&format!("the page: {}\n", path.display()));
     Ok(())
 }

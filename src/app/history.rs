@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
+use super::compare::write_page;
 use super::find_result::{MeasuredOutputs, measured_outputs};
 use super::found_result::{search_in, without_links};
 use super::past_runs::{or_left_out, report_unreadable};
@@ -15,10 +16,10 @@ use base::event::RunId;
 use base::files::read_text;
 use harness::RESULT;
 use interop::{MeasuredResult, MeasuredRun};
+use report::Styler;
 use report::compare::ComparedResult;
 use report::history::{self, HistoryPoint, MetricKey};
-use report::{Styler, html};
-use runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of, write_named};
+use runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of};
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -39,15 +40,14 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     let keys: Vec<MetricKey> = request.metrics.iter().map(|text| MetricKey::read(text)).collect();
     reject_unknown(&keys, &points)?;
     let series = history::series(points, &keys, request.most);
+    let document = history::document(&series);
     print(&if request.json {
         history::json(&series)
     } else {
-        history::text(&series, Styler::chosen(global.color.choice()))
+        document.terminal(Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        let page = html::history(&series).map_err(anyhow::Error::from)?;
-        write_named(path, page)?;
-        print_error(&format!("page: {}\n", path.display()));
+        write_page(path, &document)?;
     }
     Ok(CliExit::Done)
 }

@@ -23,7 +23,7 @@ use base::files::{is_absence, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
-use report::{RunState, Styler, html};
+use report::{PageResult, RunOrigin, RunState, Styler};
 use runner::store::{
     Latest, PathError, StateFolder, WithPath as _, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
     write_named,
@@ -316,8 +316,8 @@ fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf
 }
 
 /// The benchmarks of a stage that a `foreach` made, as sweeps.
-fn gathered(results: &[html::PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<(String, SweepReport)> {
-    let of = |one: &html::PageResult| {
+fn gathered(results: &[PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<(String, SweepReport)> {
+    let of = |one: &PageResult| {
         Some((one.task.as_str().to_owned(), folders.get(&one.task)?.clone(), one.result.own()?.clone()))
     };
     let own: Vec<_> = results.iter().filter_map(of).collect();
@@ -350,7 +350,7 @@ pub(super) fn write_report(
             // is left out, and the result is shown all the same.
             let search = search_in(&out);
             folders.insert(task.clone(), out);
-            results.push(html::PageResult { task, result, search });
+            results.push(PageResult { task, result, search });
         }
     }
     let of_stages = gathered(&results, &folders);
@@ -361,8 +361,8 @@ pub(super) fn write_report(
     sweeps.extend(of_stages);
     let run_state = &*with_logs_that_are_there(run_state, &home.run(run))?;
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
-    let page = html::render(run_state, &about, &results, &sweeps, plan)?;
+    let about = RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..RunOrigin::default() };
+    let page = report::run_page(run_state, &about, &results, &sweeps, plan)?;
     let path = home.run(run).join("report.html");
     write_named(&path, page)?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)

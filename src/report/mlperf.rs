@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::terminal::styler::{Styler, TextRole, clean, cut, table};
+use crate::styler::{Styler, TextRole, clean, cut, table};
 use base::units::counted;
 use harness::marked_verdict;
 use mlperf::{FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport};

@@ -49,12 +49,13 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
         tpot_ms: Some(row.tpot_ms),
         source: Some(row.source.clone()),
     }));
-    let text = ratios.text(Styler::OFF);
+    let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
+    let document = ratios.document(&title);
+    let text = document.terminal(Styler::OFF);
     for line in text.lines() {
         context.lease.notice(line.to_owned());
     }
-    let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
-    let page = ratios.html(&title).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    let page = document.html().map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
     for (name, text) in
         [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
     {

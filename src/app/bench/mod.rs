@@ -20,7 +20,7 @@ use crate::error::CommandError;
 use crate::out_folder::{FILES, NewResult, OutFolder};
 use base::files::read_text;
 use harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
-use report::{Styler, sweep_table};
+use report::Styler;
 use runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
 pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, CommandError> {
@@ -171,7 +171,7 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
         print(&if request.json {
             read_text(&sweep)?
         } else {
-            sweep_table(&SweepReport::read(&sweep).map_err(anyhow::Error::from)?, styler)
+            report::sweep("bench", &SweepReport::read(&sweep).map_err(anyhow::Error::from)?).terminal(styler)
         });
         return Ok(());
     }

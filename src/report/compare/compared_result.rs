@@ -499,14 +499,19 @@ fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeani
         };
         if key == "output_tokens" { of.map(tokens) } else { of }
     };
-    imported.and_then(of_tool).unwrap_or_else(|| MetricMeaning {
+    imported
+        .and_then(of_tool)
+        .unwrap_or_else(|| MetricMeaning { token_source: token_source.to_owned(), ..full_window(entry) })
+}
+
+/// Of all requests, from the zero point of the entry.
+fn full_window(entry: Option<&explain::ExplainedNumber>) -> MetricMeaning {
+    MetricMeaning {
         formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
-        population: String::new(),
         zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
-        token_source: token_source.to_owned(),
         window: "full".to_owned(),
-        percentile_rule: String::new(),
-    })
+        ..MetricMeaning::default()
+    }
 }
 
 fn gate_measure(key: &str, meaning: MetricMeaning, stats: Vec<(&'static str, f64)>) -> Measure {
@@ -516,14 +521,7 @@ fn gate_measure(key: &str, meaning: MetricMeaning, stats: Vec<(&'static str, f64
 /// Percentiles that count a request without an answer as infinitely late.
 fn adjusted((key, it): (&str, &Adjusted)) -> Measure {
     let entry = explain::entry(key);
-    let meaning = MetricMeaning {
-        formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
-        population: String::new(),
-        zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
-        token_source: String::new(),
-        window: "full".to_owned(),
-        percentile_rule: String::new(),
-    };
+    let meaning = full_window(entry);
     let stats = [("p50", it.p50), ("p90", it.p90), ("p95", it.p95), ("p99", it.p99)];
     gate_measure(key, meaning, stats.map(|(stat, value)| (stat, value.unwrap_or(f64::INFINITY))).to_vec())
 }
@@ -539,10 +537,9 @@ fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
     let meaning = MetricMeaning {
         formula: gpu.tokens_per_joule_is.clone(),
         population: gpu.population.clone(),
-        zero_point: String::new(),
         token_source: counted.to_owned(),
         window: gpu.window.clone(),
-        percentile_rule: String::new(),
+        ..MetricMeaning::default()
     };
     let key = "tokens_per_joule".to_owned();
     Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true }

@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use super::compared_result::{ComparedResult, FOUND_RATE, SearchedRate};
-use super::identity;
-use super::pairing::Pairing;
-use super::plan_groups::PlanGroups;
-use super::run_set::{RunSet, RunSetRow};
+use super::run_set::{self, Pairing, PlanGroups, RunSet, RunSetRow};
 use base::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
 use harness::IdentityDifference;
 
@@ -60,7 +57,7 @@ impl From<Percents> for PercentInterval {
 }
 
 /// One number of two results.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Delta {
     /// `ttft`, `e2e_sent`, `output_tokens`, …
     pub metric: String,
@@ -136,7 +133,7 @@ impl Comparison {
     pub fn of(a: &RunSet, b: &RunSet, rules: CompareRules) -> Self {
         let (mut unlike_load, mut notes) = a.first().unlike_load(b.first());
         notes.extend(cached_shares(a, b));
-        unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
+        unlike_load.extend(run_set::simulated_and_real(a.first(), b.first()));
         let pairing = Pairing::of(a, b, &unlike_load);
         // The rate of a search is what it found, and no load.
         let is_load = |difference: &&String| !difference.starts_with("load: request_rate ");
@@ -178,7 +175,7 @@ impl Comparison {
             notes,
             same_plan: have_same_plan(a, b),
             pairing,
-            identity: identity::differences(a.first(), b.first()).into_iter().chain(seed_difference(a, b)).collect(),
+            identity: run_set::differences(a.first(), b.first()).into_iter().chain(seed_difference(a, b)).collect(),
             deltas,
             found_rates,
             gate_deltas,
@@ -188,7 +185,7 @@ impl Comparison {
 
     /// Takes every judgement back where one was simulated and the other was not, also where `--force` subtracts them.
     fn without_claims(mut self, a: &ComparedResult, b: &ComparedResult) -> Self {
-        if identity::simulated_and_real(a, b).is_some() {
+        if run_set::simulated_and_real(a, b).is_some() {
             for delta in &mut self.deltas {
                 delta.judgement = None;
             }
@@ -320,13 +317,10 @@ fn difference(
         a_stddev: stddev(&sides.a),
         b_stddev: stddev(&sides.b),
         percent,
-        interval: None,
-        p: None,
-        judgement: None,
-        runs_needed: None,
         unlike,
         paired: percent.is_some() && sides.is_paired(),
         sides: percent.map(|_| sides),
+        ..Delta::default()
     })
 }
 
@@ -345,16 +339,9 @@ fn infinite(a: &RunSetRow<'_>, b: &RunSetRow<'_>, unlike: Vec<String>, force: bo
         unit: a.measure.unit,
         a: Some(one),
         b: Some(other),
-        a_stddev: None,
-        b_stddev: None,
         percent: (unlike.is_empty() || force).then_some(percent),
-        interval: None,
-        p: None,
-        judgement: None,
-        runs_needed: None,
         unlike,
-        paired: false,
-        sides: None,
+        ..Delta::default()
     }
 }
 

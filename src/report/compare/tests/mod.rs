@@ -1,5 +1,6 @@
 //! Differences: judged by runs, reproducible, and checked against conditions.
 
+mod page;
 mod plans;
 #[path = "../../../base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
@@ -120,11 +121,8 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let paired = compare(&a, &b);
     assert_eq!(paired.pairing.pairs, 5);
     assert_eq!(judgement_of(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
-    let page = text(&[], std::slice::from_ref(&paired), crate::Styler::OFF);
-    assert!(
-        page.contains("A and B, paired by seed: 5 pairs of runs, each with the same arrivals and prompts"),
-        "{page}"
-    );
+    let page = document(&[], std::slice::from_ref(&paired), &[]).terminal(crate::Styler::OFF);
+    assert!(page.contains("paired by seed: 5 pairs of runs, each with the same arrivals and prompts"), "{page}");
     assert!(page.contains("differences are geometric means of the pairs' ratios"), "{page}");
     // In another order they are the same pairs.
     b.rotate_left(2);
@@ -253,7 +251,7 @@ fn the_number_of_runs_that_could_tell_is_given() {
     let delta = comparison.find("ttft", "mean").unwrap();
     assert_eq!(delta.judgement, Some(Judgement::CannotTell));
     assert!(delta.runs_needed.is_some_and(|runs| runs > 3), "{delta:?}");
-    let text = text(&[], &[comparison], crate::Styler::OFF);
+    let text = document(&[], &[comparison], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("cannot tell, ") && text.contains("means over 3 and 3 runs"), "{text}");
 }
 
@@ -301,7 +299,7 @@ fn a_client_limited_result_is_labeled() {
     let sets = [RunSet::single(ComparedResult::of(&a)), RunSet::single(ComparedResult::of(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
     assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
-    assert_eq!(text::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
+    assert_eq!(document::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
     assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
 }
 
@@ -398,7 +396,7 @@ fn a_ratio_says_how_it_was_formed() {
     let mut ratios = Ratios { base: "custom".to_owned(), ..Ratios::default() };
     let paired = side("triton", ["1", "2"], [150.0, 300.0]);
     ratios.measured("same seeds", &columns, &[base(), paired], &metrics, CompareRules::default());
-    let text = ratios.text(crate::Styler::OFF);
+    let text = ratios.document("ratios").terminal(crate::Styler::OFF);
     assert!(
         text.contains("122.47 %") && text.contains("\nratio: geometric mean of the ratios of pairs of runs"),
         "{text}"
@@ -409,11 +407,11 @@ fn a_ratio_says_how_it_was_formed() {
     let json = ratios.json();
     let methods: Vec<&Value> = json["rows"].as_array().unwrap().iter().map(|row| &row["method"]).collect();
     assert_eq!(methods, ["pairs", "means", "published"]);
-    let text = ratios.text(crate::Styler::OFF);
+    let text = ratios.document("ratios").terminal(crate::Styler::OFF);
     assert!(text.contains("112.50 %"), "{text}");
     assert!(text.contains("ratio of other seeds ttft_mean, triton: other / base"), "{text}");
     assert!(text.contains("ratio of same seeds ttft_mean, triton: geometric mean"), "{text}");
-    let page = ratios.html("ratios").unwrap();
+    let page = ratios.document("ratios").html().unwrap();
     assert!(page.contains("geometric mean of the ratios") && !page.contains("resampled"), "{page}");
 }
 
@@ -495,7 +493,8 @@ fn sweeps_whose_tokens_were_counted_by_others_have_no_difference_in_tokens() {
         };
         ComparedSweep { name: name.to_owned(), report: SweepReport::of("rate", vec![point], None) }
     };
-    let notes = |a: ComparedSweep, b: ComparedSweep| sweep_notes(&[a, b], CompareRules::default()).join("\n");
+    let notes =
+        |a: ComparedSweep, b: ComparedSweep| sweep_comparison::sweep_notes(&[a, b], CompareRules::default()).join("\n");
     let [usage, chunks] = ["usage", "chunks"].map(|source| sweep("s", "schedule", source));
     let found = notes(usage.clone(), chunks);
     assert!(found.contains("rates (tokens: usage / chunks); TPOT (tokens: usage / chunks); such numbers"), "{found}");
@@ -532,7 +531,7 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     assert!(matches!(condition.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
     let lower = compared(search(fast, limit), search(slow, limit));
     assert!(matches!(condition.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
-    let text = text(&[search(slow, limit), search(fast, limit)], &[better], crate::Styler::OFF);
+    let text = document(&[search(slow, limit), search(fast, limit)], &[better], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
     assert_eq!(unlike.find(FOUND_RATE, "").unwrap().percent, None);
@@ -563,7 +562,7 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
     }
     let sets = [open(), above];
     let compared = Comparison::of(&sets[0], &sets[1], CompareRules::default());
-    let text = text(&sets, &[compared], crate::Styler::OFF);
+    let text = document(&sets, &[compared], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("400.00 or more  400.00 or more"), "{text}");
     assert!(text.contains("400 or more / 400 or more requests/s"), "{text}");
     assert!(text.contains("found_rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");

@@ -49,7 +49,7 @@ fn one_plan_on_a_side_shows_nothing_about_others() {
     let delta = comparison.find("output_tokens", "").unwrap();
     assert_eq!((delta.judgement, delta.interval), (Some(Judgement::CannotTell), None));
     assert!(matches!(condition.outcome(&comparison), Ok(FailConditionOutcome::Inconclusive(_))));
-    let shown = text(&[], std::slice::from_ref(&comparison), crate::Styler::OFF);
+    let shown = document(&[], std::slice::from_ref(&comparison), &[]).terminal(crate::Styler::OFF);
     assert!(
         shown.contains("no row is judged: all 3 runs of the first side had the same arrivals and prompts"),
         "{shown}"
@@ -96,7 +96,7 @@ fn plans_that_both_sides_have_are_pairs_of_their_means() {
     let delta = comparison.find("ttft", "mean").unwrap();
     assert!(delta.paired && delta.percent.is_some_and(|percent| (percent - 5.0).abs() < 0.01), "{delta:?}");
     assert_eq!(delta.judgement, Some(Judgement::Worse));
-    let shown = text(&[], &[comparison], crate::Styler::OFF);
+    let shown = document(&[], &[comparison], &[]).terminal(crate::Styler::OFF);
     assert!(shown.contains("paired by seed: 3 pairs of means over runs, each with"), "{shown}");
     assert!(
         shown.contains("means over 6 runs of 3 plans and 5 runs of 3 plans, where runs with the same arrivals and prompts count as one"),
