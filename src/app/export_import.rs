@@ -132,7 +132,7 @@ fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Res
     for name in [SWEEP, "sweep.html"] {
         print(&format!("{}\n", request.out.join(name).display()));
     }
-    print(&document.terminal(Styler::chosen(global.color.choice())));
+    print(&format!("\n{}", document.terminal(Styler::chosen(global.color.choice()))));
     Ok(CliExit::Done)
 }
 

@@ -54,8 +54,8 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
 
 const COMPARE_SWEEPS: &str = "`regatta compare RUN/TASK RUN/TASK` compares sweeps";
 
-/// Every measurement that still has its result, the oldest first, and the tasks that are sweeps. A cached one counts once, in the
-/// run that made it.
+/// Every measurement that still has its result, the oldest first, and the tasks that are sweeps. A cached one counts
+/// once, in the run that made it.
 fn measurements(
     home: &StateFolder,
     request: &HistoryRequest,
@@ -89,7 +89,7 @@ fn measurements(
                 manifest: manifest.clone(),
                 task,
                 started,
-                result: search_in(&place).iter().fold(ComparedResult::of(&measured), ComparedResult::with_search),
+                result: search_in(&place).iter().fold(ComparedResult::new(&measured), ComparedResult::with_search),
             });
         }
     }
@@ -107,19 +107,21 @@ fn measurements(
             manifest: format!("{} on {}", summary.manifest, summary.machine),
             task: summary.task,
             started,
-            result: ComparedResult::of(&measured),
+            result: ComparedResult::new(&measured),
         });
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok((points, sweeps))
 }
 
-/// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other tools have no start.
+/// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other
+/// tools have no start.
 fn started_of_speed(result: &MeasuredResult) -> Option<String> {
     result.own().filter(|own| own.is_of_speed()).map(|own| own.started.clone())
 }
 
-/// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means anything.
+/// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means
+/// anything.
 pub(super) fn shown_manifest(home: &StateFolder, manifest: &str) -> String {
     if Path::new(manifest).starts_with(home.bench_manifests()) { "bench".to_owned() } else { manifest.to_owned() }
 }
@@ -179,7 +181,8 @@ mod tests {
     fn an_accuracy_run_of_loadgen_measures_no_speed() {
         let started = |loadgen: serde_json::Value| {
             let result = serde_json::json!({
-                "schema": 1, "verdict": "valid", "reasons": [], "requested": {}, "started": "2026-11-20", "loadgen": loadgen,
+                "schema": 1, "verdict": "valid", "reasons": [], "requested": {}, "started": "2026-11-20",
+                    "loadgen": loadgen,
             });
             started_of_speed(&MeasuredResult::read(&result.to_string()).unwrap()).is_some()
         };

@@ -104,7 +104,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
         let is_good = state.finished.is_some_and(|end| end.exit == 0);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
             let Some(tags) = or_left_out(tags_of(&home, run)) else { continue };
-            let mut row = report::RunRow::of(&state, tags, is_alive);
+            let mut row = report::RunRow::new(&state, tags, is_alive);
             row.manifest = shown_manifest(&home, &state.manifest);
             rows.push(row);
         }
@@ -158,7 +158,7 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
     let Some(newest) = last_run(&home)? else { return Err(no_run_error(&home)) };
     let Some(wanted) = &request.stage else {
         let logs = logs_in(&home.run(&newest))?;
-        let names = LogNames::of(&home, &newest);
+        let names = LogNames::new(&home, &newest);
         for log in &logs {
             print(&format!("{}\n", names.task(log)));
         }
@@ -181,7 +181,7 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
             (None, [log]) => return show(&home, &newest, log, request.follow),
             (None, []) => is_task = is_task || has_task(&home, run, wanted),
             (None, several) => {
-                let of_logs = LogNames::of(&home, run);
+                let of_logs = LogNames::new(&home, run);
                 let names: Vec<String> = several.iter().map(|log| of_logs.task(log)).collect();
                 return Err(CommandError::Usage(format!("{wanted} has several tasks: {}", names.join(", "))));
             }
@@ -189,10 +189,11 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
     }
     if is_task {
         return Err(CommandError::Usage(format!(
-            "{wanted} has no log: no run of it started a program whose output is kept\n  hint: `regatta logs` lists the logs of the last run"
+            "{wanted} has no log: no run of it started a program whose output is kept\n  hint: `regatta logs` lists \
+                the logs of the last run"
         )));
     }
-    let names = LogNames::of(&home, &newest);
+    let names = LogNames::new(&home, &newest);
     let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| names.task(log)).collect();
     let hint = base::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
@@ -209,7 +210,7 @@ fn has_task(home: &StateFolder, run: &RunId, name: &str) -> bool {
 /// Tasks of the last run that have a log.
 pub(super) fn logged_tasks(home: &StateFolder) -> Vec<String> {
     let Some(run) = last_run(home).ok().flatten() else { return Vec::new() };
-    let names = LogNames::of(home, &run);
+    let names = LogNames::new(home, &run);
     logs_in(&home.run(&run)).unwrap_or_default().iter().map(|log| names.task(log)).collect()
 }
 
@@ -227,7 +228,7 @@ fn name_of(log: &Path) -> String {
 struct LogNames(BTreeMap<String, String>);
 
 impl LogNames {
-    fn of(home: &StateFolder, run: &RunId) -> Self {
+    fn new(home: &StateFolder, run: &RunId) -> Self {
         // Without a journal that can be read, logs keep the names of their files.
         let state = ObservedRun::read(home, run).map(|observed| observed.state).unwrap_or_default();
         let named = |name: fn(&TaskId) -> String| state.tasks.keys().map(move |task| (name(task), task.to_string()));
@@ -272,7 +273,8 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
 /// It leads to the log of a job, which the job makes when it begins.
 fn no_log_yet(log: &Path) -> CommandError {
     let text = format!(
-        "{} is not there: the job of its task has not begun, or ended before it began\n  hint: `regatta status` shows what became of the task",
+        "{} is not there: the job of its task has not begun, or ended before it began\n  hint: `regatta status` \
+            shows what became of the task",
         log.display()
     );
     CommandError::Usage(text)
@@ -326,8 +328,8 @@ fn gathered(results: &[PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<
     gather_sweeps(&all)
 }
 
-/// Writes the page of a run, with the results of all its benchmarks, cached ones too. `measured`: the output folders that may hold
-/// one. Returns its path.
+/// Writes the page of a run, with the results of all its benchmarks, cached ones too. `measured`: the output folders
+/// that may hold one. Returns its path.
 pub(super) fn write_report(
     home: &StateFolder,
     run: &RunId,
@@ -346,8 +348,8 @@ pub(super) fn write_report(
         if let Ok(text) = read_text(out.join(RESULT))
             && let Ok(result) = MeasuredResult::read(&text)
         {
-            // A search keeps the result of its best probe; the others stand beside it. A file that this version cannot read
-            // is left out, and the result is shown all the same.
+            // A search keeps the result of its best probe; the others stand beside it. A file that this version
+            // cannot read is left out, and the result is shown all the same.
             let search = search_in(&out);
             folders.insert(task.clone(), out);
             results.push(PageResult { task, result, search });

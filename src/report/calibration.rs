@@ -81,7 +81,8 @@ pub fn calibration_preset(fit: &StepTimeFit) -> String {
     let mut out = String::from("# yaml-language-server: $schema=../../schemas/manifest.json\n");
     let _ = write!(
         out,
-        "# The simulator's step time, fitted with `regatta sim calibrate` to {} steps: R² {:.5}, mean error of a step {}",
+        "# The simulator's step time, fitted with `regatta sim calibrate` to {} steps: R² {:.5}, mean error of a \
+            step {}",
         fit.logged_steps,
         fit.r_squared,
         percent(fit.mean_error)

@@ -1,5 +1,5 @@
-//! A run for other programs: JUnit XML, the form in which most CI systems read tests; Markdown for the summary page of a CI job; and
-//! OpenMetrics text (1.0) for Prometheus and what reads its format.
+//! A run for other programs: JUnit XML, the form in which most CI systems read tests; Markdown for the summary page
+//! of a CI job; and OpenMetrics text (1.0) for Prometheus and what reads its format.
 
 use crate::page_template::escape;
 use crate::run_state::{RunState, TaskPhase, TaskState};
@@ -19,7 +19,8 @@ pub fn junit_xml(state: &RunState) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     let _ = writeln!(
         out,
-        "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{skipped}\" time=\"{seconds:.3}\" timestamp=\"{}\">",
+        "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{skipped}\" \
+            time=\"{seconds:.3}\" timestamp=\"{}\">",
         escape(&state.manifest),
         cases.len(),
         count(TaskPhase::Failed),
@@ -61,8 +62,8 @@ fn body(task: &TaskState, out: &mut String) {
             );
         }
         (_, TaskPhase::Skipped | TaskPhase::Cancelled) => {
-            let why = task.why.as_deref().map(clean).unwrap_or_default();
-            let _ = write!(out, "<skipped message=\"{}\"/>", escape(&why));
+            let reason = task.why.as_deref().map(clean).unwrap_or_default();
+            let _ = write!(out, "<skipped message=\"{}\"/>", escape(&reason));
         }
         _ => {
             let lines = task.headline.iter().chain(&task.warnings).map(|line| clean(line));
@@ -93,7 +94,7 @@ pub fn markdown_summary(state: &RunState) -> String {
         }
         out.push('\n');
     }
-    for (task, one) in state.of(TaskPhase::Failed) {
+    for (task, one) in state.in_phase(TaskPhase::Failed) {
         let Some(failure) = &one.failure else { continue };
         let _ = writeln!(out, "- **{}** failed: {}", cell(task.as_str()), cell(failure_text(failure)));
         for (name, text) in failure_lines(one, failure) {
@@ -170,7 +171,7 @@ pub fn open_metrics(run_state: &RunState) -> String {
     let _ = writeln!(out, "regatta_run_info{{run=\"{}\",manifest=\"{}\"}} 1", label(run), label(&run_state.manifest));
     let _ = writeln!(out, "# TYPE regatta_tasks gauge\n# HELP regatta_tasks Tasks of the run by state.");
     for phase in TaskPhase::ALL {
-        let _ = writeln!(out, "regatta_tasks{{state=\"{}\"}} {}", phase.as_str(), run_state.of(phase).count());
+        let _ = writeln!(out, "regatta_tasks{{state=\"{}\"}} {}", phase.as_str(), run_state.in_phase(phase).count());
     }
     let waiting = run_state.total.saturating_sub(run_state.tasks.len());
     let _ = writeln!(out, "regatta_tasks{{state=\"waiting\"}} {waiting}");
@@ -213,7 +214,7 @@ mod tests {
         assert!(xml.contains("<testcase classname=\"quickstart\" name=\"triton/server\" time="), "{xml}");
         assert!(xml.contains("<failure message=\"killed by SIGKILL\">out of GPU memory"), "{xml}");
         assert!(xml.contains("<skipped message=\"`when` is false\"/>"), "{xml}");
-        let failures = state.of(TaskPhase::Failed).count();
+        let failures = state.in_phase(TaskPhase::Failed).count();
         assert!(xml.contains(&format!("tests=\"6\" failures=\"{failures}\" errors=\"0\" skipped=\"2\"")), "{xml}");
         assert_eq!(xml.matches("<testcase").count(), xml.matches("</testcase>").count());
     }

@@ -1,8 +1,11 @@
-//! A report as data, drawn once. [`Document::terminal`] and [`Document::html`] render it; they know no comparison, sweep or history.
+//! A report as data, drawn once. [`Document::terminal`] and [`Document::html`] render it; they know no comparison,
+//! sweep or history.
 //!
 //! ```text
-//!  results ─what_if · history · compare · sweep · ratio→ Document (facts, sections: tables, charts, texts) ─┬→ terminal
-//!                                                                                                          └→ HTML page
+//!  results ─what_if · history · compare · sweep · ratio→ Document (facts, sections: tables, charts, texts) ─┬→
+//! terminal
+//!                                                                                                          └→ HTML
+//! page
 //! ```
 
 use std::fmt::Write as _;
@@ -224,8 +227,11 @@ struct Row {
 pub(crate) struct Cell {
     role: TextRole,
     text: String,
+    /// To be written with the digits of its column.
     #[serde(skip)]
-    number: Option<Option<f64>>,
+    is_number: bool,
+    #[serde(skip)]
+    number: Option<f64>,
     /// What it refers to.
     marks: Vec<String>,
     svg: Option<String>,
@@ -289,7 +295,7 @@ impl Cell {
 
     /// A number with the digits of its column; `n/a` where there is none.
     pub(crate) fn number(role: TextRole, number: Option<f64>) -> Self {
-        Self { role, number: Some(number), ..Self::default() }
+        Self { role, is_number: true, number, ..Self::default() }
     }
 
     pub(crate) fn picture(svg: String) -> Self {
@@ -334,9 +340,9 @@ impl Table {
     /// A row with a class on a page.
     pub(crate) fn row_like(&mut self, look: &'static str, cells: impl IntoIterator<Item = Cell>) {
         let cell = |(mut cell, column): (Cell, Option<&TableColumn>)| {
-            if let Some(number) = cell.number {
+            if cell.is_number {
                 let digits = column.map_or(three_digits as fn(f64) -> String, |column| column.digits);
-                cell.text = number.map_or_else(|| "n/a".to_owned(), digits);
+                cell.text = cell.number.map_or_else(|| "n/a".to_owned(), digits);
             }
             cell
         };

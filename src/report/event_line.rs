@@ -124,15 +124,16 @@ pub(crate) fn starting_lines(run_state: &RunState, before: f64, styler: Styler, 
     }
 }
 
-/// A line for each step that has been running since `before`, seconds from the start of the run: how far it is, and since when.
+/// A line for each step that has been running since `before`, seconds from the start of the run: how far it is, and
+/// since when.
 pub(crate) fn running_lines(run_state: &RunState, now: f64, before: f64, styler: Styler, out: &mut String) {
     let is_running = |state: &TaskState| {
         !state.service && state.state == TaskPhase::Running && state.started.is_some_and(|started| started <= before)
     };
     for (task, state) in run_state.tasks.iter().filter(|(_, state)| is_running(state)) {
         let far = state.progress.as_ref().map_or_else(String::new, |progress| {
-            let of = progress.total.map_or_else(String::new, |total| format!("{} of {total} ", progress.done));
-            format!("{of}{}, ", clean(&progress.text))
+            let amount = progress.total.map_or_else(String::new, |total| format!("{} of {total} ", progress.done));
+            format!("{amount}{}, ", clean(&progress.text))
         });
         let since = duration_text(now - state.started.unwrap_or(now));
         // What waits, in a queue for example, does not run.

@@ -53,7 +53,9 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         title: "time to first token",
         about: "How long a user waits for the first token, including the wait inside the client.",
         formula: "socket read of the first chunk with a token − intended arrival",
-        mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which it was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
+        mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never \
+            better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which it \
+            was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
         concept: Some(MetricConcept::Ttft),
         ..MS
     },
@@ -87,7 +89,10 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "successful requests with more tokens than their first chunk has",
         zero_point: "first_chunk",
         token_source: COUNTED,
-        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server reports how many tokens an answer has, but not how many its first chunk has, or where most tokens came in one read with the first chunk. Tokens that came in one read with the first chunk count as its own.",
+        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too \
+            short are counted as excluded. Left out where the server reports how many tokens an answer has, but not \
+            how many its first chunk has, or where most tokens came in one read with the first chunk. Tokens that \
+            came in one read with the first chunk count as its own.",
         concept: Some(MetricConcept::Tpot),
         ..MS
     },
@@ -100,7 +105,9 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "tokens after the first chunk of successful requests",
         zero_point: "previous_chunk",
         token_source: COUNTED,
-        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of TPOT × tokens after the first read. Left out where it is not known how many tokens each chunk has, or where most tokens came in one read with the first chunk.",
+        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of \
+            TPOT × tokens after the first read. Left out where it is not known how many tokens each chunk has, or \
+            where most tokens came in one read with the first chunk.",
         concept: Some(MetricConcept::Itl),
         ..MS
     },
@@ -112,7 +119,8 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         formula: "gap between reads with chunks",
         population: "chunks after the first of successful requests",
         zero_point: "previous_chunk",
-        mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks that came in one read are one arrival. Left out where most tokens came in one read with the first chunk.",
+        mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks \
+            that came in one read are one arrival. Left out where most tokens came in one read with the first chunk.",
         concept: Some(MetricConcept::Itl),
         ..MS
     },
@@ -293,7 +301,8 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "output tokens of successful requests; gpu.population lists the GPUs",
         zero_point: "none",
         token_source: COUNTED,
-        mind: "The GPUs alone, without CPUs, fans and the loss of power supplies. Absent unless every GPU reported its power for 90 % of the window.",
+        mind: "The GPUs alone, without CPUs, fans and the loss of power supplies. Absent unless every GPU reported \
+            its power for 90 % of the window.",
         ..MS
     },
     ExplainedNumber {
@@ -306,7 +315,8 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "gpu.population lists the GPUs",
         zero_point: "none",
         token_source: "none",
-        mind: "Most boards report a mean over the last second, so a window of a few seconds is blurred. covered_s is how much of the window the readings span, longest_gap_s the longest time between two.",
+        mind: "Most boards report a mean over the last second, so a window of a few seconds is blurred. covered_s is \
+            how much of the window the readings span, longest_gap_s the longest time between two.",
         ..MS
     },
     ExplainedNumber {
@@ -314,13 +324,18 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         place: "preflight",
         title: "client check before the measurement",
         unit: "",
-        about: "Whether this machine can generate the load, tested before the measurement against a server that does no work.",
-        formula: "lag: issue − intended arrival, p99. CPU share: CPU time for a chunk × planned tokens per second / load workers",
+        about: "Whether this machine can generate the load, tested before the measurement against a server that does \
+            no work.",
+        formula: "lag: issue − intended arrival, p99. CPU share: CPU time for a chunk × planned tokens per second / \
+            load workers",
         population: "issued requests of the trial",
         zero_point: "schedule, of the trial",
         token_source: "planned ones; each chunk of the null server is one",
         window: "the trial, about 2 s before the measurement",
-        mind: "Warning if lag is above 1 ms, or if twice the planned tokens/s would need more than 85 % of a core for each worker. INVALID(client) if lag is above 5 ms, or if the planned tokens/s alone need more than 85 %. Users have no planned rate: more than 85 % is a warning. Streaming over HTTP needs more CPU than this trial over gRPC.",
+        mind: "Warning if lag is above 1 ms, or if twice the planned tokens/s would need more than 85 % of a core \
+            for each worker. INVALID(client) if lag is above 5 ms, or if the planned tokens/s alone need more than \
+            85 %. Users have no planned rate: more than 85 % is a warning. Streaming over HTTP needs more CPU than \
+            this trial over gRPC.",
         ..MS
     },
 ];

@@ -34,15 +34,15 @@ impl FleetRow {
         self.replicas as f64 / result.replicas.max(1) as f64
     }
 
-    /// Of the answers that ended within the load, as in each of its hours. Over the time to the last answer one that began again
-    /// after a failure would count as a slow fleet.
+    /// Of the answers that ended within the load, as in each of its hours. Over the time to the last answer one that
+    /// began again after a failure would count as a slow fleet.
     fn tokens_per_second(&self, result: &FleetResult) -> f64 {
         let tokens: u64 = result.hours.iter().map(|hour| hour.output_tokens).sum();
         tokens as f64 * self.scale(result) / self.seconds
     }
 
-    /// Hours in which every limit on TTFT and TPOT holds. A latency that no request of the hour has holds no limit, as in a
-    /// measurement. `None`: there is no such limit.
+    /// Hours in which every limit on TTFT and TPOT holds. A latency that no request of the hour has holds no limit,
+    /// as in a measurement. `None`: there is no such limit.
     fn hours_within(&self, result: &FleetResult) -> Option<usize> {
         let limits: Vec<_> =
             self.limits.iter().filter(|limit| latencies_of(&result.hours[0], limit).is_some()).collect();

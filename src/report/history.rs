@@ -137,8 +137,8 @@ pub struct LevelShift {
     pub change: ChangePoint,
     /// Settings and versions that differ between that point and the valid one before it.
     pub differences: Vec<String>,
-    /// The measurements of one level repeat one plan (arrivals, lengths and prompts), and those of the other had others: the change may
-    /// come from the plans, and is neither better nor worse.
+    /// The measurements of one level repeat one plan (arrivals, lengths and prompts), and those of the other had
+    /// others: the change may come from the plans, and is neither better nor worse.
     pub is_of_plans: bool,
 }
 
@@ -149,7 +149,8 @@ impl HistorySeries {
     }
 }
 
-/// Divides measurements into series: numbers of different loads, or of a simulator and a server, are never in one. `most`: the newest of each.
+/// Divides measurements into series: numbers of different loads, or of a simulator and a server, are never in one.
+/// `most`: the newest of each.
 pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec<HistorySeries> {
     type LoadOf = BTreeMap<String, String>;
     let mut all: BTreeMap<(String, String, LoadOf), Vec<HistoryPoint>> = BTreeMap::new();
@@ -196,14 +197,14 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
     let valid = points.iter().enumerate().filter(|(_, point)| counts(point));
     let values: Vec<(usize, f64)> = valid.filter_map(|(place, point)| Some((place, point.value(key)?))).collect();
     let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-    let found = change_points(&numbers, SMALLEST);
-    let starts: Vec<usize> = found.iter().map(|change| change.at).chain([values.len()]).collect();
+    let shifts = change_points(&numbers, SMALLEST);
+    let starts: Vec<usize> = shifts.iter().map(|change| change.at).chain([values.len()]).collect();
     let plans = |from: usize, to: usize| -> Vec<Option<&str>> {
         values[from..to].iter().map(|(place, _)| points[*place].result.plan()).collect()
     };
     let mut start = 0;
     let mut changes = Vec::new();
-    for (change, end) in found.into_iter().zip(starts.into_iter().skip(1)) {
+    for (change, end) in shifts.into_iter().zip(starts.into_iter().skip(1)) {
         let (point, before) = (values[change.at].0, values[change.at - 1].0);
         let is_of_plans = is_of_plans(&plans(start, change.at), &plans(change.at, end));
         start = change.at;
@@ -223,8 +224,8 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
     })
 }
 
-/// Whether the measurements of one of two levels repeat one plan, and most of the other level's had others. How much plans differ is
-/// then not known.
+/// Whether the measurements of one of two levels repeat one plan, and most of the other level's had others. How much
+/// plans differ is then not known.
 fn is_of_plans(before: &[Option<&str>], after: &[Option<&str>]) -> bool {
     let repeats_one = |level: &[Option<&str>], other: &[Option<&str>]| {
         let first = level[0];
@@ -253,8 +254,10 @@ fn differences(before: &HistoryPoint, after: &HistoryPoint) -> Vec<String> {
 
 /// For each series its pictures, its changes and all its numbers.
 pub fn document(all: &[HistorySeries]) -> Document {
-    let about = "A dot is one measurement, a cross one that is not VALID. Lines are means of levels; a dashed line is a change of \
-                 level: the largest difference of means, by a permutation test at 5 % over the valid measurements of a series. \
+    let about = "A dot is one measurement, a cross one that is not VALID. Lines are means of levels; a dashed line \
+        is a change of \
+                 level: the largest difference of means, by a permutation test at 5 % over the valid measurements of \
+                 a series. \
                  The upright axes do not start at 0.";
     Document {
         name: "history".to_owned(),
@@ -393,7 +396,8 @@ fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelS
 pub fn json(all: &[HistorySeries]) -> String {
     let list: Vec<Value> = all.iter().map(series_json).collect();
     let test = format!(
-        "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid measurements on; differences below {} % are no change",
+        "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid \
+            measurements on; differences below {} % are no change",
         SMALLEST * 100.0
     );
     format!("{:#}\n", json!({ "series": list, "changes_are": test }))
@@ -410,13 +414,15 @@ fn series_json(series: &HistorySeries) -> Value {
             "verdict": point.result.verdict, "simulated": point.result.is_simulated(),
             "rehearsal": point.result.is_rehearsal(), "mean_of_runs": point.result.runs, "values": values,
             "lower_bounds": lower_bounds,
-            "found_rate_interval": point.result.searched.and_then(|found| Some(json!({ "low": found.low?, "high": found.high? }))),
+            "found_rate_interval": point.result.searched.and_then(|found| Some(json!({ "low": found.low?,
+                "high": found.high? }))),
         })
     };
     let change = |metric: &MetricHistory, shift: &LevelShift| {
         json!({
             "metric": metric.key.to_string(), "place": shift.point, "run": series.points[shift.point].run,
-            "before": shift.change.before, "after": shift.change.after, "p": shift.change.p, "differences": shift.differences,
+            "before": shift.change.before, "after": shift.change.after, "p": shift.change.p,
+                "differences": shift.differences,
             "of_plans": shift.is_of_plans,
         })
     };
@@ -451,7 +457,7 @@ mod tests {
             manifest: "quickstart".to_owned(),
             task: "load/server".to_owned(),
             started: format!("2026-11-20T22:43:{number:02}Z"),
-            result: ComparedResult::of(&measured),
+            result: ComparedResult::new(&measured),
         }
     }
 
@@ -495,7 +501,8 @@ mod tests {
         assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
     }
 
-    /// Five measurements with one seed and five with another: that other arrivals give another number is no change of the server.
+    /// Five measurements with one seed and five with another: that other arrivals give another number is no change of
+    /// the server.
     #[test]
     fn a_change_of_the_plan_is_neither_better_nor_worse() {
         let of = |plan: fn(usize) -> String| -> String {
@@ -550,7 +557,8 @@ mod tests {
         assert_eq!(json["series"][1]["points"][2]["lower_bounds"], json!(["found_rate"]));
     }
 
-    /// TTFT p99 of five runs is 200, 300, 300, 300, 300 ms: the result shows the first of them, and the measurement had 280 ms.
+    /// TTFT p99 of five runs is 200, 300, 300, 300, 300 ms: the result shows the first of them, and the measurement
+    /// had 280 ms.
     #[test]
     fn a_measurement_of_several_runs_has_their_mean() {
         let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
@@ -567,7 +575,7 @@ mod tests {
             } },
         }));
         let measured = MeasuredRun { name: "load".to_owned(), result, request_traces: Vec::new() };
-        let point = HistoryPoint { result: ComparedResult::of(&measured), ..point(1, 1_000.0, "gpu7:8001", 10.0) };
+        let point = HistoryPoint { result: ComparedResult::new(&measured), ..point(1, 1_000.0, "gpu7:8001", 10.0) };
         let value = |key: &str| point.value(&MetricKey::read(key));
         assert_eq!((value("ttft_p99"), value("output_tokens")), (Some(280.0), Some(1_000.0)));
         assert_eq!(value("ttft_p50"), None, "not every run has it, and that of the first is not the measurement's");

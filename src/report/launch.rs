@@ -174,14 +174,14 @@ fn word_shown(word: &str) -> String {
         return quote;
     }
     let mut rest = word;
-    let mut known = String::new();
+    let mut plain = String::new();
     while let Some((before, after)) = rest.split_once('<') {
         let Some((_, tail)) = after.split_once('>') else { return quote };
-        known.push_str(before);
+        plain.push_str(before);
         rest = tail;
     }
-    known.push_str(rest);
-    if shell_word(&known) == known { word.to_owned() } else { quote }
+    plain.push_str(rest);
+    if shell_word(&plain) == plain { word.to_owned() } else { quote }
 }
 
 /// What cannot be started and why, for stderr; empty when all can.
@@ -199,7 +199,8 @@ pub fn launch_problems(launches: &[LaunchRow]) -> String {
     out
 }
 
-/// `{"launches":[{"task", "servers":[…], "notes":[…]} | {"task","attach":[…],"models":[…]} | {"task","problems":[…]}]}`, indented.
+/// `{"launches":[{"task", "servers":[…], "notes":[…]} | {"task","attach":[…],"models":[…]} |
+/// {"task","problems":[…]}]}`, indented.
 pub fn launch_json(launches: &[LaunchRow]) -> String {
     let one = |launch: &LaunchRow| -> Value {
         match &launch.starts {

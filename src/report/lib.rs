@@ -1,10 +1,12 @@
 //! Folds events and results into a run state and shows it: terminal, JSON, HTML.
 //!
-//! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`run_page()`] as a report.
+//! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`run_page()`] as
+//! a report.
 //! `plan` shows what a plan would do, `server` where servers are, `tables` what exists, `doctor` what a machine has;
-//! [`compare`] compares results with each other, [`explain`] explains what a number means. A comparison, sweep, history, what-if or table of
-//! ratios is a [`Document`], drawn once for a terminal and a page. This module reads and writes no file and decides nothing about a run:
-//! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
+//! [`compare`] compares results with each other, [`explain`] explains what a number means. A comparison, sweep,
+//! history, what-if or table of ratios is a [`Document`], drawn once for a terminal and a page. This module reads and
+//! writes no file and decides nothing about a run: its callers pass in the data to show. Everything except
+//! [`LiveDisplay`] returns text or bytes.
 //!
 //! ```text
 //!  Event, Event, … ─fold→ RunState ─→ LiveDisplay, summary, JSON, JUnit, HTML

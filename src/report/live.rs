@@ -1,7 +1,7 @@
-//! The live display: takes each event once, folds it, and prints what a user needs now: on a terminal with bars (one for the run, one for
-//! each task that has been running for a moment), elsewhere as plain lines with the same facts and no control codes, or as one JSON object
-//! per line. It never decides anything and never waits: an event costs a fold and at most one write, redrawing is bound to
-//! [`LiveDisplay::tick`].
+//! The live display: takes each event once, folds it, and prints what a user needs now: on a terminal with bars (one
+//! for the run, one for each task that has been running for a moment), elsewhere as plain lines with the same facts
+//! and no control codes, or as one JSON object per line. It never decides anything and never waits: an event costs a
+//! fold and at most one write, redrawing is bound to [`LiveDisplay::tick`].
 
 use crate::event_line::{Verbosity, line, running_lines, starting_lines};
 use crate::run_state::{RunState, TaskPhase, TaskState};

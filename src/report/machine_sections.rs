@@ -1,4 +1,5 @@
-//! What machines did during a measurement: the GPUs, the servers' own metrics, and what was tried before it on the client.
+//! What machines did during a measurement: the GPUs, the servers' own metrics, and what was tried before it on the
+//! client.
 
 use crate::chart::{Plot, number};
 use crate::result_page::cell;
@@ -76,7 +77,8 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
 /// The source, the devices it covers, and what went wrong.
 fn about_gpus(gpus: &GpusUsage) -> String {
     let mut about = format!(
-        "From {}, every {} s: {}. Energy is the area under the readings of power within the window. They explain the measurement and are no part of it.",
+        "From {}, every {} s: {}. Energy is the area under the readings of power within the window. They explain the \
+            measurement and are no part of it.",
         gpus.source,
         number(gpus.interval_s),
         gpus.population,
@@ -107,8 +109,8 @@ fn clock_reasons(gpu: &GpuUsage) -> String {
 fn gpu_plots(series: &BTreeMap<String, Vec<(f64, f64)>>) -> Vec<String> {
     let mut plots = Vec::new();
     for (key, title) in GPU_CURVES {
-        let of = series.iter().filter_map(|(name, line)| Some((name.strip_prefix(key)?, line)));
-        for (gpu, line) in of.take(PICTURES) {
+        let lines = series.iter().filter_map(|(name, line)| Some((name.strip_prefix(key)?, line)));
+        for (gpu, line) in lines.take(PICTURES) {
             // The picture begins with the run.
             let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
             let title = format!("{title}{gpu}");
@@ -160,7 +162,8 @@ const SERVER_CURVES: [(&str, &str); 18] = [
 
 pub(crate) fn server(server_metrics: &ServerMetrics) -> ServerSection {
     let mut about = format!(
-        "/metrics of {}, every {} s: {} answers, {} missed; polling took {} ms of CPU in the client, on a thread of its own.",
+        "/metrics of {}, every {} s: {} answers, {} missed; polling took {} ms of CPU in the client, on a thread of \
+            its own.",
         server_metrics.servers.join(", "),
         number(server_metrics.interval_s),
         number(server_metrics.scrapes as f64),
@@ -238,7 +241,8 @@ pub(crate) fn preflight(preflight: &PreflightResult) -> ResultBlock {
     let mut block = ResultBlock {
         title: "Preflight: can this machine generate the load",
         about: format!(
-            "Tested just before the measurement, for {} s: {load} with {} tokens an answer, against {}. The server under test received no requests.{tries}",
+            "Tested just before the measurement, for {} s: {load} with {} tokens an answer, against {}. The server \
+                under test received no requests.{tries}",
             number(preflight.seconds),
             number(f64::from(preflight.tokens_per_answer)),
             preflight.server,
@@ -276,11 +280,14 @@ mod tests {
     #[test]
     fn each_gpu_has_a_row_and_what_it_does_not_tell_is_not_made_up() {
         let gpus = json!({
-            "source": "nvidia-smi", "population": "the GPUs leased to the servers under test", "window": "full", "interval_s": 0.5,
+            "source": "nvidia-smi", "population": "the GPUs leased to the servers under test", "window": "full",
+                "interval_s": 0.5,
             "malformed": 2, "first_malformed": "oops", "notes": ["nvidia-smi ended early"],
-            "energy_j": 1050.0, "mean_power_w": 262.5, "tokens_per_joule": 1.9, "tokens_per_joule_is": "tokens / energy",
+            "energy_j": 1050.0, "mean_power_w": 262.5, "tokens_per_joule": 1.9, "tokens_per_joule_is": "tokens / \
+                energy",
             "devices": [
-                { "index": 0, "uuid": "GPU-a", "name": "NVIDIA H200", "driver": "570.86", "covered_s": 4.0, "energy_j": 1050.0,
+                { "index": 0, "uuid": "GPU-a", "name": "NVIDIA H200", "driver": "570.86", "covered_s": 4.0,
+                    "energy_j": 1050.0,
                   "mean_power_w": 262.5, "max_power_w": 300.0, "throttle_reasons": { "sw_power_cap": 0.75 } },
                 { "index": 1, "uuid": "GPU-b", "driver": "570.86", "covered_s": 0.0, "throttle_reasons": {} },
             ],
@@ -314,8 +321,10 @@ mod tests {
                 { "name": "nv_trt_llm_kv_cache_block_metrics", "labels": { "kv_cache_block_type": "used" },
                   "kind": "gauge", "mean": 50.0, "min": 10.0, "max": 90.0, "last": 0.0 },
             ],
-            "derived": [{ "model": "m", "name": "mean batch size", "value": 2.0, "unit": "requests", "definition": "a / b" }],
-            "series": { "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\"}": [[-0.5, 1.0], [0.5, 10.0], [1.5, 90.0]] },
+            "derived": [{ "model": "m", "name": "mean batch size", "value": 2.0, "unit": "requests",
+                "definition": "a / b" }],
+            "series": { "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\"}": [[-0.5, 1.0], [0.5, 10.0],
+                [1.5, 90.0]] },
         });
         let server_section = server(&serde_json::from_value(metrics).unwrap());
         assert!(
@@ -332,8 +341,10 @@ mod tests {
     #[test]
     fn a_reader_sees_what_was_tried_and_against_what() {
         let preflight = json!({
-            "server": "a server of ours", "outcome": "invalid_client", "tries": 2, "seconds": 1.8, "requests": 60, "rate": 50.0,
-            "tokens_per_answer": 100, "lag_p99_ms": 6.5, "lag_bound_ms": 1.0, "lag_hard_bound_ms": 5.0, "cpu_share_max": 0.25,
+            "server": "a server of ours", "outcome": "invalid_client", "tries": 2, "seconds": 1.8, "requests": 60,
+                "rate": 50.0,
+            "tokens_per_answer": 100, "lag_p99_ms": 6.5, "lag_bound_ms": 1.0, "lag_hard_bound_ms": 5.0,
+                "cpu_share_max": 0.25,
             "in_flight_max": 31,
         });
         let block = super::preflight(&serde_json::from_value(preflight).unwrap());

@@ -1,4 +1,5 @@
-//! What all HTML and XML texts need: escaping, and the environment of a template with the head and style that all pages have.
+//! What all HTML and XML texts need: escaping, and the environment of a template with the head and style that all
+//! pages have.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};

@@ -1,5 +1,5 @@
-//! What a plan would do: the decision for each task, what its benchmarks are expected to take by the twin of their servers, and the graph of
-//! tasks as text for Graphviz's `dot` and Mermaid.
+//! What a plan would do: the decision for each task, what its benchmarks are expected to take by the twin of their
+//! servers, and the graph of tasks as text for Graphviz's `dot` and Mermaid.
 
 use crate::styler::{Styler, TextRole, clean, table};
 use base::event::TaskId;
@@ -51,8 +51,8 @@ impl DecisionKind {
     }
 }
 
-/// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the same
-/// reason are one line: `triton (2)`.
+/// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the
+/// same reason are one line: `triton (2)`.
 pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
     let are_alike = |one: &DecisionRow, next: &DecisionRow| {
         one.decision == DecisionKind::Skipped
@@ -378,7 +378,8 @@ mod tests {
         basis.servers.insert(("llama2-70b".into(), "H200".into(), "rows of v5.1".into()));
         assert_eq!(
             estimates_note(&[offline(), offline()], &basis),
-            "model, not a measurement: the benchmarks take 7 min 12 s, 0.96 GPU-hours on 8 GPUs, by the twin sim-h200-x8\n  \
+            "model, not a measurement: the benchmarks take 7 min 12 s, 0.96 GPU-hours on 8 GPUs, by the twin \
+                sim-h200-x8\n  \
              step times of llama2-70b on H200: fitted to rows of v5.1\n  \
              4,000 requests of a load were simulated, more are in proportion\n  \
              builds and starts of servers are not counted"

@@ -146,8 +146,8 @@ fn loadgen_note(loadgen: &LoadgenResult) -> String {
     }
 }
 
-/// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove, LoadGen's own
-/// numbers; of its accuracy runs and audits none.
+/// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove,
+/// LoadGen's own numbers; of its accuracy runs and audits none.
 fn row(result: &MeasuredResult) -> Vec<String> {
     let of = |key: &str, stat: &str| {
         let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
@@ -169,8 +169,8 @@ fn row(result: &MeasuredResult) -> Vec<String> {
     rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
 }
 
-/// One sentence, three numbers, one picture. Of several runs of one measurement the numbers are means over them; the picture is of
-/// the run that the result shows.
+/// One sentence, three numbers, one picture. Of several runs of one measurement the numbers are means over them; the
+/// picture is of the run that the result shows.
 fn top(result: &RunResult, plots: &[String]) -> PageTop {
     let mean = |name: &str, key: &str, unit: &str, of_each: &str| {
         if result.runs() < 2 {
@@ -180,8 +180,8 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
             return Some([name.to_owned(), "n/a".to_owned(), "not every run has this number".to_owned()]);
         };
         let ends = format!("{} … {}", number(over.low), number(over.high));
-        let what = format!("mean over {} runs, 95 % {ends}; of each run {of_each}", over.values.len());
-        Some([name.to_owned(), format!("{} {unit}", number(over.mean)), what])
+        let about = format!("mean over {} runs, 95 % {ends}; of each run {of_each}", over.values.len());
+        Some([name.to_owned(), format!("{} {unit}", number(over.mean)), about])
     };
     let is_offline = matches!(result.requested.scenario, LoadPattern::Offline);
     let latency = &result.latency;
@@ -204,8 +204,8 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
     let window = format!("over {} s: schedule start to the last answer", number(result.rates.window_s));
     let each = "successful requests, schedule start to the last answer";
     let tokens = mean("output tokens", "output_tokens", "tok/s", each).unwrap_or_else(|| {
-        let what = format!("of successful requests, {window}");
-        ["output tokens".to_owned(), unit(result.rates.output_tokens, "tok/s"), what]
+        let about = format!("of successful requests, {window}");
+        ["output tokens".to_owned(), unit(result.rates.output_tokens, "tok/s"), about]
     });
     let requests = mean("requests", "requests_full", "req/s", each).unwrap_or_else(|| {
         let (ok, all) = (number(result.counts.ok as f64), number(result.counts.scheduled as f64));
@@ -248,27 +248,27 @@ fn top_of_search(result: &RunResult, of_run: PageTop, found: &FoundHead, blocks:
 /// LoadGen's own numbers. `None`: it reports none.
 fn loadgen_top(loadgen: &LoadgenResult, answers: u64) -> Option<Vec<[String; 3]>> {
     if loadgen.is_accuracy() {
-        let what = "logged, to be scored; an accuracy run measures no speed";
-        return Some(vec![["answers".to_owned(), number(answers as f64), what.to_owned()]]);
+        let about = "logged, to be scored; an accuracy run measures no speed";
+        return Some(vec![["answers".to_owned(), number(answers as f64), about.to_owned()]]);
     }
     let [tokens, samples, _, ttft, _, tpot] = loadgen_numbers(loadgen)?;
     let judged = if loadgen.is_performance() { "" } else { "; an audit is not judged by its speed" };
-    let one = |name: &str, value: Option<f64>, unit: &str, what: &str| {
-        Some([name.to_owned(), format!("{} {unit}", number(value?)), format!("LoadGen's own{what}{judged}")])
+    let one = |name: &str, value: Option<f64>, unit: &str, about: &str| {
+        Some([name.to_owned(), format!("{} {unit}", number(value?)), format!("LoadGen's own{about}{judged}")])
     };
-    let all = [
+    let facts = [
         one("output tokens", tokens, "tok/s", ""),
         one("samples", samples.filter(|_| ttft.is_none()), "samples/s", ""),
         one("TTFT p99", ttft, "ms", ", from the issue of a sample"),
         one("TPOT p99", tpot, "ms", ""),
     ];
-    Some(all.into_iter().flatten().collect())
+    Some(facts.into_iter().flatten().collect())
 }
 
 fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
     match result {
         MeasuredResult::Regatta(result) => {
-            result.latency.each().into_iter().filter_map(|(key, metric)| MetricRow::of(key, metric)).collect()
+            result.latency.each().into_iter().filter_map(|(key, metric)| MetricRow::new(key, metric)).collect()
         }
         MeasuredResult::Imported(result) => {
             result.latency.iter().map(|(key, metric)| MetricRow::imported(key, metric)).collect()
@@ -339,8 +339,8 @@ fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
     all.into_iter().filter_map(|(name, value, what)| Some((name.to_owned(), number(value?), what))).collect()
 }
 
-/// Every single value of the file that no other part of the page shows, under its place. It reads the file's own form, because a
-/// value needs no more to be shown; that includes what this version does not know.
+/// Every single value of the file that no other part of the page shows, under its place. It reads the file's own
+/// form, because a value needs no more to be shown; that includes what this version does not know.
 fn facts(result: &MeasuredResult) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     walk(&serde_json::to_value(result).unwrap_or_default(), &mut Vec::new(), &mut facts);
@@ -467,7 +467,7 @@ pub(crate) const COLUMNS: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "min"
 
 impl MetricRow {
     /// `None`: the result does not have it.
-    pub(crate) fn of(name: &str, metric: &Metric) -> Option<Self> {
+    pub(crate) fn new(name: &str, metric: &Metric) -> Option<Self> {
         let &Metric { mean, p50, p90, p95, p99, min, max, .. } = metric;
         (!metric.percentile_rule.is_empty()).then(|| Self {
             name: title(name),
@@ -523,12 +523,12 @@ pub(crate) fn title(name: &str) -> String {
     words.join(" ")
 }
 
-/// Intervals from one run, or why there are none. Results of earlier versions have one of p99 that does not hold what it
-/// claims, and none of the mean: theirs is not shown.
+/// Intervals from one run, or why there are none. Results of earlier versions have one of p99 that does not hold what
+/// it claims, and none of the mean: theirs is not shown.
 fn interval(metric: &Metric) -> Option<String> {
-    let why = metric.no_interval.as_deref();
+    let reason = metric.no_interval.as_deref();
     if metric.mean_interval.is_none() {
-        return why.map(|why| format!("no 95 % interval from this run alone: {why}"));
+        return reason.map(|reason| format!("no 95 % interval from this run alone: {reason}"));
     }
     let all = [
         ("mean", metric.mean_interval),
@@ -542,7 +542,7 @@ fn interval(metric: &Metric) -> Option<String> {
         Some(format!("{statistic} {} … {}", number(low?), number(high?)))
     };
     let all: Vec<String> = all.into_iter().filter_map(text).collect();
-    let rest = why.map_or_else(String::new, |why| format!("; no further one: {why}"));
+    let rest = reason.map_or_else(String::new, |reason| format!("; no further one: {reason}"));
     Some(format!("95 % intervals from this run alone: {}{rest}", all.join(", ")))
 }
 

@@ -1,5 +1,5 @@
-//! Sections of a result that exist only when requested, each with its own heading: runs, hosts, SLOs, failures counted, the steady part,
-//! the server's stamps, cancellations, other outputs, sessions, tokens, and the load.
+//! Sections of a result that exist only when requested, each with its own heading: runs, hosts, SLOs, failures
+//! counted, the steady part, the server's stamps, cancellations, other outputs, sessions, tokens, and the load.
 
 use crate::chart::number;
 use crate::machine_sections::{gpus, preflight};
@@ -62,7 +62,7 @@ pub(crate) const SECTION_KEYS: [&str; 12] = [
 
 /// The sections of this result, in reading order.
 pub(crate) fn sections(result: &RunResult, search: Option<&SearchReport>) -> Vec<ResultBlock> {
-    let all = [
+    let blocks = [
         search.map(search::section),
         repeats(result),
         hosts(result),
@@ -78,12 +78,12 @@ pub(crate) fn sections(result: &RunResult, search: Option<&SearchReport>) -> Vec
         result.gpu.as_ref().map(gpus),
         result.preflight.as_ref().map(preflight),
     ];
-    all.into_iter().flatten().filter(|block| !block.is_empty()).collect()
+    blocks.into_iter().flatten().filter(|block| !block.is_empty()).collect()
 }
 
 /// Those that the result has.
 fn metrics(all: &[(&str, &Metric)]) -> Vec<MetricRow> {
-    all.iter().filter_map(|(name, metric)| MetricRow::of(name, metric)).collect()
+    all.iter().filter_map(|(name, metric)| MetricRow::new(name, metric)).collect()
 }
 
 /// From when this result counts waiting: `schedule`, or of a closed loop `user idle`.
@@ -140,8 +140,8 @@ fn goodput(result: &RunResult) -> Option<ResultBlock> {
 
 /// A percentile that falls among those without an answer is infinite, which the result writes as null.
 fn adjusted(result: &RunResult) -> Option<ResultBlock> {
-    let all = [("TTFT ms", &result.latency.ttft_adjusted), ("E2E ms", &result.latency.e2e_adjusted)];
-    if all.iter().all(|(_, adjusted)| adjusted.unanswered == 0) {
+    let metrics = [("TTFT ms", &result.latency.ttft_adjusted), ("E2E ms", &result.latency.e2e_adjusted)];
+    if metrics.iter().all(|(_, adjusted)| adjusted.unanswered == 0) {
         return None;
     }
     let row = |(name, adjusted): (&str, &Adjusted)| {
@@ -154,11 +154,12 @@ fn adjusted(result: &RunResult) -> Option<ResultBlock> {
     Some(ResultBlock {
         title: "Percentiles with failures counted",
         about: format!(
-            "From {}, of all scheduled requests that were to be answered in full: one without an answer counts as infinite. Window: full. Percentiles: nearest rank.",
+            "From {}, of all scheduled requests that were to be answered in full: one without an answer counts as \
+                infinite. Window: full. Percentiles: nearest rank.",
             zero_point(result)
         ),
         head: vec!["metric", "values", "unanswered", "p50", "p90", "p95", "p99"],
-        rows: all.into_iter().filter(|(_, adjusted)| adjusted.n > 0).map(row).collect(),
+        rows: metrics.into_iter().filter(|(_, adjusted)| adjusted.n > 0).map(row).collect(),
         ..ResultBlock::default()
     })
 }
@@ -169,7 +170,9 @@ fn steady(result: &RunResult) -> Option<ResultBlock> {
     let mut block = ResultBlock {
         title: "Steady part and full window",
         about: format!(
-            "Without ramp and tail: intended arrivals from {} s to {} s, {} successful requests. Full: all successful requests, schedule start to the end of the last one. Latencies in ms: TTFT and E2E from {}, TPOT from the first chunk; tokens from {}.",
+            "Without ramp and tail: intended arrivals from {} s to {} s, {} successful requests. Full: all \
+                successful requests, schedule start to the end of the last one. Latencies in ms: TTFT and E2E from \
+                {}, TPOT from the first chunk; tokens from {}.",
             number(steady.from_s),
             number(steady.to_s),
             number(steady.requests as f64),
@@ -216,7 +219,8 @@ fn stamps(result: &RunResult) -> Option<ResultBlock> {
     let server = result.server.as_ref()?;
     let mut block = ResultBlock {
         title: "Server time stamps",
-        about: "Time stamps that the server sent with each answer. Its clock is its own: only differences between its stamps are used. What is outside the server is our TTFT from the issue, less the server's."
+        about: "Time stamps that the server sent with each answer. Its clock is its own: only differences between \
+            its stamps are used. What is outside the server is our TTFT from the issue, less the server's."
             .to_owned(),
         metrics: metrics(&[
             ("queue in the server", &server.queue),
@@ -241,7 +245,8 @@ fn sessions(result: &RunResult) -> Option<ResultBlock> {
     let sessions = result.load.sessions.as_ref()?;
     let mut block = ResultBlock {
         title: "Sessions",
-        about: "A later turn is due when the answer before it has ended and the user has paused; so a slow server delays later turns, and they are shown separately."
+        about: "A later turn is due when the answer before it has ended and the user has paused; so a slow server \
+            delays later turns, and they are shown separately."
             .to_owned(),
         metrics: metrics(&[
             ("TTFT of first turns", &sessions.ttft_first),
@@ -260,7 +265,8 @@ fn cancellations(result: &RunResult) -> Option<ResultBlock> {
     let mut block = ResultBlock {
         title: "Cancelled requests",
         about: format!(
-            "Cancelled as configured, by {}, after {} tokens; {} of the requests were selected. They are neither ok nor failed, and in no latency above.",
+            "Cancelled as configured, by {}, after {} tokens; {} of the requests were selected. They are neither ok \
+                nor failed, and in no latency above.",
             match cancelled.by {
                 CancelBy::Rpc => "rpc",
                 CancelBy::Stop => "stop",
@@ -284,14 +290,15 @@ fn tokens(result: &RunResult) -> Option<ResultBlock> {
     }
     let mut block = ResultBlock {
         title: "Tokens",
-        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or its text retokenized, or chunks, as the source shows."
+        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or \
+            its text retokenized, or chunks, as the source shows."
             .to_owned(),
         ..ResultBlock::default()
     };
     block.count("output tokens", tokens.output, format!("source: {}", tokens.source));
     if let Some(how) = &tokens.chunk_source {
-        let what = format!("{how}, for inter-token latency and each second");
-        block.fact("tokens of single chunks", Some("not counted".to_owned()), what);
+        let about = format!("{how}, for inter-token latency and each second");
+        block.fact("tokens of single chunks", Some("not counted".to_owned()), about);
     }
     block.count("output tokens requested", tokens.output_requested, "by the schedule, of the same requests");
     block.count("input tokens", tokens.input, format!("source: {}", or(&tokens.input_source, "unknown")));
@@ -398,7 +405,8 @@ fn hosts(result: &RunResult) -> Option<ResultBlock> {
     (!result.hosts.is_empty()).then(|| ResultBlock {
         title: "Hosts",
         about: format!(
-            "Each host's own requests. Rates are over the window of the whole run, so they add up; TTFT from {}, of successful requests; tokens from {}.",
+            "Each host's own requests. Rates are over the window of the whole run, so they add up; TTFT from {}, of \
+                successful requests; tokens from {}.",
             zero_point_text(&result.latency.ttft.zero_point),
             result.tokens.source
         ),
@@ -439,9 +447,12 @@ fn repeats(result: &RunResult) -> Option<ResultBlock> {
     Some(ResultBlock {
         title: "Runs",
         about: format!(
-            "{} runs of the same measurement with different seeds. The interval is of the mean over runs, 95 %, by Student's t; \
-             the spread is the standard deviation between runs in percent of the mean. The head of the page and its table of all results \
-             have the means, too, and the failures of all runs. All other numbers on this page are of run {}, in which the \
+            "{} runs of the same measurement with different seeds. The interval is of the mean over runs, 95 %, by \
+                Student's t; \
+             the spread is the standard deviation between runs in percent of the mean. The head of the page and its \
+             table of all results \
+             have the means, too, and the failures of all runs. All other numbers on this page are of run {}, in \
+             which the \
              populations, zero points and token sources are given.",
             repeats.runs.len(),
             repeats.shown,

@@ -134,7 +134,7 @@ pub fn run_page(
             rows => Serde(rows(run_state, about, |state| state != TaskPhase::Cached)),
             rows_total => run_state.tasks.iter().filter(|(_, entry)| entry.state != TaskPhase::Cached).count(),
             cached => Serde(rows(run_state, about, |state| state == TaskPhase::Cached)),
-            cached_total => run_state.of(TaskPhase::Cached).count(),
+            cached_total => run_state.in_phase(TaskPhase::Cached).count(),
             cached_at_once => run_state.cached_at_once,
             with_keys => !about.keys.is_empty(),
             notices => notices(run_state),
@@ -191,8 +191,8 @@ fn verdicts(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<(TextRole
 /// What was measured, each different line once.
 fn measured(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    let all = benches.iter().filter_map(|bench| bench.identity.as_ref());
-    for line in all.chain(sweeps.iter().filter_map(|sweep| sweep.identity.as_ref())) {
+    let identities = benches.iter().filter_map(|bench| bench.identity.as_ref());
+    for line in identities.chain(sweeps.iter().filter_map(|sweep| sweep.identity.as_ref())) {
         if !lines.contains(line) {
             lines.push(line.clone());
         }
@@ -260,7 +260,7 @@ fn failures(run_state: &RunState) -> Vec<FailureEntry> {
             tail: tail.map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n"),
         })
     };
-    run_state.of(TaskPhase::Failed).filter_map(entry).collect()
+    run_state.in_phase(TaskPhase::Failed).filter_map(entry).collect()
 }
 
 /// The head of a page.

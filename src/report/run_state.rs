@@ -34,7 +34,8 @@ pub struct RunState {
     pub finished: Option<Finished>,
     /// What ended so far, counted from the events themselves.
     pub tally: TaskTally,
-    /// Servers that were not started because no task needed them. No event reports them: they are counted from the plan, after the end.
+    /// Servers that were not started because no task needed them. No event reports them: they are counted from the
+    /// plan, after the end.
     #[serde(skip)]
     pub not_needed: usize,
 }
@@ -191,7 +192,7 @@ impl RunState {
 
     /// How many tasks that were running were interrupted; the tally has them among those that failed.
     pub fn interrupted(&self) -> usize {
-        self.of(TaskPhase::Failed).filter(|(_, entry)| entry.is_interrupted()).count()
+        self.in_phase(TaskPhase::Failed).filter(|(_, entry)| entry.is_interrupted()).count()
     }
 
     /// Whether what failed are benchmarks without a valid verdict, and nothing else.
@@ -199,7 +200,7 @@ impl RunState {
         let is_invalid = |entry: &TaskState| {
             entry.failure.as_deref().is_none_or(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
         };
-        self.tally.failed > 0 && self.of(TaskPhase::Failed).all(|(_, entry)| is_invalid(entry))
+        self.tally.failed > 0 && self.in_phase(TaskPhase::Failed).all(|(_, entry)| is_invalid(entry))
     }
 
     /// How many tasks have no event of their end: those that the run did not reach, and servers that no task needed.
@@ -218,7 +219,7 @@ impl RunState {
     }
 
     /// Tasks in a state, in the order in which they first appear.
-    pub fn of(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+    pub fn in_phase(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter().filter(move |(_, entry)| entry.state == state)
     }
 
@@ -335,7 +336,8 @@ impl RunState {
             }
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total, live } => {
-                // Progress events may come late; they never bring a task back, and a server that is ready no longer loads.
+                // Progress events may come late; they never bring a task back, and a server that is ready no longer
+                // loads.
                 let is_over = |entry: &TaskState| entry.state.is_finished() || entry.state == TaskPhase::Serving;
                 if let Some(entry) = self.tasks.get_mut(task).filter(|entry| !is_over(entry)) {
                     let progress = TaskProgress { text: text.clone(), done: *done, total: *total, live: *live };

@@ -1,6 +1,7 @@
-//! A search for the highest rate, as a table of its probes and a picture: each probe's p99 against its rate, the limit, and
-//! the interval that was found. By the limits of the stage it is the 95 % interval of an estimate, or lies between probes where
-//! they do not show the rate well enough for one; by LoadGen's rules it lies between a test that was VALID and one that was not.
+//! A search for the highest rate, as a table of its probes and a picture: each probe's p99 against its rate, the
+//! limit, and the interval that was found. By the limits of the stage it is the 95 % interval of an estimate, or lies
+//! between probes where they do not show the rate well enough for one; by LoadGen's rules it lies between a test that
+//! was VALID and one that was not.
 
 use crate::chart::{Anchor, AxisScale, Frame, SMALL, number};
 use crate::result_sections::ResultBlock;
@@ -23,7 +24,9 @@ pub(crate) fn section(report: &SearchReport) -> ResultBlock {
         ("TTFT", report.ttft_p99_limit_ms, |probe| probe.ttft_p99_ms),
         ("TPOT", report.tpot_p99_limit_ms, |probe| probe.tpot_p99_ms),
     ];
-    let loadgen = "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end.";
+    let loadgen = "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and \
+        without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries \
+        of a test, from its schedule. What stands above is the whole test at the lower end.";
     let (estimate, about) = match rules {
         SearchRules::Loadgen { .. } => (None, loadgen.to_owned()),
         SearchRules::Limits(LimitSearch { estimate, .. }) => (*estimate, about_limits(estimate.as_ref(), report)),
@@ -61,14 +64,14 @@ pub(crate) fn section(report: &SearchReport) -> ResultBlock {
             ProbeJudgement::Loadgen(LoadgenJudgement { is_whole: false }) => ", short",
             ProbeJudgement::Limits(_) | ProbeJudgement::Unknown {} => "",
         };
-        let why = probe.why.as_deref().unwrap_or_default();
+        let reason = probe.why.as_deref().unwrap_or_default();
         block.rows.push(vec![
             format!("{}{kind}", n + 1),
             number(probe.probe.rate),
             cell(probe.ttft_p99_ms),
             cell(probe.tpot_p99_ms),
             cell(probe.output_tokens_per_s),
-            if probe.probe.met { "held".to_owned() } else { format!("missed: {why}") },
+            if probe.probe.met { "held".to_owned() } else { format!("missed: {reason}") },
         ]);
     }
     for (name, limit, latency) in latencies {
@@ -80,7 +83,8 @@ pub(crate) fn section(report: &SearchReport) -> ResultBlock {
     block
 }
 
-/// What a search found, as the head of a page has it: the rate with its limits and interval, and the probe below as one of several.
+/// What a search found, as the head of a page has it: the rate with its limits and interval, and the probe below as
+/// one of several.
 pub(crate) struct FoundHead {
     /// `133 req/s at TTFT p99 ≤ 100ms`
     pub sentence: String,
@@ -122,7 +126,8 @@ pub(crate) fn head(report: &SearchReport) -> FoundHead {
             format!("of scheduled arrivals{at}; {how}, from {}", counted(probes, "probe")),
         ],
         note: format!(
-            "The search found {rate}{at}, {how}. The numbers and plots here are those of {probe}: one measurement of the search."
+            "The search found {rate}{at}, {how}. The numbers and plots here are those of {probe}: one measurement of \
+                the search."
         ),
         probe,
     }
@@ -165,7 +170,8 @@ fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> Strin
         (None, None) => "not reached: the limits held at the highest rate that may be tried.".to_owned(),
     };
     format!(
-        "{found} Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
+        "{found} Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful \
+            requests, full window. What stands above is the last probe at the lower end."
     )
 }
 

@@ -1,4 +1,5 @@
-//! How text looks on a terminal: color, durations, numbers, tables, long lines. Text from outside never brings control codes along.
+//! How text looks on a terminal: color, durations, numbers, tables, long lines. Text from outside never brings
+//! control codes along.
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -83,7 +84,8 @@ impl Styler {
     }
 }
 
-/// A text from outside, safe to print: escape sequences removed, tabs widened, control characters removed or shown as `·`.
+/// A text from outside, safe to print: escape sequences removed, tabs widened, control characters removed or shown as
+/// `·`.
 pub fn clean(text: &str) -> String {
     // Most texts, and a plan may have many.
     if !text.contains(char::is_control) {
@@ -172,8 +174,8 @@ pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
     rows_with(styler, indent, rows, |row, column| column > 0 && is_sentence(&row[column]), |_, _| false)
 }
 
-/// Like `table`, with numbers that end under each other. The last cell of a row that has fewer cells than there are `columns` is as wide as
-/// those that are missing.
+/// Like `table`, with numbers that end under each other. The last cell of a row that has fewer cells than there are
+/// `columns` is as wide as those that are missing.
 pub(crate) fn columns_of(
     styler: Styler,
     indent: &str,
@@ -223,7 +225,7 @@ fn rows_with(
     let lines: Vec<String> =
         rows.iter().map(|row| line_of(styler, indent, row, &widths, |column| is_right(row, column))).collect();
     let narrow = styler.width().filter(|width| lines.iter().any(|line| shown_width(line) > *width));
-    let layout = narrow.map(|width| NarrowLayout::of(styler, width, starts));
+    let layout = narrow.map(|width| NarrowLayout::new(styler, width, starts));
     let mut out = String::new();
     for (row, line) in rows.iter().zip(lines) {
         match &layout {
@@ -262,8 +264,9 @@ struct NarrowLayout {
 }
 
 impl NarrowLayout {
-    /// Lines go on in the last column that leaves room for two fifths of a line, and for some words on a narrow terminal.
-    fn of(styler: Styler, width: usize, starts: Vec<usize>) -> Self {
+    /// Lines go on in the last column that leaves room for two fifths of a line, and for some words on a narrow
+    /// terminal.
+    fn new(styler: Styler, width: usize, starts: Vec<usize>) -> Self {
         let room = (width * 3 / 5).min(width.saturating_sub(32).max(width / 4));
         // Behind the last column there is nothing.
         let columns = starts.iter().skip(1).rev().skip(1);
@@ -313,9 +316,9 @@ impl NarrowLayout {
     }
 }
 
-/// Breaks lines of more than `width` characters between words. A part goes on where the cell that was broken begins (cells are
-/// two or more spaces apart), or where the last one did that leaves room. Escape sequences of colors take no room; a word that is
-/// longer than a line stays whole.
+/// Breaks lines of more than `width` characters between words. A part goes on where the cell that was broken begins
+/// (cells are two or more spaces apart), or where the last one did that leaves room. Escape sequences of colors take
+/// no room; a word that is longer than a line stays whole.
 pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -332,12 +335,12 @@ pub fn wrapped(text: &str, width: usize) -> String {
 
 fn wrap_line(line: &str, width: usize, out: &mut String) {
     // One that leaves no room is not kept.
-    let own = line.chars().take_while(|c| *c == ' ').count();
-    let indent = if own <= width * 3 / 5 { own } else { 4.min(width / 5) };
+    let leading = line.chars().take_while(|c| *c == ' ').count();
+    let indent = if leading <= width * 3 / 5 { leading } else { 4.min(width / 5) };
     out.push_str(&" ".repeat(indent));
     // `hang`: where the cell that is being written begins.
     let (mut column, mut hang, mut cells, mut gap) = (indent, indent + 4, 1, 0);
-    for part in line[own..].split(' ') {
+    for part in line[leading..].split(' ') {
         if part.is_empty() {
             gap += 1;
             continue;
@@ -385,7 +388,8 @@ pub fn signed_percent(percent: f64) -> String {
     if rounded == 0.0 { "0.0".to_owned() } else { format!("{rounded:+.1}") }
 }
 
-/// `722 ±31`, half of the interval; `68.3 (0 … 445)` where it is not of equal length on both sides, because it ends at 0.
+/// `722 ±31`, half of the interval; `68.3 (0 … 445)` where it is not of equal length on both sides, because it ends
+/// at 0.
 pub(crate) fn mean_text(value: f64, (low, high): (f64, f64), number: impl Fn(f64) -> String) -> String {
     let (below, above) = (value - low, high - value);
     if (above - below).abs() > 1e-6 * above.abs() {

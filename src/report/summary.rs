@@ -33,7 +33,7 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
     if !out.is_empty() {
         out.insert(0, '\n');
     }
-    for (task, entry) in run_state.of(TaskPhase::Failed) {
+    for (task, entry) in run_state.in_phase(TaskPhase::Failed) {
         if let Some(failure) = &entry.failure {
             out.push_str(&failed(task, entry, failure, styler));
         }
@@ -44,7 +44,7 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
 
 fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
     let rows: Vec<_> = run_state
-        .of(TaskPhase::Ran)
+        .in_phase(TaskPhase::Ran)
         .take(LISTED)
         .map(|(task, entry)| {
             let mut notes = Vec::new();
@@ -78,9 +78,9 @@ fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
 fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
     if run_state.tally.cached > 0
         && (run_state.done() > run_state.tally.cached
-            || run_state.of(TaskPhase::Cached).any(|(_, entry)| entry.from.is_some()))
+            || run_state.in_phase(TaskPhase::Cached).any(|(_, entry)| entry.from.is_some()))
     {
-        let fetched = run_state.of(TaskPhase::Cached).filter(|(_, entry)| entry.from.is_some()).count();
+        let fetched = run_state.in_phase(TaskPhase::Cached).filter(|(_, entry)| entry.from.is_some()).count();
         let text = match (run_state.tally.cached - fetched, fetched) {
             (before, 0) => format!("{} as before", counted(before, "task")),
             (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
@@ -90,7 +90,7 @@ fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
     }
     for (state, title) in [(TaskPhase::Skipped, "Skipped"), (TaskPhase::Cancelled, "Not started")] {
         let rows: Vec<_> = run_state
-            .of(state)
+            .in_phase(state)
             .take(LISTED)
             .map(|(task, entry)| {
                 vec![
@@ -102,11 +102,11 @@ fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
         if rows.is_empty() {
             continue;
         }
-        let all = run_state.of(state).count();
+        let count = run_state.in_phase(state).count();
         let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, title));
         out.push_str(&table(styler, "  ", &rows));
-        if all > rows.len() {
-            let _ = writeln!(out, "  … and {} more", all - rows.len());
+        if count > rows.len() {
+            let _ = writeln!(out, "  … and {} more", count - rows.len());
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A sweep: a row for each point in the order of the levels, what it found in a sentence and three numbers, and its curves.
+//! A sweep: a row for each point in the order of the levels, what it found in a sentence and three numbers, and its
+//! curves.
 
 use std::fmt::Write as _;
 
@@ -282,7 +283,8 @@ fn notes(report: &SweepReport) -> Vec<Block> {
     }
     if report.has_overload() {
         notes.push(
-            "overload: that the server holds this rate was not seen, and latencies may grow with the length of the run; \
+            "overload: that the server holds this rate was not seen, and latencies may grow with the length of the \
+                run; \
              no candidate for the knee or the front"
                 .to_owned(),
         );
@@ -299,8 +301,10 @@ fn about_charts(report: &SweepReport) -> String {
         "from the requests of that point, where they are enough for one"
     };
     format!(
-        "Whiskers are 95 % intervals {source}. A cross is a point that is no measurement of the server; it is on no curve. A \
-         hollow point is above a limit, or has `overload`. The Pareto front has no such point, and none that is not valid."
+        "Whiskers are 95 % intervals {source}. A cross is a point that is no measurement of the server; it is on no \
+            curve. A \
+         hollow point is above a limit, or has `overload`. The Pareto front has no such point, and none that is not \
+         valid."
     )
 }
 

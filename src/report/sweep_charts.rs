@@ -15,8 +15,8 @@ pub(crate) struct NamedSweep<'a> {
 pub(crate) fn draw(sweeps: &[NamedSweep<'_>]) -> Vec<String> {
     let is_load = sweeps.iter().all(|sweep| sweep.report.points.iter().all(|point| point.level.is_load()));
     let latencies = latencies(sweeps, is_load);
-    let all = std::iter::once(front(sweeps)).chain(latencies).chain([throughput(sweeps), goodput(sweeps, is_load)]);
-    all.flatten().collect()
+    let charts = std::iter::once(front(sweeps)).chain(latencies).chain([throughput(sweeps), goodput(sweeps, is_load)]);
+    charts.flatten().collect()
 }
 
 /// What one user sees against what the GPUs do.
@@ -43,8 +43,8 @@ fn front(sweeps: &[NamedSweep<'_>]) -> Option<String> {
         across: "tok/s/user: 1,000 / TPOT p50",
         upright: unit,
         series: series.collect(),
-        limits: Vec::new(),
         is_close: true,
+        ..Chart::default()
     }
     .draw()
 }
@@ -109,13 +109,13 @@ fn limits(report: &SweepReport, metric: LimitedMetric) -> Vec<(f64, String)> {
         _ => (None, None),
     };
     let further = report.further_limits.latency.iter().filter(|limit| limit.metric == metric);
-    let mut all: Vec<(f64, String)> =
+    let mut lines: Vec<(f64, String)> =
         p99.map(|limit| (limit, format!("limit of p99: {} ms", number(limit)))).into_iter().collect();
-    all.extend(further.map(|limit| (limit.ms, format!("limit {}: {} ms", limit.key(), number(limit.ms)))));
+    lines.extend(further.map(|limit| (limit.ms, format!("limit {}: {} ms", limit.key(), number(limit.ms)))));
     // Without an SLO of their own, requests have the limits as theirs.
-    let slo = slo.filter(|slo| all.iter().all(|(limit, _)| (limit - slo).abs() > 1e-9));
-    all.extend(slo.map(|slo| (slo, format!("SLO of each request: {} ms", number(slo)))));
-    all
+    let slo = slo.filter(|slo| lines.iter().all(|(limit, _)| (limit - slo).abs() > 1e-9));
+    lines.extend(slo.map(|slo| (slo, format!("SLO of each request: {} ms", number(slo)))));
+    lines
 }
 
 fn chart(
@@ -126,7 +126,7 @@ fn chart(
     limits: Vec<(f64, String)>,
 ) -> Option<String> {
     let across = if is_load { "successful requests per second" } else { unit(sweeps) };
-    Chart { title, across, upright: "ms", series, limits, is_close: false }.draw()
+    Chart { title, across, upright: "ms", series, limits, ..Chart::default() }.draw()
 }
 
 /// Output tokens per second over the level.
@@ -147,11 +147,7 @@ fn throughput(sweeps: &[NamedSweep<'_>]) -> Option<String> {
     let title = "Output tokens per second";
     // Other plots have the answered ones.
     let across = if first == SweepLevel::Rate(0.0).unit() { "requests per second, offered" } else { first };
-    if is_one {
-        Chart { title, across, upright: "tok/s", series, limits: Vec::new(), is_close: false }.draw()
-    } else {
-        None
-    }
+    if is_one { Chart { title, across, upright: "tok/s", series, ..Chart::default() }.draw() } else { None }
 }
 
 /// Requests per second that met their SLO, over the load.
@@ -171,7 +167,7 @@ fn goodput(sweeps: &[NamedSweep<'_>], is_load: bool) -> Option<String> {
     });
     let across = if is_load { "requests per second: offered, in a closed loop answered" } else { unit(sweeps) };
     let title = "Goodput: requests per second that met their whole SLO";
-    Chart { title, across, upright: "req/s", series: series.collect(), limits: Vec::new(), is_close: false }.draw()
+    Chart { title, across, upright: "req/s", series: series.collect(), ..Chart::default() }.draw()
 }
 
 fn unit<'a>(sweeps: &'a [NamedSweep<'_>]) -> &'a str {
@@ -201,14 +197,14 @@ fn points(report: &SweepReport, of: impl Fn(&SweepPoint) -> Option<Drawn>) -> Ve
         };
         let verdict = point.verdict_text();
         let overload = point.reasons.iter().find(|reason| reason.check == VerdictCheck::Overload);
-        let why = overload.or(point.reasons.first()).filter(|_| kind != PointKind::Valid);
-        let why = why.map_or_else(String::new, |reason| format!(", {}", reason.line()));
+        let reason = overload.or(point.reasons.first()).filter(|_| kind != PointKind::Valid);
+        let reason = reason.map_or_else(String::new, |reason| format!(", {}", reason.line()));
         Some(ChartPoint {
             x,
             y,
             interval,
             label: point.level.short(),
-            hint: format!("{}: {text}; {verdict}{why}", point.level),
+            hint: format!("{}: {text}; {verdict}{reason}", point.level),
             kind,
             is_knee: knee == Some(at),
             on_front: point.on_front,

@@ -138,7 +138,8 @@ pub struct RunRow {
     /// Names that a user gave it.
     pub tags: Vec<RunTag>,
     pub started_at: String,
-    /// `done`, `failed`, `invalid` (benchmarks without a valid verdict, and nothing else failed), `interrupted`, `running`; `shared` of another machine's, of which the results are known.
+    /// `done`, `failed`, `invalid` (benchmarks without a valid verdict, and nothing else failed), `interrupted`,
+    /// `running`; `shared` of another machine's, of which the results are known.
     pub state: &'static str,
     #[serde(skip)]
     role: TextRole,
@@ -155,7 +156,7 @@ pub struct RunRow {
 
 impl RunRow {
     /// `is_alive`: its process still exists.
-    pub fn of(state: &RunState, tags: Vec<RunTag>, is_alive: bool) -> Self {
+    pub fn new(state: &RunState, tags: Vec<RunTag>, is_alive: bool) -> Self {
         let (role, word) = run_word(state, is_alive);
         let result = |(task, one): (&base::event::TaskId, &TaskState)| {
             let text = one.headline.clone().or_else(|| {
@@ -297,15 +298,15 @@ pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
 
 /// Mean and range of what repeats measured.
 fn spreads(ended: &[BulkRow], paint: Styler) -> String {
-    let mut of: Vec<(&str, Vec<&BulkRow>)> = Vec::new();
+    let mut groups: Vec<(&str, Vec<&BulkRow>)> = Vec::new();
     for one in ended.iter().filter(|one| one.exit == Some(0)) {
-        match of.iter_mut().find(|(run, _)| *run == one.first_repeat) {
+        match groups.iter_mut().find(|(run, _)| *run == one.first_repeat) {
             Some((_, all)) => all.push(one),
-            None => of.push((&one.first_repeat, vec![one])),
+            None => groups.push((&one.first_repeat, vec![one])),
         }
     }
     let mut out = String::new();
-    for (run, all) in of.iter().filter(|(_, all)| all.len() > 1) {
+    for (run, all) in groups.iter().filter(|(_, all)| all.len() > 1) {
         let _ = writeln!(out, "{} repeats of {}", all.len(), paint.tone(TextRole::Name, clean(run)));
         let mut rows = Vec::new();
         for task in all[0].rates.keys() {
@@ -446,7 +447,7 @@ mod tests {
             for event in events {
                 state.fold(event);
             }
-            RunRow::of(&state, Vec::new(), false)
+            RunRow::new(&state, Vec::new(), false)
         };
         let failing = test_runs::failing();
         let rows = [row(&test_runs::valid()), row(&failing), row(&failing[..failing.len() - 1])];

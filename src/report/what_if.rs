@@ -1,5 +1,5 @@
-//! The simulator's answer on several systems and settings: a table with the commands that would measure each point, the Pareto fronts,
-//! latencies over the rate, or JSON.
+//! The simulator's answer on several systems and settings: a table with the commands that would measure each point,
+//! the Pareto fronts, latencies over the rate, or JSON.
 
 use std::fmt;
 
@@ -73,7 +73,8 @@ pub(super) fn latency_columns() -> impl Iterator<Item = TableColumn> {
     ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"].into_iter().map(TableColumn::number)
 }
 
-/// The lengths in tokens that the numbers are for: the shipped benchmark of a simulated system is shorter than that of the real one.
+/// The lengths in tokens that the numbers are for: the shipped benchmark of a simulated system is shorter than that
+/// of the real one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIfLengths {
     pub input: Length,
@@ -137,7 +138,8 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
     if !commands.is_empty() {
         sections.push(Section::new("To measure it").with([Block::commands(commands)]));
     }
-    sections.extend(curves(rows, charts.collect()));
+    let charts: Vec<String> = charts.collect();
+    sections.extend((!charts.is_empty()).then(|| curves(rows, charts)));
     Document {
         name: "what if".to_owned(),
         title: "What if",
@@ -197,7 +199,7 @@ fn facts(rows: &[WhatIfRow]) -> Vec<Fact> {
 }
 
 /// The pictures with what to know about them.
-fn curves(rows: &[WhatIfRow], charts: Vec<String>) -> Option<Section> {
+fn curves(rows: &[WhatIfRow], charts: Vec<String>) -> Section {
     let curves: Vec<_> = rows.iter().enumerate().filter(|(_, row)| !row.curve.is_empty()).collect();
     let mut note =
         "A number at a point is its row in the table. On a front is a point that no other one beats in both numbers."
@@ -210,18 +212,18 @@ fn curves(rows: &[WhatIfRow], charts: Vec<String>) -> Option<Section> {
     }
     let legend = curves.iter().take(MOST_CURVES).enumerate();
     let legend = legend.map(|(place, (at, row))| [(at + 1).to_string(), color(place), row.name()]).collect();
-    let blocks = [Block::charts(charts.clone()), Block::text(TextRole::Quiet, note), Block::legend(legend)];
-    (!charts.is_empty()).then(|| Section::page("Curves").with(blocks))
+    let blocks = [Block::charts(charts), Block::text(TextRole::Quiet, note), Block::legend(legend)];
+    Section::page("Curves").with(blocks)
 }
 
 fn charts(rows: &[WhatIfRow], limits: &[LatencyLimit]) -> Vec<String> {
-    let all = [
+    let charts = [
         front(rows),
         per_gpu(rows),
         curve(rows, limits, "TTFT p99", LimitedMetric::Ttft, |numbers| numbers.ttft_p99),
         curve(rows, limits, "TPOT p99", LimitedMetric::Tpot, |numbers| numbers.tpot_p99),
     ];
-    all.into_iter().flatten().collect()
+    charts.into_iter().flatten().collect()
 }
 
 /// Tokens of a system over its size. The line is the front that the table marks. `None`: all have the same size.

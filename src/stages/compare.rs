@@ -18,7 +18,7 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
     let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
     for (index, row) in rows.iter().enumerate() {
         let sets = columns.iter().zip(row).map(|(column, runs)| {
-            RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
+            RunSet::new(column.as_str(), runs.iter().map(ComparedResult::new).collect())
                 .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
         });
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
@@ -26,7 +26,7 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
         let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
         let rules = CompareRules { force: compare.force, ..CompareRules::default() };
         ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
-        let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::of(&name, column, runs));
+        let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::mean(&name, column, runs));
         ratios.server.extend(firsts);
     }
     let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();

@@ -1,11 +1,9 @@
 //! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
 
-mod intervals_table;
 pub(super) mod manifest;
 mod manifest_file;
 mod option_checks;
 mod option_errors;
-mod repeats_table;
 mod table;
 
 use std::io::Write as _;
@@ -171,7 +169,8 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
         print(&if request.json {
             read_text(&sweep)?
         } else {
-            report::sweep("bench", &SweepReport::read(&sweep).map_err(anyhow::Error::from)?).terminal(styler)
+            let report = SweepReport::read(&sweep).map_err(anyhow::Error::from)?;
+            format!("\n{}", report::sweep("bench", &report).terminal(styler))
         });
         return Ok(());
     }
@@ -186,7 +185,7 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
         let result = read_result(&path)?;
         print(&table::text(&result, styler));
         if let Some(repeats) = &result.repeats {
-            print(&styler.fit(repeats_table::text(repeats)));
+            print(&styler.fit(table::repeats_text(repeats)));
         }
     }
     Ok(())

@@ -239,8 +239,8 @@ fn binned(seconds: &[(f64, f64)], end: f64, kind: SecondValue) -> Vec<Step> {
     bins.collect()
 }
 
-/// One number over the measurements of a series, in the unit that it is shown in: a dot for each, the mean of each level, and where the
-/// level changes.
+/// One number over the measurements of a series, in the unit that it is shown in: a dot for each, the mean of each
+/// level, and where the level changes.
 pub(crate) struct TrendPlot<'a> {
     pub title: &'a str,
     pub points: Vec<TrendPoint>,

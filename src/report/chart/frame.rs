@@ -1,6 +1,6 @@
-//! What every picture is made of: SVG elements, axes with their ticks, and a frame with a title. Own SVG, because a picture must be readable
-//! on paper, in a mail and without JavaScript: the libraries that draw on a page need a script of several hundred kilobytes, and those that
-//! draw SVG are larger than the few elements that a chart has.
+//! What every picture is made of: SVG elements, axes with their ticks, and a frame with a title. Own SVG, because a
+//! picture must be readable on paper, in a mail and without JavaScript: the libraries that draw on a page need a
+//! script of several hundred kilobytes, and those that draw SVG are larger than the few elements that a chart has.
 
 use crate::page_template::escape;
 use crate::styler::cut;
@@ -46,40 +46,32 @@ impl SvgCanvas {
     }
 
     /// A box with a text that shows when the pointer rests on it.
-    pub fn rect(&mut self, at: (f64, f64), size: (f64, f64), class: &str, hint: &str) {
-        let ((x, y), (width, height), hint) = (at, size, escape(hint));
-        let _ = write!(
-            self.body,
-            r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="3" class="{class}"><title>{hint}</title></rect>"#
-        );
+    pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str, hint: &str) {
+        let place = format!(r#"x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="3""#);
+        self.hinted("rect", &place, class, hint);
     }
 
-    /// A circle with a text that shows when the pointer rests on it.
-    pub fn circle(&mut self, at: (f64, f64), radius: f64, class: &str, hint: &str) {
-        let ((x, y), hint) = (at, escape(hint));
-        let _ = write!(
-            self.body,
-            r#"<circle cx="{x:.1}" cy="{y:.1}" r="{radius:.1}" class="{class}"><title>{hint}</title></circle>"#
-        );
+    /// A circle with such a text.
+    pub fn circle(&mut self, (x, y): (f64, f64), radius: f64, class: &str, hint: &str) {
+        self.hinted("circle", &format!(r#"cx="{x:.1}" cy="{y:.1}" r="{radius:.1}""#), class, hint);
     }
 
-    /// A cross with a text that shows when the pointer rests on it.
-    pub fn cross(&mut self, at: (f64, f64), reach: f64, class: &str, hint: &str) {
-        let ((x, y), hint) = (at, escape(hint));
+    /// A cross with such a text.
+    pub fn cross(&mut self, (x, y): (f64, f64), reach: f64, class: &str, hint: &str) {
         let (left, right, top, bottom) = (x - reach, x + reach, y - reach, y + reach);
-        let _ = write!(
-            self.body,
-            r#"<path d="M{left:.1} {top:.1}L{right:.1} {bottom:.1}M{left:.1} {bottom:.1}L{right:.1} {top:.1}" class="{class}"><title>{hint}</title></path>"#
-        );
+        let lines = format!("M{left:.1} {top:.1}L{right:.1} {bottom:.1}M{left:.1} {bottom:.1}L{right:.1} {top:.1}");
+        self.hinted("path", &format!(r#"d="{lines}""#), class, hint);
+    }
+
+    fn hinted(&mut self, element: &str, place: &str, class: &str, hint: &str) {
+        let hint = escape(hint);
+        let _ = write!(self.body, r#"<{element} {place} class="{class}"><title>{hint}</title></{element}>"#);
     }
 
     /// A text from bottom to top.
     pub fn upright_text(&mut self, x: f64, y: f64, class: &str, text: &str) {
-        let text = escape(text);
-        let _ = write!(
-            self.body,
-            r#"<text transform="translate({x:.1} {y:.1}) rotate(-90)" class="{class}" text-anchor="middle">{text}</text>"#
-        );
+        let (text, place) = (escape(text), format!("translate({x:.1} {y:.1}) rotate(-90)"));
+        let _ = write!(self.body, r#"<text transform="{place}" class="{class}" text-anchor="middle">{text}</text>"#);
     }
 
     /// A path of straight lines through the points.
@@ -99,9 +91,8 @@ impl SvgCanvas {
     pub fn finish(self) -> String {
         let Self { body, width, height, title } = self;
         let title = escape(&title);
-        format!(
-            r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{title}" xmlns="http://www.w3.org/2000/svg">{body}</svg>"#
-        )
+        let svg = format!(r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{title}""#);
+        format!(r#"{svg} xmlns="http://www.w3.org/2000/svg">{body}</svg>"#)
     }
 }
 

@@ -88,8 +88,8 @@ impl Chart<'_> {
         for series in &self.series {
             draw_series(&frame, series, &mut picture);
         }
-        // Labels are on top, on no point, and on no line where there is room, whichever curve that is of. With many points they are
-        // rare.
+        // Labels are on top, on no point, and on no line where there is room, whichever curve that is of. With many
+        // points they are rare.
         let labeled = || self.series.iter().filter(|series| series.points.len() <= LABELED);
         let is_drawn = |point: &&ChartPoint| point.x.is_finite() && point.y.is_finite();
         let dot = |point: &ChartPoint| {
@@ -191,7 +191,8 @@ struct DrawnMarks {
 }
 
 impl DrawnMarks {
-    /// Around the point where no other label and no line is, else where no other label is; nowhere if all places are taken.
+    /// Around the point where no other label and no line is, else where no other label is; nowhere if all places are
+    /// taken.
     fn place_label(&mut self, picture: &mut SvgCanvas, (x, y): (f64, f64), label: &str) {
         let width = label.chars().count() as f64 * CHARACTER;
         let places = [

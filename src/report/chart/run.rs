@@ -1,4 +1,5 @@
-//! Pictures of a run: when each task ran, a bar for each; and the plan, a column for each depth and an arrow for each need.
+//! Pictures of a run: when each task ran, a bar for each; and the plan, a column for each depth and an arrow for each
+//! need.
 
 use super::frame::{Anchor, SvgCanvas, number, steps};
 use crate::run_state::{RunState, TaskPhase, TaskState};
@@ -23,11 +24,11 @@ pub(crate) fn timeline(run_state: &RunState) -> Option<(String, usize)> {
             Some((task.to_string(), entry, from, to.max(from)))
         })
         .collect();
-    let all = rows.len();
-    if all == 0 {
+    let count = rows.len();
+    if count == 0 {
         return None;
     }
-    if all > ROWS {
+    if count > ROWS {
         rows.sort_by(|a, b| (b.3 - b.2).total_cmp(&(a.3 - a.2)));
         rows.truncate(ROWS);
     }
@@ -68,7 +69,7 @@ pub(crate) fn timeline(run_state: &RunState) -> Option<(String, usize)> {
         }
         picture.text(x(*from) + wide + 6.0, y + 15.5, "took", Anchor::Start, &took);
     }
-    Some((picture.finish(), all - rows.len()))
+    Some((picture.finish(), count - rows.len()))
 }
 
 const fn class(entry: &TaskState) -> &'static str {

@@ -42,7 +42,8 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotComputable {
     #[error(
-        "{name} cannot be computed as {tool}: it has no records of single requests with their start times\n  hint: import \
+        "{name} cannot be computed as {tool}: it has no records of single requests with their start times\n  hint: \
+            import \
          the tool's raw records with its numbers"
     )]
     NoRecords { name: String, tool: &'static str },
@@ -85,7 +86,8 @@ pub struct ComparedResult {
     pub searched: Option<SearchedRate>,
     /// Of a search: the limits that the rate meets. With other limits there is another rate.
     pub(crate) searched_limits: Option<String>,
-    /// What only a condition looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
+    /// What only a condition looks at: more statistics of the measures, and the percentiles that count failures,
+    /// which may be infinite.
     pub(super) gate_measures: Vec<Measure>,
 }
 
@@ -102,7 +104,7 @@ pub struct SearchedRate {
 }
 
 impl SearchedRate {
-    fn of(search: &SearchReport) -> Self {
+    fn new(search: &SearchReport) -> Self {
         // A file of an earlier version has no bounds.
         let highest = Some(search.bounds.high).filter(|high| *high > 0.0);
         match &search.rules {
@@ -170,7 +172,7 @@ const NO_LOAD: [&str; 17] = [
 
 impl ComparedResult {
     /// With the numbers and definitions that the result has.
-    pub fn of(measured_run: &MeasuredRun) -> Self {
+    pub fn new(measured_run: &MeasuredRun) -> Self {
         let imported = measured_run.result.imported().and_then(ImportedResult::tool);
         let mut sheet = Self::empty(measured_run, measured_run.result.tool());
         for metric in measured_run.result.metrics() {
@@ -206,7 +208,7 @@ impl ComparedResult {
     /// With the rate that a search found, whose last probe this result is.
     #[must_use]
     pub fn with_search(mut self, search: &SearchReport) -> Self {
-        let searched = SearchedRate::of(search);
+        let searched = SearchedRate::new(search);
         let limits = match &search.rules {
             SearchRules::Limits(LimitSearch { goal: Some(goal), .. }) => goal.limits.join(", "),
             SearchRules::Limits(_) => "the limits of the search".to_owned(),
@@ -231,7 +233,7 @@ impl ComparedResult {
         }
         if measured_run.request_traces.is_empty() {
             return match imported {
-                Some(imported) if imported.tool == tool.name() => Ok(Self::of(measured_run)),
+                Some(imported) if imported.tool == tool.name() => Ok(Self::new(measured_run)),
                 _ => Err(NotComputable::NoRecords { name: measured_run.name.clone(), tool: tool.name() }),
             };
         }
@@ -328,7 +330,8 @@ impl ComparedResult {
         }
     }
 
-    /// Its plan: arrivals, lengths and prompts. `None`: it is not known, or how many requests were in it depended on the server.
+    /// Its plan: arrivals, lengths and prompts. `None`: it is not known, or how many requests were in it depended on
+    /// the server.
     pub fn plan(&self) -> Option<&str> {
         self.digest.as_deref().filter(|_| !self.is_ended_by_time)
     }
@@ -382,7 +385,8 @@ impl ComparedResult {
             let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place]) else { continue };
             let is_near = |one: f64, another: f64| (one - another).abs() <= 0.02 * one.max(another);
             let is_alike = match (self.requested_answer, other.requested_answer) {
-                // Both state the lengths from which they draw, compared above; an answer must be as near to its own request.
+                // Both state the lengths from which they draw, compared above; an answer must be as near to its own
+                // request.
                 (Some(_), Some(_)) if what == "prompt" => true,
                 (Some(request), Some(other_request)) => is_near(one / request, another / other_request),
                 _ => is_near(one, another),
@@ -413,8 +417,8 @@ fn counted(measured_run: &MeasuredRun) -> String {
     }
 }
 
-/// Regatta's own counts are the server's, unless there were none: then responses, chunks or the requested length stood in for
-/// tokens, or the client counted. Answers of several sources have no one counter.
+/// Regatta's own counts are the server's, unless there were none: then responses, chunks or the requested length
+/// stood in for tokens, or the client counted. Answers of several sources have no one counter.
 fn by_whom(source: &str) -> String {
     let stands_in = ["responses", "chunks", "requested"].iter().any(|what| source.starts_with(what));
     if stands_in || source.contains("; ") {
@@ -491,13 +495,13 @@ fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeani
     let entry = explain::entry(key);
     let token_source = if key == "output_tokens" { counted } else { "" };
     let of_tool = |tool| {
-        let of = MetricMeaning::of(tool, MetricConcept::Requests);
+        let requests = MetricMeaning::of(tool, MetricConcept::Requests);
         let tokens = |meaning: MetricMeaning| MetricMeaning {
             formula: format!("output tokens over the window of: {}", meaning.formula),
             token_source: token_source.to_owned(),
             ..meaning
         };
-        if key == "output_tokens" { of.map(tokens) } else { of }
+        if key == "output_tokens" { requests.map(tokens) } else { requests }
     };
     imported
         .and_then(of_tool)

@@ -1,7 +1,5 @@
-//! A comparison as a document: differences with their intervals, what makes numbers unlike, distributions and time series over each
-//! other, and how each result was measured; and as JSON.
-
-use serde_json::{Value, json as value};
+//! A comparison as a document: differences with their intervals, what makes numbers unlike, distributions and time
+//! series over each other, and how each result was measured.
 
 use super::fail_condition::has_one_definition;
 use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RunSet};
@@ -21,13 +19,17 @@ const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "
 const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
 const NARROWEST: f64 = 2.0;
-const READING: &str = "Difference: (other − A) / A, of the means. Of several runs on a side A, B, … are means over runs, and the interval \
-    is of 95 %, from the differences between runs. Better and worse are shown over all rows together and at least as large as the \
-    smallest effect that matters; equivalent is shown to be smaller than that; cannot tell is neither. One run on a side is not judged.";
-const PAIRED_READING: &str = "Of paired runs the difference is the geometric mean of the pairs’ ratios, less 1, which the two means alone do not give.";
+const READING: &str = "Difference: (other − A) / A, of the means. Of several runs on a side A, B, … are means over \
+    runs, and the interval \
+    is of 95 %, from the differences between runs. Better and worse are shown over all rows together and at least as \
+    large as the \
+    smallest effect that matters; equivalent is shown to be smaller than that; cannot tell is neither. One run on a \
+    side is not judged.";
+const PAIRED_READING: &str = "Of paired runs the difference is the geometric mean of the pairs’ ratios, less 1, \
+    which the two means alone do not give.";
 
-/// The differences of each side from the first. `measured_runs`, for a page, has the first run of each of `sets`, in the same order: its
-/// distributions and time series are drawn.
+/// The differences of each side from the first. `measured_runs`, for a page, has the first run of each of `sets`, in
+/// the same order: its distributions and time series are drawn.
 pub fn document(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[MeasuredRun]) -> Document {
     let names: Vec<&str> = sets.iter().map(|set| set.name.as_str()).collect();
     let doubts = doubts(sets).into_iter().map(|doubt| Block::text(TextRole::Warning, doubt));
@@ -164,15 +166,15 @@ fn badges(comparison: &Comparison) -> Vec<Badge> {
     }
     let shown = || comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat));
     let count = |judgement: Judgement| shown().filter(|delta| delta.judgement == Some(judgement)).count();
-    let mut badges = if comparison.is_judged() {
-        [
+    let mut badges: Vec<Badge> = if comparison.is_judged() {
+        let judgements = [
             (TextRole::Good, Judgement::Better),
             (TextRole::Bad, Judgement::Worse),
             (TextRole::Plain, Judgement::Equivalent),
             (TextRole::Plain, Judgement::CannotTell),
-        ]
-        .map(|(role, judgement)| badge(role, format!("{} {}", count(judgement), judgement.as_text())))
-        .to_vec()
+        ];
+        let counted = judgements.into_iter().filter(|(_, judgement)| count(*judgement) > 0);
+        counted.map(|(role, judged)| badge(role, format!("{} {}", count(judged), judged.as_text()))).collect()
     } else {
         vec![badge(TextRole::Plain, "one run: not judged".to_owned())]
     };
@@ -284,7 +286,8 @@ fn beyond_note(comparison: &Comparison, scale: f64) -> Option<Block> {
     })
 }
 
-/// The interval as a bar around zero, the difference as a stroke in it, or as an arrow at the edge where it is beyond the picture.
+/// The interval as a bar around zero, the difference as a stroke in it, or as an arrow at the edge where it is beyond
+/// the picture.
 fn bar(delta: &Delta, percent: f64, scale: f64, role: TextRole) -> String {
     const SIZE: (f64, f64) = (150.0, 18.0);
     let x = |percent: f64| SIZE.0 / 2.0 + (percent / scale).clamp(-1.0, 1.0) * (SIZE.0 / 2.0 - 4.0);
@@ -336,7 +339,8 @@ fn method(comparison: &Comparison) -> Vec<String> {
                 ("", "Welch")
             };
             format!(
-                "means over {}{differences}; better or worse: shown at 95 % over all rows together ({test}, Holm) and at \
+                "means over {}{differences}; better or worse: shown at 95 % over all rows together ({test}, Holm) \
+                    and at \
                  least {} %; equivalent: shown to differ by less; intervals are of one row each",
                 run_counts(comparison),
                 comparison.smallest_effect
@@ -347,15 +351,18 @@ fn method(comparison: &Comparison) -> Vec<String> {
                 _ => "one run on one side",
             };
             let rows = if comparison.found_rates.is_some() { "no other row" } else { "no row" };
-            let advice = if comparison.found_rates.is_some() { "" } else { "; measure each side 5 times (`--repeat 5`)" };
+            let repeat = "; measure each side 5 times (`--repeat 5`)";
+            let advice = if comparison.found_rates.is_some() { "" } else { repeat };
             format!(
-                "{which}: two runs of the same server differ, too, and by how much is not known, so {rows} is judged{advice}"
+                "{which}: two runs of the same server differ, too, and by how much is not known, so {rows} is \
+                    judged{advice}"
             )
         });
     }
     if let Some([a, b]) = &comparison.found_rates {
         lines.push(format!(
-            "{FOUND_RATE}: {} / {} requests/s, with the 95 % interval of each search; two that overlap may have found the same \
+            "{FOUND_RATE}: {} / {} requests/s, with the 95 % interval of each search; two that overlap may have \
+                found the same \
              rate. The other rows are those of a probe at the rate that each found",
             a.describe(),
             b.describe()
@@ -367,7 +374,8 @@ fn method(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// `5 and 5 runs`; where several runs had one plan `10 runs of 5 plans and 5 runs of 5 plans`, which count as that many.
+/// `5 and 5 runs`; where several runs had one plan `10 runs of 5 plans and 5 runs of 5 plans`, which count as that
+/// many.
 pub fn run_counts(comparison: &Comparison) -> String {
     let sides = [(comparison.a_runs, comparison.a_plans), (comparison.b_runs, comparison.b_plans)];
     if sides.iter().all(|(runs, plans)| plans.is_none_or(|plans| plans == *runs)) {
@@ -422,7 +430,8 @@ fn page_sections(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[M
     if !courses.is_empty() {
         sections.push(Section::page("Over time").with([legend(), Block::charts(courses)]));
     }
-    let about = "What differs is marked. A difference in load makes all numbers unlike; a difference in the rest may be what the \
+    let about = "What differs is marked. A difference in load makes all numbers unlike; a difference in the rest may \
+        be what the \
                  comparison is about. Below it what each number means.";
     let measured = [("load", ComparedResult::load as Settings), ("the rest", ComparedResult::settings)];
     let tables = measured.into_iter().map(|(title, settings)| settings_table(title, &sheets, settings));
@@ -559,31 +568,4 @@ fn meanings(sheets: &[&ComparedResult]) -> Vec<Block> {
         Block::table(lines_table("", sheets.len(), lines.collect())).folded(summary, differs)
     };
     measures.map(block).collect()
-}
-
-pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
-    let verdict =
-        |sheet: &ComparedResult| sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict));
-    let results: Vec<Value> = sets
-        .iter()
-        .map(|set| {
-            let meanings: serde_json::Map<String, Value> = set
-                .first()
-                .measures
-                .iter()
-                .map(|measure| (measure.key.clone(), value!({ "unit": measure.unit, "meaning": measure.meaning })))
-                .collect();
-            let runs: Vec<Value> = set
-                .runs()
-                .iter()
-                .map(|run| value!({ "name": run.name, "verdict": verdict(run), "identity": run.identity }))
-                .collect();
-            value!({
-                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(),
-                "simulated": set.first().identity.as_ref().map(|identity| identity.simulated), "runs": runs,
-                "metrics": meanings,
-            })
-        })
-        .collect();
-    value!({ "results": results, "comparisons": comparisons })
 }

@@ -31,12 +31,14 @@ pub enum NoDifference {
     /// `known` are the numbers that both have.
     #[error(
         "`{condition}`: {a} and {b} do not both have that number\n  hint: {}",
-        if known.is_empty() { "they have no number in common".to_owned() } else { format!("they have {}", known.join(", ")) }
+        if known.is_empty() { "they have no number in common".to_owned() } else { format!("they have {}",
+            known.join(", ")) }
     )]
     NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String> },
     /// The same where a tool's definitions computed the numbers.
     #[error(
-        "`{condition}`: {a} and {b} do not both have that number as {tool}\n  hint: leave out `--as`, or take one of {}",
+        "`{condition}`: {a} and {b} do not both have that number as {tool}\n  hint: leave out `--as`, or take one of \
+            {}",
         known.join(", ")
     )]
     NoNumberAs { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: &'static str },
@@ -47,7 +49,8 @@ pub enum NoDifference {
     )]
     Unlike { condition: FailCondition, unlike: Vec<String> },
     #[error(
-        "`{condition}`: that number of {a} is 0, and there is no percentage of 0\n  hint: take another number, or see in {a} why it is 0"
+        "`{condition}`: that number of {a} is 0, and there is no percentage of 0\n  hint: take another number, or \
+            see in {a} why it is 0"
     )]
     OfZero { condition: FailCondition, a: String },
 }
@@ -65,7 +68,8 @@ impl NoDifference {
     }
 }
 
-/// Whether one definition of both numbers would make them alike: another load stays another load, and what was not counted stays so.
+/// Whether one definition of both numbers would make them alike: another load stays another load, and what was not
+/// counted stays so.
 pub(super) fn has_one_definition(unlike: &[String]) -> bool {
     let of_definition = ["formula: ", "zero point: ", "population: ", "window: ", "percentile rule: "];
     let is_of_definition = |difference: &String| of_definition.iter().any(|what| difference.starts_with(what));
@@ -127,7 +131,7 @@ impl FailCondition {
     /// An error where there is no such difference to look at.
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
         let Some(delta) = comparison.find(&self.metric, &self.stat) else {
-            let known = comparison
+            let numbers = comparison
                 .checkable()
                 .map(|delta| {
                     if delta.stat.is_empty() {
@@ -138,7 +142,7 @@ impl FailCondition {
                 })
                 .collect();
             let (a, b) = (comparison.a.clone(), comparison.b.clone());
-            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known });
+            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers });
         };
         let Some(percent) = delta.percent else {
             let condition = self.clone();
@@ -181,7 +185,8 @@ impl FailCondition {
         self.above
     }
 
-    /// The limit that the difference would just be shown to be beyond: what the difference is at least, of a lower limit at most.
+    /// The limit that the difference would just be shown to be beyond: what the difference is at least, of a lower
+    /// limit at most.
     /// `None`: with one run on a side nothing is shown.
     pub fn bound(&self, comparison: &Comparison, delta: &Delta) -> Option<f64> {
         stats::beyond_bound(delta.sides.as_ref().filter(|_| comparison.is_judged())?, self.above)

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  MeasuredRun ──of──→ ComparedResult (numbers with their meanings), one for each run ─→ RunSet ─┐
-//!  MeasuredRun ──of──→ ComparedResult, …                                              ─→ RunSet ─┴→ Comparison ─→ table · JSON
+//!  MeasuredRun ──of──→ ComparedResult, …                                              ─→ RunSet ─┴→ Comparison ─→
+//! table · JSON
 //! ```
 //!
-//! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement. Runs of one plan are one
-//! observation: `run_set`.
+//! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
+//! Runs of one plan are one observation: `run_set`.
 
 mod compared_result;
 mod comparison;
@@ -18,10 +19,10 @@ mod sweep_comparison;
 
 pub use compared_result::{ComparedResult, FOUND_RATE, Measure, NotComputable, SearchedRate};
 pub use comparison::{CompareRules, Comparison, Delta, Judgement, PercentInterval};
-pub use document::{document, invalid_runs, json, run_counts};
+pub use document::{document, invalid_runs, run_counts};
 pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotCondition};
 pub use ratio::{MeasuredOn, Ratio, Ratios, ServerRow};
-pub use run_set::{Pairing, RunSet, RunSetError};
+pub use run_set::{Pairing, RunSet, RunSetError, json};
 pub use sweep_comparison::{ComparedSweep, sweeps_document, sweeps_json};
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The tables of the field: one way to measure compared with another, as a ratio, a row for each measurement; and runs at a rate as NVIDIA's
-//! READMEs show them.
+//! The tables of the field: one way to measure compared with another, as a ratio, a row for each measurement; and
+//! runs at a rate as NVIDIA's READMEs show them.
 //!
-//! `ratio = other / base`, in percent of the first column; [`RatioMethod`] is how several runs come into it. A ratio of unlike
-//! numbers is not formed.
+//! `ratio = other / base`, in percent of the first column; [`RatioMethod`] is how several runs come into it. A ratio
+//! of unlike numbers is not formed.
 
 use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
 use crate::document::{Block, Cell, Document, Section, Table, TableColumn};
@@ -15,8 +15,10 @@ use serde::Serialize;
 use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
-const ABOUT_RATIOS: &str = "percent, as `method` of each row: `means`, other / base, of several runs the ratio of their means; `pairs`, the \
-    geometric mean of the ratios of pairs of runs with the same arrivals and prompts; `published`, other / base as published; 95 % \
+const ABOUT_RATIOS: &str = "percent, as `method` of each row: `means`, other / base, of several runs the ratio of \
+    their means; `pairs`, the \
+    geometric mean of the ratios of pairs of runs with the same arrivals and prompts; `published`, other / base as \
+    published; 95 % \
     interval from the differences between runs, where there are several of both";
 
 /// What a ratio is of.
@@ -36,7 +38,8 @@ impl RatioMethod {
         match self {
             Self::Means => "other / base, of several runs the ratio of their means",
             Self::Pairs => {
-                "geometric mean of the ratios of pairs of runs with the same arrivals and prompts, not the ratio of the means beside it"
+                "geometric mean of the ratios of pairs of runs with the same arrivals and prompts, not the ratio of \
+                    the means beside it"
             }
             Self::Published => "other / base, as published",
         }
@@ -105,7 +108,7 @@ impl Ratios {
             self.identify(column, set.first(), first.first());
         }
         for (set, column) in others.iter().zip(columns.iter().skip(1)) {
-            let comparison = Comparison::of(first, set, rules);
+            let comparison = Comparison::new(first, set, rules);
             for metric in metrics {
                 self.rows.push(ratio(row, column, metric, &comparison));
             }
@@ -134,9 +137,10 @@ impl Ratios {
     fn identity_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for one in &self.measured {
-            let what = one.identity.as_ref().map(RunIdentity::line);
-            let what = what.unwrap_or_else(|| "what was measured is not known: its file does not name it".to_owned());
-            lines.push(format!("{}: {what}", one.column));
+            let identity = one.identity.as_ref().map(RunIdentity::line);
+            let identity =
+                identity.unwrap_or_else(|| "what was measured is not known: its file does not name it".to_owned());
+            lines.push(format!("{}: {identity}", one.column));
         }
         for one in &self.measured {
             let differences =
@@ -186,15 +190,16 @@ impl Ratios {
         }
         let is_one = rows.len() == 1;
         let line = |(method, rows): (RatioMethod, Vec<String>)| {
-            let of = if is_one { String::new() } else { format!(" of {}", rows.join("; ")) };
-            format!("ratio{of}: {}", method.as_text())
+            let rows_text = if is_one { String::new() } else { format!(" of {}", rows.join("; ")) };
+            format!("ratio{rows_text}: {}", method.as_text())
         };
         rows.into_iter().map(line).collect()
     }
 
     /// Each number as a share of that of the first column, how the shares were formed, and what was measured.
     pub fn document(&self, title: &str) -> Document {
-        let about = "Each number as a share of that of the first column. Intervals are 95 %, from the differences between runs, where \
+        let about = "Each number as a share of that of the first column. Intervals are 95 %, from the differences \
+            between runs, where \
                      there are several of both.";
         let mut unlike: Vec<String> = Vec::new();
         for row in &self.rows {
@@ -331,7 +336,7 @@ const HEADS: [&str; 5] = ["target QPS", "completed QPS", "output tok/s", "TTFT p
 
 impl ServerRow {
     /// Of the runs of one measurement, the means of numbers that every run has. `None`: they were not at a rate.
-    pub fn of(row: &str, column: &str, runs: &[MeasuredRun]) -> Option<Self> {
+    pub fn mean(row: &str, column: &str, runs: &[MeasuredRun]) -> Option<Self> {
         let each: Vec<Self> = runs.iter().map(|run| Self::of_run(row, column, run)).collect::<Option<_>>()?;
         let mean = |of: fn(&Self) -> Option<f64>| {
             let values: Vec<f64> = each.iter().map(of).collect::<Option<_>>()?;
@@ -383,8 +388,8 @@ impl ServerRow {
 
     /// The numbers, in the order of `HEADS`; those that were published as they were.
     pub fn numbers(&self) -> [String; 5] {
-        let all = [self.target_qps, self.completed_qps, self.output_tokens, self.ttft_ms, self.tpot_ms];
-        all.map(|value| number(value, self.source.is_some()))
+        let numbers = [self.target_qps, self.completed_qps, self.output_tokens, self.ttft_ms, self.tpot_ms];
+        numbers.map(|value| number(value, self.source.is_some()))
     }
 
     /// Where the numbers are from, if that is a publication, or of how many runs they are.

@@ -1,13 +1,16 @@
-//! One side of a comparison: the runs of one measurement, what they were measured on, and how runs of two sides are paired.
+//! One side of a comparison: the runs of one measurement, what they were measured on, and how runs of two sides are
+//! paired.
 //!
-//! A tested value is the mean over the runs of one plan (arrivals, lengths and prompts). Runs of one plan meet in the same queues and differ by
-//! the server's noise alone. That says nothing about another plan, so they are one observation, their mean, wherever the other side had other
-//! plans. The same plans on both sides, which the same seeds give, make pairs.
+//! A tested value is the mean over the runs of one plan (arrivals, lengths and prompts). Runs of one plan meet in the
+//! same queues and differ by the server's noise alone. That says nothing about another plan, so they are one
+//! observation, their mean, wherever the other side had other plans. The same plans on both sides, which the same
+//! seeds give, make pairs.
 
-use super::{ComparedResult, Measure};
+use super::{ComparedResult, Comparison, Measure};
 use base::event::Verdict;
 use harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
 use serde::Serialize;
+use serde_json::{Value, json as value};
 
 /// Runs that were made the same way, with different seeds or at different times. At least one.
 #[derive(Clone, Debug)]
@@ -22,7 +25,8 @@ pub enum RunSetError {
     #[error("{name} has no result")]
     Empty { name: String },
     #[error(
-        "{name} has results that are not runs of one measurement: {first} and {other} differ in {}\n  hint: name one of them",
+        "{name} has results that are not runs of one measurement: {first} and {other} differ in {}\n  hint: name one \
+            of them",
         unlike.join("; ")
     )]
     Unlike { name: String, first: String, other: String, unlike: Vec<String> },
@@ -130,7 +134,7 @@ struct PlanGroup {
 
 impl PlanGroups {
     /// In the order of the first run of each; `None` where the plan of a run is not known.
-    pub fn of(runs: &[ComparedResult]) -> Option<Self> {
+    pub fn new(runs: &[ComparedResult]) -> Option<Self> {
         let mut groups: Vec<PlanGroup> = Vec::new();
         for (place, run) in runs.iter().enumerate() {
             let plan = run.plan()?;
@@ -163,7 +167,8 @@ impl PlanGroups {
         self.groups.iter().map(mean).collect()
     }
 
-    /// For each plan, the place of the same plan on the other side; `None` where one of the two has a plan that the other does not.
+    /// For each plan, the place of the same plan on the other side; `None` where one of the two has a plan that the
+    /// other does not.
     pub fn partners(&self, other: &Self) -> Option<Vec<usize>> {
         let partner = |group: &PlanGroup| other.groups.iter().position(|it| it.plan == group.plan);
         self.groups.iter().map(partner).collect::<Option<Vec<usize>>>().filter(|_| self.count() == other.count())
@@ -187,8 +192,8 @@ pub struct Pairing {
 
 impl Pairing {
     /// `unlike_load`: in what the requested load differs.
-    pub(super) fn of(a: &RunSet, b: &RunSet, unlike_load: &[String]) -> Self {
-        let [of_a, of_b] = [a, b].map(|set| PlanGroups::of(set.runs()));
+    pub(super) fn new(a: &RunSet, b: &RunSet, unlike_load: &[String]) -> Self {
+        let [of_a, of_b] = [a, b].map(|set| PlanGroups::new(set.runs()));
         let (partners, why, groups) = match partners([a, b], [of_a.as_ref(), of_b.as_ref()], unlike_load) {
             Ok(partners) => (partners, "the same arrivals and prompts".to_owned(), [of_a, of_b]),
             // What differs between these runs is noise around this one plan: they are judged on it.
@@ -209,10 +214,10 @@ impl Pairing {
 
     /// `paired by seed: 5 pairs of runs, each with the same arrivals and prompts`
     pub fn describe(&self) -> String {
-        let of = if self.has_means() { "means over runs" } else { "runs" };
+        let values = if self.has_means() { "means over runs" } else { "runs" };
         match self.pairs {
             0 => format!("not paired: {}", self.why),
-            pairs => format!("paired by seed: {pairs} pairs of {of}, each with {}", self.why),
+            pairs => format!("paired by seed: {pairs} pairs of {values}, each with {}", self.why),
         }
     }
 
@@ -228,8 +233,8 @@ impl Pairing {
         [of_a, self.partners.iter().map(|partner| of_b[*partner]).collect()]
     }
 
-    /// The first side, 0 or 1, of whose several runs all had one plan that the other side's had not, or not only: how much plans
-    /// differ is not known.
+    /// The first side, 0 or 1, of whose several runs all had one plan that the other side's had not, or not only: how
+    /// much plans differ is not known.
     pub(super) fn side_of_one_plan(&self) -> Option<usize> {
         if self.is_paired() {
             return None;
@@ -285,7 +290,8 @@ fn partners(
     }
 }
 
-/// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not known.
+/// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not
+/// known.
 pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?.simulated, b.identity.as_ref()?.simulated);
     let word = |simulated| if simulated { "SIMULATED" } else { "a real server" };
@@ -317,4 +323,32 @@ pub(super) fn differences(a: &ComparedResult, b: &ComparedResult) -> Vec<Identit
         (Some(one), Some(other)) => identity_differences(one, other),
         _ => Vec::new(),
     }
+}
+
+/// The sides with what their numbers mean, and the differences.
+pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
+    let verdict =
+        |sheet: &ComparedResult| sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict));
+    let results: Vec<Value> = sets
+        .iter()
+        .map(|set| {
+            let meanings: serde_json::Map<String, Value> = set
+                .first()
+                .measures
+                .iter()
+                .map(|measure| (measure.key.clone(), value!({ "unit": measure.unit, "meaning": measure.meaning })))
+                .collect();
+            let runs: Vec<Value> = set
+                .runs()
+                .iter()
+                .map(|run| value!({ "name": run.name, "verdict": verdict(run), "identity": run.identity }))
+                .collect();
+            value!({
+                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(),
+                "simulated": set.first().identity.as_ref().map(|identity| identity.simulated), "runs": runs,
+                "metrics": meanings,
+            })
+        })
+        .collect();
+    value!({ "results": results, "comparisons": comparisons })
 }

@@ -1,6 +1,6 @@
-//! Sweeps beside each other: at each level that more than one has, the numbers and their difference. Where the points of both are of
-//! several runs, differences are judged by the runs, all of a pair of sweeps as one family; a point of one run is not judged.
-//! Numbers with other definitions are not subtracted.
+//! Sweeps beside each other: at each level that more than one has, the numbers and their difference. Where the points
+//! of both are of several runs, differences are judged by the runs, all of a pair of sweeps as one family; a point of
+//! one run is not judged. Numbers with other definitions are not subtracted.
 
 use std::fmt::Write as _;
 
@@ -170,9 +170,9 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         let (a, b) = (level.points[0].filter(|a| a.is_usable())?, level.points[n].filter(|b| b.is_usable())?);
         ComparedSamples::unpaired(&number.values(a), &number.values(b)).filter(|_| is_same)
     };
-    let all: Vec<Vec<Option<ComparedSamples>>> =
+    let samples: Vec<Vec<Option<ComparedSamples>>> =
         levels.iter().map(|level| NUMBERS.iter().map(|number| sides(level, number)).collect()).collect();
-    let family: Vec<ComparedSamples> = all.iter().flatten().flatten().cloned().collect();
+    let family: Vec<ComparedSamples> = samples.iter().flatten().flatten().cloned().collect();
     let mut judged = stats::compare_rows(&family, rules.margins).into_iter();
     // A simulated server is no other version of a real one.
     let is_claimed = sweeps[0].report.is_simulated() == sweeps[n].report.is_simulated();
@@ -181,30 +181,32 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         let Some(row) = judged.next() else { return SweepDelta::default() };
         let percent = sides.percent();
         let is_better = percent.is_some_and(|percent| (percent > 0.0) == number.more_is_better);
-        let judgement = percent.filter(|_| is_claimed).map(|_| Judgement::of(row.conclusion, is_better));
+        let judgement = percent.filter(|_| is_claimed).map(|_| Judgement::new(row.conclusion, is_better));
         SweepDelta { percent, interval: row.interval, judgement }
     };
-    all.into_iter()
+    samples
+        .into_iter()
         .map(|level| NUMBERS.iter().zip(level).map(|(number, sides)| delta(number, sides)).collect())
         .collect()
 }
 
 /// The levels of all, those of the first in their order, then the others.
 fn levels(sweeps: &[ComparedSweep]) -> Vec<LevelRow<'_>> {
-    let mut all: Vec<&SweepPoint> = Vec::new();
+    let mut points: Vec<&SweepPoint> = Vec::new();
     for point in sweeps.iter().flat_map(|sweep| &sweep.report.points) {
-        if !all.iter().any(|known| known.level == point.level) {
-            all.push(point);
+        if !points.iter().any(|known| known.level == point.level) {
+            points.push(point);
         }
     }
-    all.sort_by(|a, b| {
+    points.sort_by(|a, b| {
         let number = |point: &SweepPoint| point.level.number().unwrap_or(f64::INFINITY);
         a.level.unit().cmp(b.level.unit()).then(number(a).total_cmp(&number(b)))
     });
     let at = |level: &SweepPoint, sweep: &'_ ComparedSweep| {
         sweep.report.points.iter().position(|point| point.level == level.level)
     };
-    all.into_iter()
+    points
+        .into_iter()
         .map(|level| LevelRow {
             level: level.level.to_string(),
             points: sweeps.iter().map(|sweep| Some(&sweep.report.points[at(level, sweep)?])).collect(),
@@ -220,11 +222,11 @@ fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<String> {
             (Some(a), Some(b)) => identity_differences(a, b),
             _ => return format!("{}: what was measured is not known of both", letter(n)),
         };
-        let all: Vec<String> = differences.iter().map(IdentityDifference::describe).collect();
-        if all.is_empty() {
+        let texts: Vec<String> = differences.iter().map(IdentityDifference::describe).collect();
+        if texts.is_empty() {
             return format!("{}: measured on the same", letter(n));
         }
-        format!("{} differs in {}", letter(n), all.join("; "))
+        format!("{} differs in {}", letter(n), texts.join("; "))
     };
     (1..).zip(others).map(line).collect()
 }
@@ -234,11 +236,14 @@ pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<
     let has_repeats = sweeps.iter().all(|sweep| sweep.report.runs() > 1);
     let mut notes = vec![if has_repeats {
         format!(
-            "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} % does not matter",
+            "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} \
+                % does not matter",
             rules.margins.smallest_percent
         )
     } else {
-        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures each point five times".to_owned()
+        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures \
+            each point five times"
+            .to_owned()
     }];
     for (n, other) in sweeps.iter().enumerate().skip(1) {
         let mut differ: Vec<String> = Vec::new();
@@ -250,12 +255,16 @@ pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<
             differ.extend(unlike.first().map(|first| format!("{name} ({first})")));
         }
         if !differ.is_empty() {
-            let what = if rules.force {
+            let treatment = if rules.force {
                 "are subtracted all the same"
             } else {
                 "are not subtracted; `--force` subtracts them"
             };
-            notes.push(format!("A and {} define differently: {}; such numbers {what}", letter(n), differ.join("; ")));
+            notes.push(format!(
+                "A and {} define differently: {}; such numbers {treatment}",
+                letter(n),
+                differ.join("; ")
+            ));
         }
     }
     notes
@@ -320,8 +329,8 @@ fn best_points(sweeps: &[ComparedSweep]) -> (String, Vec<Fact>) {
     (format!("{sentence}."), facts)
 }
 
-/// All curves over each other, what differs between the servers, and the numbers level by level. The first sweep is what the others are
-/// compared with; one alone is a row for each point.
+/// All curves over each other, what differs between the servers, and the numbers level by level. The first sweep is
+/// what the others are compared with; one alone is a row for each point.
 pub fn sweeps_document(sweeps: &[ComparedSweep], rules: CompareRules) -> Document {
     if let [sweep] = sweeps {
         return crate::sweep::sweep(&sweep.name, &sweep.report);

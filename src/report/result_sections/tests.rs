@@ -89,7 +89,8 @@ fn the_interval_of_a_search_by_limits_is_that_of_its_estimate() {
         sections(&test_runs::result(), Some(&search)).remove(0)
     };
     let found = block(&search);
-    let wanted = "Highest rate with E2E p95 ≤ 4s: estimated as 115 req/s, with a 95 % interval; the last probe, at its lower end, missed.";
+    let wanted = "Highest rate with E2E p95 ≤ 4s: estimated as 115 req/s, with a 95 % interval; the last probe, at \
+        its lower end, missed.";
     assert!(found.about.starts_with(wanted), "{}", found.about);
     assert_eq!([&found.facts[0][1], &found.facts[1][1]], ["115", "110 – 121"]);
     assert_eq!(found.facts[1][0], "its 95 % interval");
@@ -127,7 +128,8 @@ fn stamps_cancellations_outputs_sessions_and_the_load_are_shown_with_what_was_co
     let result = json!({
         "requested": { "think": { "uniform": { "min": 10.0, "max": 20.0 } } },
         "server": { "queue": metric, "ttft": metric, "without": 1 },
-        "cancellations": { "by": "rpc", "after_tokens": 3, "share": 0.5, "requests": 5, "tokens": 20, "end_after_cancel": metric },
+        "cancellations": { "by": "rpc", "after_tokens": 3, "share": 0.5, "requests": 5, "tokens": 20,
+            "end_after_cancel": metric },
         "outputs": { "context_logits": { "responses": 9, "bytes": 4096, "misshapen": 2, "example": "[1, 2]" } },
         "load": { "zero_point": "the intended arrival", "held_back": 7, "max_in_flight": 16, "in_flight_max": 16,
             "sessions": { "count": 4, "turns_mean": 2.5, "turns_max": 3, "ttft_first": metric, "ttft_later": metric } },

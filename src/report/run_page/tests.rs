@@ -16,9 +16,11 @@ fn folded_state(events: &[base::event::Event], seconds: &[f64]) -> RunState {
 fn metric(zero: &str, scale: f64) -> Value {
     json!({
         "unit": "ms", "n": 3000, "population": "successful requests", "excluded": 0, "zero_point": zero,
-        "token_source": "output_ids", "window": "whole run", "percentile_rule": "nearest rank, sorted element floor(N·p)",
+        "token_source": "output_ids", "window": "whole run", "percentile_rule": "nearest rank, sorted element \
+            floor(N·p)",
         "mean": 80.0 * scale, "p50": 61.25 * scale, "p90": 150.0 * scale, "p95": 180.5 * scale, "p99": 212.4 * scale,
-        "min": 20.0 * scale, "max": 340.0 * scale, "p99_interval": null, "no_interval": "mean: not enough values: 300 of 2000",
+        "min": 20.0 * scale, "max": 340.0 * scale, "p99_interval": null, "no_interval": "mean: not enough values: \
+            300 of 2000",
     })
 }
 
@@ -33,7 +35,8 @@ fn curve(scale: f64) -> Value {
 fn result() -> PageResult {
     let slices = (0..62).map(|n| {
         let wave = (f64::from(n) / 6.0).sin();
-        json!({ "second": n, "tokens": (1204.0 + 90.0 * wave) as u64, "in_flight": (14.0 + 6.0 * wave) as u64, "ttft_ms": 80.0 + 20.0 * wave })
+        json!({ "second": n, "tokens": (1204.0 + 90.0 * wave) as u64, "in_flight": (14.0 + 6.0 * wave) as u64,
+            "ttft_ms": 80.0 + 20.0 * wave })
     });
     let result = test_runs::result_of(json!({
         "verdict": "valid_with_warnings",
@@ -44,7 +47,8 @@ fn result() -> PageResult {
         "requested": { "scenario": { "server": { "rate": 9.5 } }, "seed": 4_711_471_147u64, "model": "tensorrt_llm" },
         "counts": { "scheduled": 3000, "ok": 3000, "failed": 0, "not_sent": 0, "conserved": true },
         "rates": { "window_s": 62.4, "offered": 9.5, "requests_full": 9.412, "output_tokens": 1204.4 },
-        "latency": { "ttft": metric("schedule", 1.0), "tpot": metric("first_chunk", 0.1), "e2e": metric("schedule", 9.0) },
+        "latency": { "ttft": metric("schedule", 1.0), "tpot": metric("first_chunk", 0.1), "e2e": metric("schedule",
+            9.0) },
         "slices": slices.collect::<Vec<_>>(),
         "curves": { "ttft": curve(1.0), "tpot": curve(0.1), "e2e": curve(9.0) },
     }));
@@ -106,7 +110,8 @@ fn a_run_of_loadgen_shows_its_numbers_and_comes_before_its_accuracy_run() {
             "requested": { "scenario": "offline" }, "counts": { "scheduled": 256, "ok": 256 },
             "rates": { "window_s": 62.4, "requests_full": 9.4, "output_tokens": 32_711.0 },
             "latency": { "ttft": metric("schedule", 1.0) },
-            "loadgen": { "scenario": "Offline", "mode": mode, "rehearsal": true, "result": "VALID", "headline": "132261.00 tok/s", "metrics": metrics },
+            "loadgen": { "scenario": "Offline", "mode": mode, "rehearsal": true, "result": "VALID",
+                "headline": "132261.00 tok/s", "metrics": metrics },
         })),
         search: None,
     };
@@ -127,11 +132,13 @@ fn a_run_of_loadgen_shows_its_numbers_and_comes_before_its_accuracy_run() {
     assert!(table.contains("VALID REHEARSAL"), "{table}");
 }
 
-/// A server that answers alone in 100 ms and at most 100 requests per second; one point is the client's, one above the limit.
+/// A server that answers alone in 100 ms and at most 100 requests per second; one point is the client's, one above
+/// the limit.
 fn sweep(scale: f64) -> SweepReport {
     let latency = |ms: f64| {
         let number = |value: f64| json!({ "value": value, "low": value * 0.95, "high": value * 1.05 });
-        json!({ "n": 500, "mean": number(ms), "p50": number(ms * 0.9), "p90": number(ms * 1.3), "p99": number(ms * 1.8) })
+        json!({ "n": 500, "mean": number(ms), "p50": number(ms * 0.9), "p90": number(ms * 1.3),
+            "p99": number(ms * 1.8) })
     };
     let points = [1u32, 2, 4, 8, 16, 32, 64, 128].map(|users| {
         let rate = (f64::from(users) * 10.0).min(100.0 * scale);
@@ -145,13 +152,17 @@ fn sweep(scale: f64) -> SweepReport {
         let reason = |text: &str, severity: &str| json!([{ "check": "lag", "severity": severity, "text": text }]);
         json!({
             "level": { "users": users }, "verdict": verdict, "folder": format!("points/c{users}"),
-            "reasons": match users { 32 => reason("the client was late", "invalid_client"), 128 => reason("TTFT p99 is above", "invalid_load"), _ => json!([]) },
+            "reasons": match users { 32 => reason("the client was late", "invalid_client"), 128 => reason("TTFT p99 \
+                is above", "invalid_load"), _ => json!([]) },
             "scheduled": 500, "ok": 500, "requests_per_s": rate, "output_tokens_per_s": rate * 50.0,
-            "tokens_per_s_per_gpu": rate * 25.0, "tokens_per_s_per_user": 5e4 / e2e, "goodput_per_s": rate * 0.9, "attainment": 0.9,
-            "ttft": latency(e2e * 0.2), "tpot": latency(e2e * 0.8 / 50.0), "e2e": latency(e2e), "on_front": verdict.starts_with("valid"),
+            "tokens_per_s_per_gpu": rate * 25.0, "tokens_per_s_per_user": 5e4 / e2e, "goodput_per_s": rate * 0.9,
+                "attainment": 0.9,
+            "ttft": latency(e2e * 0.2), "tpot": latency(e2e * 0.8 / 50.0), "e2e": latency(e2e),
+                "on_front": verdict.starts_with("valid"),
         })
     });
-    let knee = json!({ "definition": "the point with the highest power", "state": "bracketed", "level": { "users": 8 }, "point": 3, "power": 8.0 });
+    let knee = json!({ "definition": "the point with the highest power", "state": "bracketed",
+        "level": { "users": 8 }, "point": 3, "power": 8.0 });
     serde_json::from_value(json!({
         "schema": 1, "axis": "concurrency", "points": points, "knee": knee, "ttft_p99_limit_ms": 150.0,
         "gpus": { "count": 2, "source": "nvidia-smi" }, "slo": { "ttft_ms": 100.0, "tpot_ms": null, "e2e_ms": null },
@@ -299,7 +310,8 @@ fn a_search_has_the_rate_that_it_found_at_the_top() {
     let search = json!({
         "model": "tiny", "limits": ["TTFT p99 ≤ 100ms"], "bounds": { "low": 10.0, "high": 200.0, "precision": 0.02 },
         "ttft_p99_limit_ms": 100.0,
-        "probes": [{ "rate": 200.0, "met": false, "ttft_p99_ms": 900.0 }, { "rate": 102.1, "met": true, "ttft_p99_ms": 46.0 }],
+        "probes": [{ "rate": 200.0, "met": false, "ttft_p99_ms": 900.0 }, { "rate": 102.1, "met": true,
+            "ttft_p99_ms": 46.0 }],
         "found": { "at_least": 102.1, "below": 172.4 },
         "estimate": { "rate": 132.7, "low": 102.1, "high": 172.4, "probes": 9, "slope": 7.0 },
     });
@@ -324,12 +336,16 @@ fn an_empty_run_has_a_page() {
 /// Of several runs of one measurement the table and the head have the means over them, and the head says so.
 #[test]
 fn repeated_runs_are_their_means() {
-    let over = |unit: &str, mean: f64| json!({ "unit": unit, "values": [mean - 1.0, mean, mean + 1.0], "mean": mean, "stddev": 1.0, "low": mean - 2.5, "high": mean + 2.5 });
+    let over = |unit: &str, mean: f64| {
+        json!({ "unit": unit, "values": [mean - 1.0, mean, mean + 1.0], "mean": mean,
+        "stddev": 1.0, "low": mean - 2.5, "high": mean + 2.5 })
+    };
     let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
     let mut own = result().result.own().expect("one of Regatta's").clone();
     own.repeats = serde_json::from_value(json!({
         "runs": [run, run, run], "shown": 1,
-        "over_runs": { "output_tokens": over("/s", 1500.0), "ttft_p99": over("ms", 333.0), "requests_failed": over("", 7.0) },
+        "over_runs": { "output_tokens": over("/s", 1500.0), "ttft_p99": over("ms", 333.0),
+            "requests_failed": over("", 7.0) },
     }))
     .expect("repeats");
     let repeated = PageResult { result: MeasuredResult::Regatta(Box::new(own)), ..result() };

@@ -38,9 +38,9 @@ fn result(text: &str, records: &[RequestRecord]) {
         let _ = export(&run, records, format);
     }
     let named = |name: &str| MeasuredRun { name: name.to_owned(), ..run.clone() };
-    let sets = vec![RunSet::single(ComparedResult::of(&run)), RunSet::single(ComparedResult::of(&named("b")))];
+    let sets = vec![RunSet::single(ComparedResult::new(&run)), RunSet::single(ComparedResult::new(&named("b")))];
     for force in [false, true] {
-        let comparison = Comparison::of(&sets[0], &sets[1], CompareRules { force, ..CompareRules::default() });
+        let comparison = Comparison::new(&sets[0], &sets[1], CompareRules { force, ..CompareRules::default() });
         let comparisons = [comparison];
         let document = compare::document(&sets, &comparisons, &[run.clone(), named("b")]);
         let _ = (document.terminal(Styler::OFF), compare::json(&sets, &comparisons).to_string());

@@ -11,7 +11,8 @@ fn measured_run(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Va
     let traces = (0..300_u64).map(|index| test_runs::trace(index, index as f64 * 50.0, by(index)));
     let metric = |zero: &str| {
         json!({ "unit": "ms", "n": 300, "population": "successful requests", "zero_point": zero,
-            "token_source": "output_ids", "window": "full", "percentile_rule": "nearest rank, sorted element floor(N·p)",
+            "token_source": "output_ids", "window": "full", "percentile_rule": "nearest rank, sorted element \
+                floor(N·p)",
             "mean": by(1), "p50": by(1), "p90": by(2), "p95": by(3), "p99": by(4) })
     };
     let slices: Vec<Value> =
@@ -33,14 +34,14 @@ fn noise(index: u64) -> f64 {
 }
 
 fn page(file: &str, measured_runs: &[MeasuredRun]) -> String {
-    let sets: Vec<RunSet> = measured_runs.iter().map(|run| RunSet::single(ComparedResult::of(run))).collect();
+    let sets: Vec<RunSet> = measured_runs.iter().map(|run| RunSet::single(ComparedResult::new(run))).collect();
     page_of(file, measured_runs, &sets)
 }
 
 fn page_of(file: &str, measured_runs: &[MeasuredRun], sets: &[RunSet]) -> String {
     let (first, others) = sets.split_first().expect("results");
     let comparisons: Vec<_> =
-        others.iter().map(|other| Comparison::of(first, other, CompareRules::default())).collect();
+        others.iter().map(|other| Comparison::new(first, other, CompareRules::default())).collect();
     let page = document(sets, &comparisons, measured_runs).html().expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
         std::fs::write(std::path::Path::new(&folder).join(file), &page).expect("written");
@@ -91,7 +92,7 @@ fn several_runs_are_judged_on_the_page() {
     };
     let (a, b) = (side("before", 100.0), side("after", 112.0));
     let set = |runs: &[MeasuredRun]| {
-        RunSet::new(runs[0].name.clone(), runs.iter().map(ComparedResult::of).collect()).expect("one load")
+        RunSet::new(runs[0].name.clone(), runs.iter().map(ComparedResult::new).collect()).expect("one load")
     };
     let text = page_of("runs.html", &[a[0].clone(), b[0].clone()], &[set(&a), set(&b)]);
     for wanted in [
