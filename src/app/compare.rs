@@ -17,7 +17,7 @@ use report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
     RunSet,
 };
-use report::{Styler, html};
+use report::{Document, Styler};
 use runner::store::write_named;
 
 /// A side of a comparison as it was named, task by task.
@@ -68,11 +68,11 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
         let sets = row.iter().map(|(name, runs)| run_set(name, runs, as_tool)).collect::<Result<Vec<_>, _>>()?;
         let [first, others @ ..] = sets.as_slice() else { continue };
         let comparisons: Vec<Comparison> =
-            others.iter().map(|other| Comparison::of(first, other, rules(request))).collect();
-        texts.push(compare::text(&sets, &comparisons, Styler::chosen(global.color.choice())));
+            others.iter().map(|other| Comparison::new(first, other, rules(request))).collect();
+        texts.push(compare::document(&sets, &comparisons, &[]).terminal(Styler::chosen(global.color.choice())));
         if let Some(path) = &request.html {
             let firsts: Vec<MeasuredRun> = row.iter().filter_map(|(_, runs)| Some(runs.first()?.run.clone())).collect();
-            write_page(path, &html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?)?;
+            write_page(path, &compare::document(&sets, &comparisons, &firsts))?;
         }
         all_sets.extend(sets);
         all_comparisons.extend(comparisons);
@@ -101,15 +101,15 @@ fn run_set(name: &str, runs: &[FoundResult], as_tool: Option<Tool>) -> Result<Ru
         if let Some(tool) = as_tool {
             return ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage);
         }
-        let of = ComparedResult::of(&found.run);
+        let of = ComparedResult::new(&found.run);
         Ok(found.search.iter().fold(of, ComparedResult::with_search))
     };
     let sheets = runs.iter().map(of).collect::<Result<Vec<_>, _>>()?;
     RunSet::new(name, sheets).map_err(CommandError::usage)
 }
 
-/// Which results are compared with each other. Sides of one task each are compared whatever their names are; others task by task,
-/// because a mean over several tasks is a number of none of them.
+/// Which results are compared with each other. Sides of one task each are compared whatever their names are; others
+/// task by task, because a mean over several tasks is a number of none of them.
 fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> {
     if sides.iter().all(|side| side.tasks.len() == 1) {
         let one = |side: &'a Side<'_>| side.tasks.iter().map(|task| (side.argument.to_owned(), task.runs.as_slice()));
@@ -135,8 +135,8 @@ fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> 
     Ok(rows)
 }
 
-/// A task that was cached is the same measurement in two runs: a warning for a reader, and an error for a condition, which would judge
-/// nothing that was measured.
+/// A task that was cached is the same measurement in two runs: a warning for a reader, and an error for a condition,
+/// which would judge nothing that was measured.
 fn check_same_measurements(rows: &[TaskRow<'_>], may_go_on: bool) -> Result<(), CommandError> {
     let mut same = Vec::new();
     for row in rows {
@@ -162,8 +162,8 @@ fn locations(runs: &[FoundResult]) -> BTreeSet<&PathBuf> {
     runs.iter().map(|found| &found.location).collect()
 }
 
-/// Prints which tasks are not compared because a side lacks them. A condition fails where a side lacks a task of the first: there is
-/// nothing to check against it.
+/// Prints which tasks are not compared because a side lacks them. A condition fails where a side lacks a task of the
+/// first: there is nothing to check against it.
 fn report_missing_tasks(sides: &[Side<'_>], is_gated: bool) -> CliExit {
     let mut exit = CliExit::Done;
     let [first, others @ ..] = sides else { return exit };
@@ -232,26 +232,29 @@ fn compare_sweeps(
     sweeps: &[ComparedSweep],
 ) -> Result<CliExit, CommandError> {
     let rules = rules(request);
+    let document = compare::sweeps_document(sweeps, rules);
     print(&if request.json {
         format!("{:#}\n", compare::sweeps_json(sweeps, rules))
     } else {
-        compare::sweeps_text(sweeps, rules, Styler::chosen(global.color.choice()))
+        document.terminal(Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        write_page(path, &html::compare_sweeps(sweeps, rules).map_err(anyhow::Error::from)?)?;
+        write_page(path, &document)?;
     }
     Ok(CliExit::Done)
 }
 
-fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
-    write_named(path, page)?;
+/// Writes the page of a document, and prints where it is.
+pub(super) fn write_page(path: &std::path::Path, document: &Document) -> Result<(), CommandError> {
+    write_named(path, document.html().map_err(anyhow::Error::from)?)?;
     print_error(&format!("the page: {}\n", path.display()));
     Ok(())
 }
 
-/// Two things are a warning for a reader, and an error for a condition. A result of several runs is read as the first of them where the
-/// folder of the runs is missing: a condition would judge by one run what was measured several times so that chance does not decide. And
-/// a task that the last run did not have is of an earlier one, which a condition after the last run is not meant for.
+/// Two things are a warning for a reader, and an error for a condition. A result of several runs is read as the first
+/// of them where the folder of the runs is missing: a condition would judge by one run what was measured several
+/// times so that chance does not decide. And a task that the last run did not have is of an earlier one, which a
+/// condition after the last run is not meant for.
 fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandError> {
     if let Some((earlier, what)) = found.earlier.as_ref().zip(found.earlier_text()) {
         if !may_go_on {
@@ -279,7 +282,8 @@ fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandErro
 fn check(condition: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -> Result<CliExit, CommandError> {
     let name = &comparison.b;
     let percent = |delta: &compare::Delta| condition.percent_text(delta.percent.unwrap_or_default());
-    // A condition has a rule of its own: the interval of the table is two-sided, and its judgement is corrected for all rows.
+    // A condition has a rule of its own: the interval of the table is two-sided, and its judgement is corrected for
+    // all rows.
     let bound = |delta: &compare::Delta| {
         let bound = condition.bound(comparison, delta)?;
         let side = if condition.is_upper() { "at least" } else { "at most" };

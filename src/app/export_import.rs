@@ -16,8 +16,8 @@ use base::files::{metadata_if_there, read_text};
 use base::units::size;
 use harness::{RESULT, SWEEP};
 use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns};
+use report::Styler;
 use report::compare::{CompareRules, ComparedSweep};
-use report::{Styler, html, sweep_table};
 use runner::store::write_named;
 
 /// Bytes of standard input: command lines and scripts.
@@ -147,14 +147,13 @@ fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Res
         put_result(&new, Path::new(folder), run)?;
     }
     new.write(Path::new(SWEEP), report.text())?;
-    let page = html::compare_sweeps(&[ComparedSweep { name, report: report.clone() }], CompareRules::default())
-        .map_err(anyhow::Error::from)?;
-    new.write(Path::new("sweep.html"), page)?;
+    let document = report::sweep(&name, &report);
+    new.write(Path::new("sweep.html"), document.html().map_err(anyhow::Error::from)?)?;
     new.publish()?;
     for name in [SWEEP, "sweep.html"] {
         print(&format!("{}\n", request.out.join(name).display()));
     }
-    print(&sweep_table(&report, Styler::chosen(global.color.choice())));
+    print(&format!("\n{}", document.terminal(Styler::chosen(global.color.choice()))));
     Ok(CliExit::Done)
 }
 

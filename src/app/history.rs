@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
+use super::compare::write_page;
 use super::find_result::{MeasuredOutputs, measured_outputs};
 use super::found_result::{search_in, without_links};
 use super::past_runs::{or_left_out, report_unreadable};
@@ -16,10 +17,10 @@ use base::event::RunId;
 use base::files::read_text;
 use harness::RESULT;
 use interop::{MeasuredResult, MeasuredRun};
+use report::Styler;
 use report::compare::ComparedResult;
 use report::history::{self, HistoryPoint, MetricKey};
-use report::{Styler, html};
-use runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of, write_named};
+use runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of};
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -40,23 +41,22 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     let keys: Vec<MetricKey> = request.metrics.iter().map(|text| MetricKey::read(text)).collect();
     reject_unknown(&keys, &points)?;
     let series = history::series(points, &keys, request.most);
+    let document = history::document(&series);
     print(&if request.json {
         history::json(&series)
     } else {
-        history::text(&series, Styler::chosen(global.color.choice()))
+        document.terminal(Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        let page = html::history(&series).map_err(anyhow::Error::from)?;
-        write_named(path, page)?;
-        print_error(&format!("page: {}\n", path.display()));
+        write_page(path, &document)?;
     }
     Ok(CliExit::Done)
 }
 
 const COMPARE_SWEEPS: &str = "`regatta compare RUN/TASK RUN/TASK` compares sweeps";
 
-/// Every measurement that still has its result, the oldest first, and the tasks that are sweeps. A cached one counts once, in the
-/// run that made it.
+/// Every measurement that still has its result, the oldest first, and the tasks that are sweeps. A cached one counts
+/// once, in the run that made it.
 fn measurements(
     home: &StateFolder,
     request: &HistoryRequest,
@@ -90,7 +90,7 @@ fn measurements(
                 manifest: manifest.clone(),
                 task,
                 started,
-                result: search_in(&place).iter().fold(ComparedResult::of(&measured), ComparedResult::with_search),
+                result: search_in(&place).iter().fold(ComparedResult::new(&measured), ComparedResult::with_search),
             });
         }
     }
@@ -108,19 +108,21 @@ fn measurements(
             manifest: format!("{} on {}", summary.manifest, summary.machine),
             task: summary.task,
             started,
-            result: ComparedResult::of(&measured),
+            result: ComparedResult::new(&measured),
         });
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok((points, sweeps))
 }
 
-/// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other tools have no start.
+/// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other
+/// tools have no start.
 fn started_of_speed(result: &MeasuredResult) -> Option<String> {
     result.own().filter(|own| own.is_of_speed()).map(|own| own.started.clone())
 }
 
-/// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means anything.
+/// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means
+/// anything.
 pub(super) fn shown_manifest(home: &StateFolder, manifest: &str) -> String {
     if Path::new(manifest).starts_with(home.bench_manifests()) { "bench".to_owned() } else { manifest.to_owned() }
 }
@@ -175,7 +177,8 @@ mod tests {
     fn an_accuracy_run_of_loadgen_measures_no_speed() {
         let started = |loadgen: serde_json::Value| {
             let result = serde_json::json!({
-                "schema": 1, "verdict": "valid", "reasons": [], "requested": {}, "started": "2026-11-20", "loadgen": loadgen,
+                "schema": 1, "verdict": "valid", "reasons": [], "requested": {}, "started": "2026-11-20",
+                    "loadgen": loadgen,
             });
             started_of_speed(&MeasuredResult::read(&result.to_string()).unwrap()).is_some()
         };

@@ -24,7 +24,7 @@ use base::files::{is_absence, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
-use report::{RunState, Styler, html};
+use report::{PageResult, RunOrigin, RunState, Styler};
 use runner::store::{
     Latest, PathError, StateFolder, WithPath as _, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
     write_named,
@@ -105,7 +105,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
         let is_good = state.finished.is_some_and(|end| end.exit == 0);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
             let Some(tags) = or_left_out(tags_of(&home, run)) else { continue };
-            let mut row = report::RunRow::of(&state, tags, is_alive);
+            let mut row = report::RunRow::new(&state, tags, is_alive);
             row.manifest = shown_manifest(&home, &state.manifest);
             rows.push(row);
         }
@@ -159,7 +159,7 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
     let Some(newest) = last_run(&home)? else { return Err(no_run_error(&home)) };
     let Some(wanted) = &request.stage else {
         let logs = logs_in(&home.run(&newest))?;
-        let names = LogNames::of(&home, &newest);
+        let names = LogNames::new(&home, &newest);
         for log in &logs {
             print(&format!("{}\n", names.task(log)));
         }
@@ -182,7 +182,7 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
             (None, [log]) => return show(&home, &newest, log, request.follow),
             (None, []) => is_task = is_task || has_task(&home, run, wanted),
             (None, several) => {
-                let of_logs = LogNames::of(&home, run);
+                let of_logs = LogNames::new(&home, run);
                 let names: Vec<String> = several.iter().map(|log| of_logs.task(log)).collect();
                 return Err(CommandError::Usage(format!("{wanted} has several tasks: {}", names.join(", "))));
             }
@@ -194,7 +194,7 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
                 .hint("`regatta logs` lists the logs of the last run"),
         ));
     }
-    let names = LogNames::of(&home, &newest);
+    let names = LogNames::new(&home, &newest);
     let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| names.task(log)).collect();
     let hint = base::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
@@ -211,7 +211,7 @@ fn has_task(home: &StateFolder, run: &RunId, name: &str) -> bool {
 /// Tasks of the last run that have a log.
 pub(super) fn logged_tasks(home: &StateFolder) -> Vec<String> {
     let Some(run) = last_run(home).ok().flatten() else { return Vec::new() };
-    let names = LogNames::of(home, &run);
+    let names = LogNames::new(home, &run);
     logs_in(&home.run(&run)).unwrap_or_default().iter().map(|log| names.task(log)).collect()
 }
 
@@ -229,7 +229,7 @@ fn name_of(log: &Path) -> String {
 struct LogNames(BTreeMap<String, String>);
 
 impl LogNames {
-    fn of(home: &StateFolder, run: &RunId) -> Self {
+    fn new(home: &StateFolder, run: &RunId) -> Self {
         // Without a journal that can be read, logs keep the names of their files.
         let state = ObservedRun::read(home, run).map(|observed| observed.state).unwrap_or_default();
         let named = |name: fn(&TaskId) -> String| state.tasks.keys().map(move |task| (name(task), task.to_string()));
@@ -320,8 +320,8 @@ fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf
 }
 
 /// The benchmarks of a stage that a `foreach` made, as sweeps.
-fn gathered(results: &[html::PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<(String, SweepReport)> {
-    let of = |one: &html::PageResult| {
+fn gathered(results: &[PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<(String, SweepReport)> {
+    let of = |one: &PageResult| {
         Some((one.task.as_str().to_owned(), folders.get(&one.task)?.clone(), one.result.own()?.clone()))
     };
     let own: Vec<_> = results.iter().filter_map(of).collect();
@@ -330,8 +330,8 @@ fn gathered(results: &[html::PageResult], folders: &BTreeMap<TaskId, PathBuf>) -
     gather_sweeps(&all)
 }
 
-/// Writes the page of a run, with the results of all its benchmarks, cached ones too. `measured`: the output folders that may hold
-/// one. Returns its path.
+/// Writes the page of a run, with the results of all its benchmarks, cached ones too. `measured`: the output folders
+/// that may hold one. Returns its path.
 pub(super) fn write_report(
     home: &StateFolder,
     run: &RunId,
@@ -350,11 +350,11 @@ pub(super) fn write_report(
         if let Ok(text) = read_text(out.join(RESULT))
             && let Ok(result) = MeasuredResult::read(&text)
         {
-            // A search keeps the result of its best probe; the others stand beside it. A file that this version cannot read
-            // is left out, and the result is shown all the same.
+            // A search keeps the result of its best probe; the others stand beside it. A file that this version
+            // cannot read is left out, and the result is shown all the same.
             let search = search_in(&out);
             folders.insert(task.clone(), out);
-            results.push(html::PageResult { task, result, search });
+            results.push(PageResult { task, result, search });
         }
     }
     let of_stages = gathered(&results, &folders);
@@ -365,8 +365,8 @@ pub(super) fn write_report(
     sweeps.extend(of_stages);
     let run_state = &*with_logs_that_are_there(run_state, &home.run(run))?;
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
-    let page = html::render(run_state, &about, &results, &sweeps, plan)?;
+    let about = RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..RunOrigin::default() };
+    let page = report::run_page(run_state, &about, &results, &sweeps, plan)?;
     let path = home.run(run).join("report.html");
     write_named(&path, page)?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)

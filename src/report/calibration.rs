@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::terminal::signed_percent;
-use crate::terminal::styler::{Styler, TextRole, table};
+use crate::styler::{Styler, TextRole, signed_percent, table};
 use base::spec::SimCalibration;
 use sim::StepTimeFit;
 
@@ -82,7 +81,8 @@ pub fn calibration_preset(fit: &StepTimeFit) -> String {
     let mut out = String::from("# yaml-language-server: $schema=../../schemas/manifest.json\n");
     let _ = write!(
         out,
-        "# The simulator's step time, fitted with `regatta sim calibrate` to {} steps: R² {:.5}, mean error of a step {}",
+        "# The simulator's step time, fitted with `regatta sim calibrate` to {} steps: R² {:.5}, mean error of a \
+            step {}",
         fit.logged_steps,
         fit.r_squared,
         percent(fit.mean_error)
@@ -106,48 +106,34 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// What each setting means.
+const MEANINGS: [(&str, &str); 18] = [
+    ("scheduler", "whose scheduler and KV cache rules"),
+    ("weights_bandwidth", "of the memory bandwidth, reading weights"),
+    ("kv_bandwidth", "of the memory bandwidth, reading the KV cache"),
+    ("compute", "of the peak at 16 and 8 bits, linear layers"),
+    ("compute_fp4", "of the peak at 4 bits, linear layers"),
+    ("attention", "of the peak, attention over a prompt"),
+    ("experts", "of that, linear layers of experts"),
+    ("link", "of the links' bandwidth, all-reduces"),
+    ("pipeline", "of the time, stages of a pipeline work"),
+    ("overlap", "of the linear layers' work hides behind reading weights"),
+    ("step_ms", "each step"),
+    ("layer_us", "each layer in a step without a CUDA graph"),
+    ("cuda_graph_tokens", "the largest step with a CUDA graph"),
+    ("context_ms", "each step with prompts"),
+    ("request_us", "each request that generates in a step"),
+    ("prompt_us", "each prompt in a step"),
+    ("all_reduce_us", "each all-reduce of tensor parallelism"),
+    ("frontend_ms", "between a request's arrival and the scheduler"),
+];
+
 /// Name, value and meaning of each setting.
 fn coefficients(calibration: &SimCalibration) -> Vec<(&'static str, String, &'static str)> {
-    let SimCalibration {
-        source: _,
-        scheduler,
-        weights_bandwidth,
-        kv_bandwidth,
-        compute,
-        compute_fp4,
-        attention,
-        experts,
-        link,
-        pipeline,
-        overlap,
-        step_ms,
-        layer_us,
-        cuda_graph_tokens,
-        context_ms,
-        request_us,
-        prompt_us,
-        all_reduce_us,
-        frontend_ms,
-    } = calibration;
-    let scheduler = json!(scheduler).as_str().unwrap_or_default().to_owned();
-    vec![
-        ("scheduler", scheduler, "whose scheduler and KV cache rules"),
-        ("weights_bandwidth", weights_bandwidth.to_string(), "of the memory bandwidth, reading weights"),
-        ("kv_bandwidth", kv_bandwidth.to_string(), "of the memory bandwidth, reading the KV cache"),
-        ("compute", compute.to_string(), "of the peak at 16 and 8 bits, linear layers"),
-        ("compute_fp4", compute_fp4.to_string(), "of the peak at 4 bits, linear layers"),
-        ("attention", attention.to_string(), "of the peak, attention over a prompt"),
-        ("experts", experts.to_string(), "of that, linear layers of experts"),
-        ("link", link.to_string(), "of the links' bandwidth, all-reduces"),
-        ("pipeline", pipeline.to_string(), "of the time, stages of a pipeline work"),
-        ("overlap", overlap.to_string(), "of the linear layers' work hides behind reading weights"),
-        ("step_ms", step_ms.to_string(), "each step"),
-        ("layer_us", layer_us.to_string(), "each layer in a step without a CUDA graph"),
-        ("cuda_graph_tokens", cuda_graph_tokens.to_string(), "the largest step with a CUDA graph"),
-        ("context_ms", context_ms.to_string(), "each step with prompts"),
-        ("request_us", request_us.to_string(), "each request that generates in a step"),
-        ("prompt_us", prompt_us.to_string(), "each prompt in a step"),
-        ("all_reduce_us", all_reduce_us.to_string(), "each all-reduce of tensor parallelism"),
-        ("frontend_ms", frontend_ms.to_string(), "between a request's arrival and the scheduler"),
-    ]
+    let settings = json!(calibration);
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        value => value.as_f64().map_or_else(|| value.to_string(), |number| number.to_string()),
+    };
+    MEANINGS.into_iter().map(|(name, meaning)| (name, text(&settings[name]), meaning)).collect()
 }

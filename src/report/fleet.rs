@@ -1,12 +1,11 @@
 //! What the simulator says of a day of a fleet: a table of the whole day, one of its hours, or JSON.
 
-use std::fmt::Write as _;
-
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::what_if::{WhatIfProblem, latency};
-use crate::terminal::styler::{Styler, TextRole, table};
+use crate::document::{Block, Cell, Document, Section, Table, TableColumn};
+use crate::styler::TextRole;
+use crate::what_if::{WhatIfProblem, distinct, latency, latency_columns, setting_cells, setting_columns};
 use base::spec::{LatencyLimit, LimitedMetric};
 use base::units::{grouped, three_digits};
 use sim::{FleetHour, FleetResult};
@@ -35,15 +34,15 @@ impl FleetRow {
         self.replicas as f64 / result.replicas.max(1) as f64
     }
 
-    /// Of the answers that ended within the load, as in each of its hours. Over the time to the last answer one that began again
-    /// after a failure would count as a slow fleet.
+    /// Of the answers that ended within the load, as in each of its hours. Over the time to the last answer one that
+    /// began again after a failure would count as a slow fleet.
     fn tokens_per_second(&self, result: &FleetResult) -> f64 {
         let tokens: u64 = result.hours.iter().map(|hour| hour.output_tokens).sum();
         tokens as f64 * self.scale(result) / self.seconds
     }
 
-    /// Hours in which every limit on TTFT and TPOT holds. A latency that no request of the hour has holds no limit, as in a
-    /// measurement. `None`: there is no such limit.
+    /// Hours in which every limit on TTFT and TPOT holds. A latency that no request of the hour has holds no limit,
+    /// as in a measurement. `None`: there is no such limit.
     fn hours_within(&self, result: &FleetResult) -> Option<usize> {
         let limits: Vec<_> =
             self.limits.iter().filter(|limit| latencies_of(&result.hours[0], limit).is_some()).collect();
@@ -76,127 +75,93 @@ fn quantile(histogram: &Histogram<u64>, share: f64) -> Option<f64> {
 }
 
 /// The day, and the hours of each fleet.
-pub fn fleet_text(rows: &[FleetRow], paint: Styler) -> String {
-    let mut out = String::from("A model, not a measurement: a fleet for ");
+pub fn fleet(rows: &[FleetRow]) -> Document {
     let hours = rows.first().map_or(0.0, |row| row.seconds / 3600.0);
-    let _ = writeln!(out, "{} h", three_digits(hours));
-    let mut keys: Vec<&String> = Vec::new();
-    for (key, _) in rows.iter().flat_map(|row| &row.settings) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
+    let model = format!("A model, not a measurement: a fleet for {} h", three_digits(hours));
+    let answered = rows.iter().filter_map(|row| Some((row, row.result.as_ref().ok()?)));
+    let sections = std::iter::once(Section::default().with([Block::table(day(rows))]));
+    Document {
+        head: vec![Block::text(TextRole::Plain, model)],
+        sections: sections.chain(answered.map(|(row, result)| hours_of(row, result))).collect(),
+        ..Document::default()
     }
-    let quiet = |text: &str| (TextRole::Quiet, text.to_owned());
-    let plain = |text: String| (TextRole::Plain, text);
-    let mut head: Vec<_> = keys.iter().map(|key| quiet(key)).collect();
-    head.extend(
-        [
-            "benchmark",
-            "balancer",
-            "replicas",
-            "GPUs",
-            "requests",
-            "tok/s",
-            "of a GPU",
-            "busy",
-            "TTFT p50",
-            "p99",
-            "TPOT p50",
-            "p99",
-        ]
-        .map(quiet),
-    );
-    let mut lines = vec![head];
+}
+
+fn day(rows: &[FleetRow]) -> Table {
+    let keys = distinct(rows.iter().flat_map(|row| &row.settings).map(|(key, _)| key));
+    let mut columns: Vec<TableColumn> = setting_columns(&keys).collect();
+    columns.extend(["benchmark", "balancer"].map(TableColumn::new));
+    columns.extend(["replicas", "GPUs", "requests", "tok/s", "tok/s/GPU", "busy"].map(TableColumn::number));
+    columns.extend(latency_columns());
+    let mut table = Table::new("the day of each fleet", columns);
     for row in rows {
-        let mut line: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let value = row.settings.iter().find(|(name, _)| name == *key);
-                plain(value.map(|(_, value)| value.clone()).unwrap_or_default())
-            })
-            .collect();
-        line.extend([plain(row.task.clone()), plain(row.balancer.to_owned())]);
+        let mut cells = setting_cells(&keys, &row.settings);
+        cells.extend([row.task.as_str(), row.balancer].map(Cell::from));
         match &row.result {
             Ok(result) => {
                 let tokens = row.tokens_per_second(result);
-                line.extend([row.replicas, row.gpus].map(|count| plain(grouped(count as f64, 0))));
-                line.push(plain(grouped(result.arrived as f64 * row.scale(result), 0)));
-                line.push(plain(grouped(tokens, 0)));
-                line.push(plain(three_digits(tokens / row.gpus.max(1) as f64)));
-                line.push(plain(format!("{:.0} %", result.busy_share() * 100.0)));
-                for histogram in [&result.ttft, &result.tpot] {
-                    line.extend([0.5, 0.99].map(|share| plain(latency(quantile(histogram, share)))));
-                }
+                let requests = result.arrived as f64 * row.scale(result);
+                let counts = [row.replicas as f64, row.gpus as f64, requests, tokens];
+                cells.extend(counts.map(|count| Cell::from(grouped(count, 0))));
+                cells.push(Cell::number(TextRole::Plain, Some(tokens / row.gpus.max(1) as f64)));
+                cells.push(Cell::from(format!("{:.0} %", result.busy_share() * 100.0)));
+                cells.extend(latency_cells(&result.ttft, &result.tpot));
             }
-            Err(why) => line.push(plain(why.to_string())),
+            Err(problem) => cells.push(Cell::new(TextRole::Bad, problem.to_string())),
         }
-        lines.push(line);
+        table.row(cells);
     }
-    out.push_str(&table(paint, "  ", &lines));
-    for row in rows {
-        if let Ok(result) = &row.result {
-            out.push('\n');
-            out.push_str(&hours_text(row, result, rows.len() > 1, paint));
-        }
-    }
-    out
+    table
 }
 
-fn hours_text(row: &FleetRow, result: &FleetResult, is_named: bool, paint: Styler) -> String {
-    let mut out = String::new();
-    if is_named {
-        let settings: Vec<String> = row.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let _ = writeln!(out, "{} {} {}", settings.join(" "), row.task, row.balancer);
-    }
+/// Median and p99 of both.
+fn latency_cells<'h>(ttft: &'h Histogram<u64>, tpot: &'h Histogram<u64>) -> impl Iterator<Item = Cell> + use<'h> {
+    let quantiles = |histogram| [0.5, 0.99].map(|share| Cell::from(latency(quantile(histogram, share))));
+    [ttft, tpot].into_iter().flat_map(quantiles)
+}
+
+fn hours_of(row: &FleetRow, result: &FleetResult) -> Section {
+    let scale = row.scale(result);
+    let settings: Vec<String> = row.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let mut lines = Vec::new();
     if result.replicas < row.replicas {
-        let _ = writeln!(
-            out,
-            "{} of the {} replicas were simulated",
-            grouped(result.replicas as f64, 0),
-            grouped(row.replicas as f64, 0)
-        );
+        let [simulated, replicas] = [result.replicas, row.replicas].map(|count| grouped(count as f64, 0));
+        lines.push(format!("{simulated} of the {replicas} replicas were simulated"));
     }
-    let _ = writeln!(out, "the last answer ended {} s after the load", three_digits(result.late_s()));
+    lines.push(format!("the last answer ended {} s after the load", three_digits(result.late_s())));
     if result.failures > 0 {
-        let scale = row.scale(result);
-        let _ = writeln!(
-            out,
-            "{} failures, {} requests began again",
-            grouped(result.failures as f64 * scale, 0),
-            grouped(result.retried as f64 * scale, 0)
-        );
+        let [failures, retried] = [result.failures, result.retried].map(|count| grouped(count as f64 * scale, 0));
+        lines.push(format!("{failures} failures, {retried} requests began again"));
     }
     if result.prefix_hits > 0 {
-        let _ = writeln!(
-            out,
-            "{:.1} % of the requests found their prefix",
-            100.0 * result.prefix_hits as f64 / result.arrived.max(1) as f64
-        );
+        let share = 100.0 * result.prefix_hits as f64 / result.arrived.max(1) as f64;
+        lines.push(format!("{share:.1} % of the requests found their prefix"));
     }
     if let Some(within) = row.hours_within(result) {
         let limits: Vec<String> = row.limits.iter().map(|limit| format!("{} ≤ {} ms", limit.key(), limit.ms)).collect();
-        let _ = writeln!(out, "{within} of {} hours are within {}", result.hours.len(), limits.join(", "));
+        lines.push(format!("{within} of {} hours are within {}", result.hours.len(), limits.join(", ")));
     }
-    let quiet = |text: &str| (TextRole::Quiet, text.to_owned());
-    let mut lines = vec![["hour", "req/s", "tok/s", "TTFT p50", "p99", "TPOT p50", "p99"].map(quiet).to_vec()];
-    let scale = row.scale(result);
+    let columns = [TableColumn::new("hour"), TableColumn::number("req/s"), TableColumn::number("tok/s")];
+    let mut table = Table::new("hours", columns.into_iter().chain(latency_columns()));
     for (at, hour) in result.hours.iter().enumerate() {
         let seconds = (row.seconds - at as f64 * 3600.0).clamp(1.0, 3600.0);
-        let mut line = vec![(TextRole::Name, at.to_string())];
-        line.push((TextRole::Plain, three_digits(hour.requests as f64 * scale / seconds)));
-        line.push((TextRole::Plain, grouped(hour.output_tokens as f64 * scale / seconds, 0)));
-        for histogram in [&hour.ttft, &hour.tpot] {
-            line.extend([0.5, 0.99].map(|share| (TextRole::Plain, latency(quantile(histogram, share)))));
-        }
-        lines.push(line);
+        let mut cells = vec![Cell::new(TextRole::Name, at.to_string())];
+        cells.push(Cell::number(TextRole::Plain, Some(hour.requests as f64 * scale / seconds)));
+        cells.push(Cell::from(grouped(hour.output_tokens as f64 * scale / seconds, 0)));
+        cells.extend(latency_cells(&hour.ttft, &hour.tpot));
+        table.row(cells);
     }
-    out.push_str(&table(paint, "  ", &lines));
-    out
+    let lines = lines.into_iter().map(|line| Block::text(TextRole::Plain, line));
+    let heading = format!("{} {} {}", settings.join(" "), row.task, row.balancer);
+    Section::new(heading.trim()).with(lines.chain([Block::table(table)]))
 }
 
 /// All rows as JSON.
 pub fn fleet_json(rows: &[FleetRow]) -> String {
-    let latencies = |histogram: &Histogram<u64>| json!({"p50": quantile(histogram, 0.5), "p90": quantile(histogram, 0.9), "p99": quantile(histogram, 0.99)});
+    let latencies = |histogram: &Histogram<u64>| {
+        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| quantile(histogram, share));
+        json!({"p50": p50, "p90": p90, "p99": p99})
+    };
     let fleets: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -242,6 +207,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::styler::Styler;
     use base::spec::Statistic;
 
     fn histogram(values_us: &[u64]) -> Histogram<u64> {
@@ -300,10 +266,10 @@ mod tests {
         for late_s in [30, 7_200, 28_800] {
             let row = row(&[5_000], (7_200 + late_s) * 1_000_000_000);
             let json: Value = serde_json::from_str(&fleet_json(std::slice::from_ref(&row))).unwrap();
-            let fleet = &json["fleets"][0];
-            assert_eq!(fleet["tokens_per_second"], 1000.0);
-            assert_eq!(fleet["last_answer_after_load_s"], late_s as f64);
-            let text = fleet_text(&[row], Styler::OFF);
+            let answer = &json["fleets"][0];
+            assert_eq!(answer["tokens_per_second"], 1000.0);
+            assert_eq!(answer["last_answer_after_load_s"], late_s as f64);
+            let text = fleet(&[row]).terminal(Styler::OFF);
             let late = format!("the last answer ended {} s after the load", three_digits(late_s as f64));
             assert!(text.contains(&late), "{text}");
         }
@@ -313,12 +279,12 @@ mod tests {
     fn a_latency_that_no_request_has_is_no_number_and_holds_no_limit() {
         let row = row(&[], 7_200_000_000_000);
         let json: Value = serde_json::from_str(&fleet_json(std::slice::from_ref(&row))).unwrap();
-        let fleet = &json["fleets"][0];
-        assert_eq!((&fleet["tpot_ms"]["p99"], &fleet["hours"][1]["ttft_ms"]["p50"]), (&Value::Null, &Value::Null));
-        assert_eq!(fleet["ttft_ms"]["p50"].as_f64().map(f64::round), Some(40.0));
+        let answer = &json["fleets"][0];
+        assert_eq!((&answer["tpot_ms"]["p99"], &answer["hours"][1]["ttft_ms"]["p50"]), (&Value::Null, &Value::Null));
+        assert_eq!(answer["ttft_ms"]["p50"].as_f64().map(f64::round), Some(40.0));
         // Of the hour without requests no limit is missed.
-        assert_eq!(fleet["hours_within_limits"], 1);
-        let text = fleet_text(&[row], Styler::OFF);
+        assert_eq!(answer["hours_within_limits"], 1);
+        let text = fleet(&[row]).terminal(Styler::OFF);
         assert!(text.contains("n/a") && !text.contains(" 0.00 ms"), "{text}");
     }
 }

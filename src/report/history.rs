@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::chart::{TrendPlot, TrendPoint};
 use crate::compare::{ComparedResult, FOUND_RATE};
-use crate::terminal::percent::signed_percent;
-use crate::terminal::styler::{Styler, TextRole, clean, cut, table, to_the_second};
+use crate::document::{Badge, Block, Cell, Document, Item, Section, Table, TableColumn};
+use crate::styler::{TextRole, cut, signed_percent, to_the_second};
 use base::event::{RunId, RunTag, Verdict};
 use base::stats::{ChangePoint, FEWEST_RUNS, change_points};
 use base::units::{counted, three_digits};
@@ -16,6 +16,10 @@ use harness::{IdentityDifference, identity_differences, marked_verdict};
 
 /// Differences below this share are no change, as in a comparison.
 const SMALLEST: f64 = 0.01;
+/// More differences beside a change are not read.
+const MOST_DIFFERENCES: usize = 6;
+/// A longer one is cut: it has digests or paths.
+const WIDEST: usize = 140;
 
 /// A metric and its statistic, as typed: `ttft_p99`, `output_tokens`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +74,10 @@ impl HistoryPoint {
             1 => verdict,
             runs => format!("{verdict}, mean of {runs} runs"),
         }
+    }
+
+    fn tags_text(&self) -> String {
+        self.tags.iter().map(RunTag::as_str).collect::<Vec<_>>().join(" ")
     }
 
     /// As it is shown: `1,234`, of a search `133 (102 … 172)` or `400 or more`; none where the result has no number.
@@ -129,8 +137,8 @@ pub struct LevelShift {
     pub change: ChangePoint,
     /// Settings and versions that differ between that point and the valid one before it.
     pub differences: Vec<String>,
-    /// The measurements of one level repeat one plan (arrivals, lengths and prompts), and those of the other had others: the change may
-    /// come from the plans, and is neither better nor worse.
+    /// The measurements of one level repeat one plan (arrivals, lengths and prompts), and those of the other had
+    /// others: the change may come from the plans, and is neither better nor worse.
     pub is_of_plans: bool,
 }
 
@@ -141,7 +149,8 @@ impl HistorySeries {
     }
 }
 
-/// Divides measurements into series: numbers of different loads, or of a simulator and a server, are never in one. `most`: the newest of each.
+/// Divides measurements into series: numbers of different loads, or of a simulator and a server, are never in one.
+/// `most`: the newest of each.
 pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec<HistorySeries> {
     type LoadOf = BTreeMap<String, String>;
     let mut all: BTreeMap<(String, String, LoadOf), Vec<HistoryPoint>> = BTreeMap::new();
@@ -188,14 +197,14 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
     let valid = points.iter().enumerate().filter(|(_, point)| counts(point));
     let values: Vec<(usize, f64)> = valid.filter_map(|(place, point)| Some((place, point.value(key)?))).collect();
     let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-    let found = change_points(&numbers, SMALLEST);
-    let starts: Vec<usize> = found.iter().map(|change| change.at).chain([values.len()]).collect();
+    let shifts = change_points(&numbers, SMALLEST);
+    let starts: Vec<usize> = shifts.iter().map(|change| change.at).chain([values.len()]).collect();
     let plans = |from: usize, to: usize| -> Vec<Option<&str>> {
         values[from..to].iter().map(|(place, _)| points[*place].result.plan()).collect()
     };
     let mut start = 0;
     let mut changes = Vec::new();
-    for (change, end) in found.into_iter().zip(starts.into_iter().skip(1)) {
+    for (change, end) in shifts.into_iter().zip(starts.into_iter().skip(1)) {
         let (point, before) = (values[change.at].0, values[change.at - 1].0);
         let is_of_plans = is_of_plans(&plans(start, change.at), &plans(change.at, end));
         start = change.at;
@@ -215,8 +224,8 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
     })
 }
 
-/// Whether the measurements of one of two levels repeat one plan, and most of the other level's had others. How much plans differ is
-/// then not known.
+/// Whether the measurements of one of two levels repeat one plan, and most of the other level's had others. How much
+/// plans differ is then not known.
 fn is_of_plans(before: &[Option<&str>], after: &[Option<&str>]) -> bool {
     let repeats_one = |level: &[Option<&str>], other: &[Option<&str>]| {
         let first = level[0];
@@ -243,72 +252,102 @@ fn differences(before: &HistoryPoint, after: &HistoryPoint) -> Vec<String> {
     measured_on.chain(changed).collect()
 }
 
-/// A table for each series, and below it the changes.
-pub fn text(all: &[HistorySeries], styler: Styler) -> String {
-    let mut out = String::new();
-    for series in all {
-        let valid = series.points.iter().filter(|point| point.is_valid()).count();
-        let runs = format!("{}, {valid} valid", counted(series.points.len(), "measurement"));
-        let simulated = series.points.iter().any(|point| point.result.is_simulated());
-        let mark = if simulated { ", SIMULATED" } else { "" };
-        let _ = writeln!(out, "{}  {runs}{mark}", styler.tone(TextRole::Strong, clean(&series.name())));
-        let mut rows = vec![head(series)];
-        rows.extend(series.points.iter().enumerate().map(|(place, point)| row(series, place, point)));
-        out.push_str(&table(styler, "  ", &rows));
-        for metric in &series.metrics {
-            for shift in &metric.changes {
-                let line = level_sentence(series, metric, shift);
-                let role = match metric.is_better(shift) {
-                    Some(true) => TextRole::Good,
-                    Some(false) => TextRole::Bad,
-                    None => TextRole::Plain,
-                };
-                let _ = writeln!(out, "  {}", styler.tone(role, line));
-                for difference in shift.differences.iter().take(6) {
-                    let _ = writeln!(out, "      {}", cut(&clean(difference), 140));
-                }
-            }
-        }
-        if series.metrics.iter().all(|metric| metric.values.len() < FEWEST_RUNS) {
-            let _ = writeln!(
-                out,
-                "  {}",
-                styler.tone(
-                    TextRole::Quiet,
-                    format!("a change is looked for in {FEWEST_RUNS} or more valid measurements")
-                )
-            );
-        }
-        out.push('\n');
+/// For each series its pictures, its changes and all its numbers.
+pub fn document(all: &[HistorySeries]) -> Document {
+    let about = "A dot is one measurement, a cross one that is not VALID. Lines are means of levels; a dashed line \
+        is a change of \
+                 level: the largest difference of means, by a permutation test at 5 % over the valid measurements of \
+                 a series. \
+                 The upright axes do not start at 0.";
+    Document {
+        name: "history".to_owned(),
+        title: "Measurements over time",
+        head: vec![Block::text(TextRole::Quiet, about).on_page()],
+        sections: all.iter().map(section).collect(),
+        footer: "Made by regatta history.",
+        ..Document::default()
     }
-    out
 }
 
-fn head(series: &HistorySeries) -> Vec<(TextRole, String)> {
-    let quiet = |text: String| (TextRole::Quiet, text);
-    let mut cells = vec![quiet("started (UTC)".to_owned()), quiet("run".to_owned()), quiet("verdict".to_owned())];
-    cells.extend(series.metrics.iter().map(|metric| quiet(format!("{}, {}", metric.key, metric.unit.trim()))));
-    cells.push(quiet("tags".to_owned()));
-    cells
+fn section(series: &HistorySeries) -> Section {
+    let valid = series.points.iter().filter(|point| point.is_valid()).count();
+    let is_simulated = series.points.iter().any(|point| point.result.is_simulated());
+    let badges = is_simulated.then(|| Badge { role: TextRole::Warning, text: "SIMULATED".to_owned() });
+    let identity = series.points.last().and_then(|point| point.result.identity.as_ref());
+    let identity = identity.map(|identity| Block::text(TextRole::Quiet, format!("the last on {}", identity.line())));
+    let charts = Block::charts(series.metrics.iter().filter_map(|metric| plot(series, metric)));
+    let table = Block::table(numbers(series)).folded("All numbers", false);
+    let shifts = || series.metrics.iter().flat_map(|metric| metric.changes.iter().map(move |shift| (metric, shift)));
+    let changes: Vec<Item> = shifts().map(|(metric, shift)| item(series, metric, shift)).collect();
+    let too_few = series.metrics.iter().all(|metric| metric.values.len() < FEWEST_RUNS);
+    let note = if too_few {
+        Some(format!("a change is looked for in {FEWEST_RUNS} or more valid measurements"))
+    } else {
+        changes.is_empty().then(|| "no change of level was found".to_owned())
+    };
+    let identity = identity.map(|block| block.on_page());
+    let blocks = identity.into_iter().chain([charts, table, Block::items(changes)]).chain(Block::notes(note));
+    Section {
+        badges: badges.into_iter().collect(),
+        about: format!("{}, {valid} valid", counted(series.points.len(), "measurement")),
+        ..Section::new(series.name()).with(blocks)
+    }
 }
 
-fn row(series: &HistorySeries, place: usize, point: &HistoryPoint) -> Vec<(TextRole, String)> {
-    let role = if point.is_valid() { TextRole::Plain } else { TextRole::Warning };
-    let mut cells = vec![
-        (TextRole::Plain, to_the_second(&point.started)),
-        (TextRole::Plain, clean(point.run.as_str())),
-        (role, point.verdict_text()),
-    ];
+/// A change with what differs there.
+fn item(series: &HistorySeries, metric: &MetricHistory, shift: &LevelShift) -> Item {
+    let role = match metric.is_better(shift) {
+        Some(true) => TextRole::Good,
+        Some(false) => TextRole::Bad,
+        None => TextRole::Plain,
+    };
+    let below = shift.differences.iter().take(MOST_DIFFERENCES).map(|difference| cut(difference, WIDEST)).collect();
+    Item { role, text: level_sentence(series, metric, shift), below, ..Item::default() }
+}
+
+fn numbers(series: &HistorySeries) -> Table {
+    let mut columns = vec![TableColumn::number("no.").on_page()];
+    columns.extend(["started (UTC)", "run", "verdict"].map(TableColumn::new));
     for metric in &series.metrics {
-        let change = metric.changes.iter().find(|shift| shift.point == place);
-        let mark =
-            change.map_or(String::new(), |shift| format!("  {} %", signed_percent(shift.change.relative() * 100.0)));
-        let value = point.value_text(&metric.key, three_digits).unwrap_or_else(|| "-".to_owned());
-        cells.push((role, format!("{value}{mark}")));
+        columns.push(TableColumn::number(format!("{}, {}", metric.key, metric.unit)));
+        columns.extend((!metric.changes.is_empty()).then(|| TableColumn::new("")));
     }
-    let tags: Vec<&str> = point.tags.iter().map(RunTag::as_str).collect();
-    cells.push((TextRole::Name, tags.join(" ")));
-    cells
+    columns.push(TableColumn::new("tags"));
+    let mut table = Table::new("numbers of each measurement", columns).look("");
+    for (place, point) in series.points.iter().enumerate() {
+        let role = if point.is_valid() { TextRole::Plain } else { TextRole::Warning };
+        let (started, run) = (to_the_second(&point.started), point.run.to_string());
+        let mut cells = [(place + 1).to_string(), started, run].map(Cell::from).to_vec();
+        cells.push(Cell::new(role, point.verdict_text()));
+        for metric in &series.metrics {
+            let change = metric.changes.iter().find(|shift| shift.point == place);
+            let value = point.value_text(&metric.key, three_digits).unwrap_or_else(|| "–".to_owned());
+            cells.push(Cell::new(role, value));
+            let change = || Cell::new(role, change.map(LevelShift::percent_text).unwrap_or_default());
+            cells.extend((!metric.changes.is_empty()).then(change));
+        }
+        cells.push(Cell::new(TextRole::Name, point.tags_text()));
+        table.row(cells);
+    }
+    table
+}
+
+fn plot(series: &HistorySeries, metric: &MetricHistory) -> Option<String> {
+    let points = series.points.iter().enumerate().filter_map(|(place, point)| {
+        let (value, shown) = (point.value(&metric.key)?, point.value_text(&metric.key, three_digits)?);
+        let hint = format!("{shown} {}, run {}, {}", metric.unit, point.run, to_the_second(&point.started));
+        Some(TrendPoint { place, value, is_invalid: !point.is_valid(), label: point.tags_text(), hint })
+    });
+    let title = format!("{}, {}", metric.key, metric.unit);
+    let changes = metric.changes.iter().map(|shift| (shift.point, shift.percent_text(), metric.is_better(shift)));
+    TrendPlot { title: &title, points: points.collect(), levels: metric.levels(), changes: changes.collect() }.draw()
+}
+
+impl LevelShift {
+    /// `+10.0 %`
+    fn percent_text(&self) -> String {
+        format!("{} %", signed_percent(self.change.relative() * 100.0))
+    }
 }
 
 impl MetricHistory {
@@ -330,7 +369,7 @@ impl MetricHistory {
 }
 
 /// One sentence on a change.
-pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelShift) -> String {
+fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelShift) -> String {
     let LevelShift { change, .. } = shift;
     let word = match metric.is_better(shift) {
         Some(true) => "better",
@@ -338,9 +377,9 @@ pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &Le
         None => "not judged: with other arrivals and prompts",
     };
     format!(
-        "{} {} % ({word}) from {} on: mean {} before, {} after, p {:.4}{}",
+        "{} {} ({word}) from {} on: mean {} before, {} after, p {:.4}{}",
         metric.key,
-        signed_percent(change.relative() * 100.0),
+        shift.percent_text(),
         series.points[shift.point].run,
         three_digits(change.before),
         three_digits(change.after),
@@ -357,7 +396,8 @@ pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &Le
 pub fn json(all: &[HistorySeries]) -> String {
     let list: Vec<Value> = all.iter().map(series_json).collect();
     let test = format!(
-        "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid measurements on; differences below {} % are no change",
+        "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid \
+            measurements on; differences below {} % are no change",
         SMALLEST * 100.0
     );
     format!("{:#}\n", json!({ "series": list, "changes_are": test }))
@@ -374,13 +414,15 @@ fn series_json(series: &HistorySeries) -> Value {
             "verdict": point.result.verdict, "simulated": point.result.is_simulated(),
             "rehearsal": point.result.is_rehearsal(), "mean_of_runs": point.result.runs, "values": values,
             "lower_bounds": lower_bounds,
-            "found_rate_interval": point.result.searched.and_then(|found| Some(json!({ "low": found.low?, "high": found.high? }))),
+            "found_rate_interval": point.result.searched.and_then(|found| Some(json!({ "low": found.low?,
+                "high": found.high? }))),
         })
     };
     let change = |metric: &MetricHistory, shift: &LevelShift| {
         json!({
             "metric": metric.key.to_string(), "place": shift.point, "run": series.points[shift.point].run,
-            "before": shift.change.before, "after": shift.change.after, "p": shift.change.p, "differences": shift.differences,
+            "before": shift.change.before, "after": shift.change.after, "p": shift.change.p,
+                "differences": shift.differences,
             "of_plans": shift.is_of_plans,
         })
     };
@@ -396,6 +438,7 @@ fn series_json(series: &HistorySeries) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::styler::Styler;
     use crate::test_runs;
     use interop::MeasuredRun;
 
@@ -414,7 +457,7 @@ mod tests {
             manifest: "quickstart".to_owned(),
             task: "load/server".to_owned(),
             started: format!("2026-11-20T22:43:{number:02}Z"),
-            result: ComparedResult::of(&measured),
+            result: ComparedResult::new(&measured),
         }
     }
 
@@ -427,29 +470,29 @@ mod tests {
         };
         let points = (0..14).map(of).chain([point(14, 900.0, "gpu7:8001", 20.0)]).collect();
         let all = series(points, &[MetricKey::read("output_tokens")], 100);
-        insta::assert_snapshot!(text(&all, Styler::OFF), @r"
+        insta::assert_snapshot!(document(&all).terminal(Styler::OFF), @r"
         quickstart · load/server (request_rate 10)  14 measurements, 13 valid
-          started (UTC)         run                       verdict          output_tokens, /s  tags
-          2026-11-20T22:43:00Z  20261120-224300.017-4711  VALID            1,000
-          2026-11-20T22:43:01Z  20261120-224301.017-4711  VALID            1,001
-          2026-11-20T22:43:02Z  20261120-224302.017-4711  VALID            1,002
-          2026-11-20T22:43:03Z  20261120-224303.017-4711  VALID            1,000              before-upgrade
-          2026-11-20T22:43:04Z  20261120-224304.017-4711  INVALID(client)  700
-          2026-11-20T22:43:05Z  20261120-224305.017-4711  VALID            1,002
-          2026-11-20T22:43:06Z  20261120-224306.017-4711  VALID            1,000
-          2026-11-20T22:43:07Z  20261120-224307.017-4711  VALID            1,001
-          2026-11-20T22:43:08Z  20261120-224308.017-4711  VALID            1,102  +10.0 %
-          2026-11-20T22:43:09Z  20261120-224309.017-4711  VALID            1,100
-          2026-11-20T22:43:10Z  20261120-224310.017-4711  VALID            1,101
-          2026-11-20T22:43:11Z  20261120-224311.017-4711  VALID            1,102
-          2026-11-20T22:43:12Z  20261120-224312.017-4711  VALID            1,100
-          2026-11-20T22:43:13Z  20261120-224313.017-4711  VALID            1,101
+          started (UTC)         run                       verdict          output_tokens, /s           tags
+          2026-11-20T22:43:00Z  20261120-224300.017-4711  VALID                        1,000
+          2026-11-20T22:43:01Z  20261120-224301.017-4711  VALID                        1,001
+          2026-11-20T22:43:02Z  20261120-224302.017-4711  VALID                        1,002
+          2026-11-20T22:43:03Z  20261120-224303.017-4711  VALID                        1,000           before-upgrade
+          2026-11-20T22:43:04Z  20261120-224304.017-4711  INVALID(client)                700
+          2026-11-20T22:43:05Z  20261120-224305.017-4711  VALID                        1,002
+          2026-11-20T22:43:06Z  20261120-224306.017-4711  VALID                        1,000
+          2026-11-20T22:43:07Z  20261120-224307.017-4711  VALID                        1,001
+          2026-11-20T22:43:08Z  20261120-224308.017-4711  VALID                        1,102  +10.0 %
+          2026-11-20T22:43:09Z  20261120-224309.017-4711  VALID                        1,100
+          2026-11-20T22:43:10Z  20261120-224310.017-4711  VALID                        1,101
+          2026-11-20T22:43:11Z  20261120-224311.017-4711  VALID                        1,102
+          2026-11-20T22:43:12Z  20261120-224312.017-4711  VALID                        1,100
+          2026-11-20T22:43:13Z  20261120-224313.017-4711  VALID                        1,101
           output_tokens +10.0 % (better) from 20261120-224308.017-4711 on: mean 1,001 before, 1,101 after, p 0.0030; what differs there:
               endpoints: gpu7:8001 / gpu8:8001
 
         quickstart · load/server (request_rate 20)  1 measurement, 1 valid
           started (UTC)         run                       verdict  output_tokens, /s  tags
-          2026-11-20T22:43:14Z  20261120-224314.017-4711  VALID    900
+          2026-11-20T22:43:14Z  20261120-224314.017-4711  VALID                  900
           a change is looked for in 8 or more valid measurements
         ");
         let json: Value = serde_json::from_str(&json(&all)).unwrap();
@@ -458,7 +501,8 @@ mod tests {
         assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
     }
 
-    /// Five measurements with one seed and five with another: that other arrivals give another number is no change of the server.
+    /// Five measurements with one seed and five with another: that other arrivals give another number is no change of
+    /// the server.
     #[test]
     fn a_change_of_the_plan_is_neither_better_nor_worse() {
         let of = |plan: fn(usize) -> String| -> String {
@@ -468,7 +512,8 @@ mod tests {
                 point.result.digest = Some(plan(n));
                 point
             };
-            text(&series((0..10).map(one).collect(), &[MetricKey::read("output_tokens")], 100), Styler::OFF)
+            document(&series((0..10).map(one).collect(), &[MetricKey::read("output_tokens")], 100))
+                .terminal(Styler::OFF)
         };
         let shown = of(|n| format!("plan {}", n / 5));
         assert!(shown.contains("output_tokens -10.0 % (not judged: with other arrivals and prompts) from"), "{shown}");
@@ -498,7 +543,7 @@ mod tests {
         let names: Vec<String> = all.iter().map(HistorySeries::name).collect();
         assert_eq!(names, [other, limit].map(|limit| format!("quickstart · load/server (limits {limit})")));
         assert_eq!(all[1].metrics[0].values, [(0, 10.0), (1, 12.0)]);
-        let shown = text(&all, Styler::OFF);
+        let shown = document(&all).terminal(Styler::OFF);
         assert!(shown.contains("40.0 or more") && !shown.contains("12.0 or more"), "{shown}");
         assert!(shown.contains("12.0 (no interval)"), "{shown}");
         let mut estimated = searched(4, 102.1, Some(172.4), limit);
@@ -506,13 +551,14 @@ mod tests {
             (found.rate, found.low, found.high) = (132.7, Some(102.1), Some(172.4));
         }
         let all_estimated = series(vec![estimated], &[MetricKey::read("output_tokens")], 100);
-        let shown = text(&all_estimated, Styler::OFF);
+        let shown = document(&all_estimated).terminal(Styler::OFF);
         assert!(shown.contains("133 (102 … 172)"), "{shown}");
         let json: Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!(json["series"][1]["points"][2]["lower_bounds"], json!(["found_rate"]));
     }
 
-    /// TTFT p99 of five runs is 200, 300, 300, 300, 300 ms: the result shows the first of them, and the measurement had 280 ms.
+    /// TTFT p99 of five runs is 200, 300, 300, 300, 300 ms: the result shows the first of them, and the measurement
+    /// had 280 ms.
     #[test]
     fn a_measurement_of_several_runs_has_their_mean() {
         let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
@@ -529,13 +575,13 @@ mod tests {
             } },
         }));
         let measured = MeasuredRun { name: "load".to_owned(), result, request_traces: Vec::new() };
-        let point = HistoryPoint { result: ComparedResult::of(&measured), ..point(1, 1_000.0, "gpu7:8001", 10.0) };
+        let point = HistoryPoint { result: ComparedResult::new(&measured), ..point(1, 1_000.0, "gpu7:8001", 10.0) };
         let value = |key: &str| point.value(&MetricKey::read(key));
         assert_eq!((value("ttft_p99"), value("output_tokens")), (Some(280.0), Some(1_000.0)));
         assert_eq!(value("ttft_p50"), None, "not every run has it, and that of the first is not the measurement's");
         let all = series(vec![point.clone()], &[MetricKey::read("ttft_p99")], 100);
-        let shown = text(&all, Styler::OFF);
-        assert!(shown.contains("VALID, mean of 5 runs  280"), "{shown}");
+        let shown = document(&all).terminal(Styler::OFF);
+        assert!(shown.contains("VALID, mean of 5 runs           280"), "{shown}");
         let json: Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!(
             (&json["series"][0]["points"][0]["values"]["ttft_p99"], &json["series"][0]["points"][0]["mean_of_runs"]),

@@ -1,59 +1,70 @@
 //! Folds events and results into a run state and shows it: terminal, JSON, HTML.
 //!
-//! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`html`] as a report.
-//! `plan` shows what a plan would do, `endpoints` where servers are, `tables` what exists, `bulk` a list of runs, `doctor` what a machine has;
-//! [`compare`] compares results with each other, [`explain`] explains what a number means. This module reads and writes no file and decides nothing about a run:
-//! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
+//! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`run_page()`] as
+//! a report.
+//! `plan` shows what a plan would do, `server` where servers are, `tables` what exists, `doctor` what a machine has;
+//! [`compare`] compares results with each other, [`explain`] explains what a number means. A comparison, sweep,
+//! history, what-if or table of ratios is a [`Document`], drawn once for a terminal and a page. This module reads and
+//! writes no file and decides nothing about a run: its callers pass in the data to show. Everything except
+//! [`LiveDisplay`] returns text or bytes.
 //!
 //! ```text
 //!  Event, Event, … ─fold→ RunState ─→ LiveDisplay, summary, JSON, JUnit, HTML
-//!  results of runs ─compare→ differences and their certainty ─→ terminal, JSON, HTML
+//!  results of runs ─compare · history · sweep→ Document ─→ terminal, HTML; JSON
 //! ```
 
-mod bulk;
 mod calibration;
+mod chart;
+mod ci;
 pub mod compare;
 mod doctor;
-mod endpoints;
-mod escape;
+mod document;
+mod event_line;
 pub mod explain;
 mod fleet;
 pub mod history;
-pub mod html;
-mod junit;
-mod markdown_summary;
+mod launch;
+mod live;
+mod machine_sections;
 pub mod mlperf;
-mod open_metrics;
-mod over_runs;
 mod page_template;
 mod plan;
-mod run_list;
+mod result_page;
+mod result_sections;
+mod run_page;
 mod run_state;
+mod search;
 pub mod server;
+mod styler;
+mod summary;
+mod sweep;
+mod sweep_charts;
 mod tables;
-mod terminal;
 #[cfg(test)]
 mod test_runs;
 mod what_if;
 
-pub use bulk::{BulkRow, bulk_table};
 pub use calibration::{calibration_json, calibration_preset, calibration_text};
+pub use ci::{OPEN_METRICS_TYPE, junit_xml, markdown_summary, open_metrics};
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
-pub use endpoints::{EndpointRow, endpoints_json, endpoints_text};
-pub use fleet::{FleetRow, fleet_json, fleet_text};
-pub use junit::junit_xml;
-pub use markdown_summary::markdown_summary;
-pub use open_metrics::{OPEN_METRICS_TYPE, open_metrics};
+pub use document::Document;
+pub use fleet::{FleetRow, fleet, fleet_json};
+pub use launch::{LaunchKind, LaunchRow, launch_json, launch_problems, launch_text};
+pub use live::{LiveDisplay, LiveOptions};
 pub use plan::{
-    BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, decisions_text,
-    estimates_note, graph_dot, graph_mermaid, launch_json, launch_problems, launch_text, write_decisions_json,
+    BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_dot,
+    graph_mermaid, write_decisions_json,
 };
-pub use run_list::{RunRow, run_list, run_list_json};
+pub use run_page::{PageResult, RunOrigin, run_page};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
-pub use server::{ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts};
-pub use tables::{ManifestRow, ValueRow, manifest_list, manifest_list_json, run_status, run_status_json, value_table};
-pub use terminal::{
-    LiveDisplay, LiveOptions, RunPaths, Styler, TextRole, clean, cut, signed_percent, summary, sweep_table, table,
-    tool_metrics,
+pub use server::{
+    EndpointRow, ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts, endpoints_json, endpoints_text,
 };
-pub use what_if::{WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if_json, what_if_text};
+pub use styler::{Styler, TextRole, clean, cut, signed_percent, table};
+pub use summary::{RunPaths, summary};
+pub use sweep::sweep;
+pub use tables::{
+    BulkRow, ManifestRow, RunRow, ValueRow, bulk_table, manifest_list, manifest_list_json, run_list, run_list_json,
+    run_status, run_status_json, tool_metrics, value_table,
+};
+pub use what_if::{WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if, what_if_json};

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::terminal::styler::{Styler, TextRole, clean, cut, table};
+use crate::styler::{Styler, TextRole, clean, cut, table};
 use base::units::counted;
 use harness::marked_verdict;
 use mlperf::{FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport};
@@ -66,7 +66,8 @@ pub fn value(judged: &JudgedRun) -> String {
     }
 }
 
-/// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`; `INFERRED` from another scenario.
+/// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`; `INFERRED` from another
+/// scenario.
 pub fn validity(judged: &JudgedRun) -> String {
     let verdict = judged.validity.as_deref().unwrap_or("not judged");
     let marked = marked_verdict(verdict, judged.simulated, judged.rehearsal);
@@ -136,14 +137,16 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
     out
 }
 
-/// The results as a table for a spreadsheet, one in a line. A submission is refused as a whole, so `refused` is of all its results.
+/// The results as a table for a spreadsheet, one in a line. A submission is refused as a whole, so `refused` is of
+/// all its results.
 pub fn results_csv(examined: &SubmissionReport) -> String {
     let quoted = |text: &str| {
         if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
     };
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let mut out = String::from(
-        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,accuracy,watts,joules,simulated,rehearsal,refused\n",
+        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,\
+         accuracy,watts,joules,simulated,rehearsal,refused\n",
     );
     for one in &examined.results {
         let accuracy: Vec<String> = one.accuracy.iter().map(|(metric, value)| format!("{metric} {value}")).collect();
@@ -214,8 +217,8 @@ fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
 /// What was not looked at, and why.
 fn unexamined(out: &mut String, examined: &SubmissionReport, styler: Styler) {
     for found in examined.not_examined.iter().filter(|found| found.is_of_endpoints()) {
-        let what = format!("{}: {}\n  {}", clean(&found.place), found.why, mlperf::OWN_CHECKER);
-        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, what));
+        let text = format!("{}: {}\n  {}", clean(&found.place), found.why, mlperf::OWN_CHECKER);
+        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, text));
     }
     let mut reasons: IndexMap<&str, &str> = IndexMap::new();
     for found in examined.not_examined.iter().filter(|found| !found.is_of_endpoints()) {
@@ -223,8 +226,8 @@ fn unexamined(out: &mut String, examined: &SubmissionReport, styler: Styler) {
     }
     if !reasons.is_empty() {
         let reasons: Vec<String> = reasons.iter().map(|(name, why)| format!("{}: {why}", clean(name))).collect();
-        let what = format!("not examined: {}", reasons.join("; "));
-        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Quiet, what));
+        let text = format!("not examined: {}", reasons.join("; "));
+        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Quiet, text));
     }
 }
 
@@ -243,8 +246,8 @@ fn last_name(place: &str) -> &str {
     place.rsplit('/').next().unwrap_or_default()
 }
 
-/// Both verdicts: `submittable`, which is null where a part was not examined and the rest is accepted, and the number of findings
-/// that a reviewer may raise.
+/// Both verdicts: `submittable`, which is null where a part was not examined and the rest is accepted, and the number
+/// of findings that a reviewer may raise.
 pub fn examined_json(examined: &SubmissionReport) -> String {
     let is_known = examined.refusal_count() > 0 || examined.not_examined.is_empty();
     let report = json!({
@@ -281,12 +284,12 @@ pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
                 && !commands.iter().any(|(_, known)| known == command)
             {
                 // One package holds many results.
-                let of = if name == "package" {
+                let step = if name == "package" {
                     name.to_owned()
                 } else {
                     format!("{} {} {name}", one.benchmark, one.scenario)
                 };
-                commands.push((of, command.clone()));
+                commands.push((step, command.clone()));
             }
         }
         rows.push(row);

@@ -1,12 +1,18 @@
-//! What the simulator says of several systems and settings: a table, or JSON.
+//! The simulator's answer on several systems and settings: a table with the commands that would measure each point,
+//! the Pareto fronts, latencies over the rate, or JSON.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde_json::json;
 
-use crate::terminal::styler::{Styler, TextRole, table};
-use base::spec::Length;
+use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, color, number};
+use crate::document::{Badge, Block, Cell, Document, Fact, Section, Table, TableColumn};
+use crate::styler::TextRole;
+use base::spec::{LatencyLimit, Length, LimitedMetric};
 use base::units::three_digits;
+
+/// Curves that a picture has room for.
+const MOST_CURVES: usize = 8;
 
 /// One benchmark of one point of the grid.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,18 +46,35 @@ impl WhatIfRow {
     }
 }
 
-/// The lengths that the points with numbers have, each once.
-pub(super) fn lengths(rows: &[WhatIfRow]) -> Vec<String> {
-    let mut lengths: Vec<&WhatIfLengths> = Vec::new();
-    for row in rows.iter().filter(|row| row.outcome.is_ok()) {
-        if !lengths.contains(&&row.lengths) {
-            lengths.push(&row.lengths);
+/// The values of `items`, each once, in order.
+pub(super) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for item in items {
+        if !distinct.contains(&item) {
+            distinct.push(item);
         }
     }
-    lengths.into_iter().map(ToString::to_string).collect()
+    distinct
 }
 
-/// The lengths in tokens that the numbers are for: the shipped benchmark of a simulated system is shorter than that of the real one.
+/// A column for each setting that rows have.
+pub(super) fn setting_columns(keys: &[&String]) -> impl Iterator<Item = TableColumn> {
+    keys.iter().map(|key| TableColumn::new(*key))
+}
+
+/// The values of a row in those columns.
+pub(super) fn setting_cells(keys: &[&String], settings: &[(String, String)]) -> Vec<Cell> {
+    let value = |key: &&String| settings.iter().find(|(name, _)| name == *key).map(|(_, value)| value.clone());
+    keys.iter().map(|key| Cell::from(value(key).unwrap_or_default())).collect()
+}
+
+/// The columns of TTFT and TPOT, of which [`latency`] are the cells.
+pub(super) fn latency_columns() -> impl Iterator<Item = TableColumn> {
+    ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"].into_iter().map(TableColumn::number)
+}
+
+/// The lengths in tokens that the numbers are for: the shipped benchmark of a simulated system is shorter than that
+/// of the real one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIfLengths {
     pub input: Length,
@@ -94,65 +117,203 @@ pub struct WhatIfNumbers {
     pub pauses: u64,
 }
 
-/// The table, the front and the commands. `goal` is the text of the limits.
-pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
-    let mut out = String::from("A model, not a measurement");
-    if goal.is_empty() {
-        out.push('\n');
+/// The points, the fronts and the commands. `goal` is the text of the limits, `command` the one that asks this.
+pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command: &str) -> Document {
+    let model = if goal.is_empty() {
+        "A model, not a measurement".to_owned()
     } else {
-        let _ = writeln!(out, ": the highest rate with {goal}; Offline without limits");
+        format!("A model, not a measurement: the highest rate with {goal}; Offline without limits")
+    };
+    let answered = || rows.iter().filter(|row| row.outcome.is_ok());
+    let mut points = vec![
+        Block::table(points(rows)),
+        Block::text(TextRole::Plain, "* Pareto-optimal: most tok/s of the benchmark for its number of GPUs"),
+    ];
+    let lengths = distinct(answered().map(|row| &row.lengths));
+    points.extend(lengths.into_iter().map(|lengths| Block::text(TextRole::Plain, lengths.to_string())));
+    let mut charts = charts(rows, limits).into_iter();
+    let picture = charts.next();
+    let commands = distinct(answered().map(|row| row.command.clone()).filter(|command| !command.is_empty()));
+    let mut sections = vec![Section::titled_on_page("Points").with(points)];
+    if !commands.is_empty() {
+        sections.push(Section::new("To measure it").with([Block::commands(commands)]));
     }
-    let mut keys: Vec<&String> = Vec::new();
-    for (key, _) in rows.iter().flat_map(|row| &row.settings) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
+    let charts: Vec<String> = charts.collect();
+    sections.extend((!charts.is_empty()).then(|| curves(rows, charts)));
+    Document {
+        name: "what if".to_owned(),
+        title: "What if",
+        badges: vec![Badge { role: TextRole::Warning, text: "MODEL".to_owned() }],
+        head: vec![Block::text(TextRole::Plain, model), Block::commands(vec![command.to_owned()]).on_page()],
+        facts: facts(rows),
+        picture,
+        sections,
+        footer: "Made by regatta what-if.",
+        ..Document::default()
     }
-    let quiet = |text: &str| (TextRole::Quiet, text.to_owned());
-    let mut lines = Vec::new();
-    let mut head: Vec<_> = vec![quiet("")];
-    head.extend(keys.iter().map(|key| quiet(key)));
-    head.extend(["benchmark", "GPUs", "req/s", "tok/s", "of a GPU", "TTFT p50", "p99", "TPOT p50", "p99"].map(quiet));
-    lines.push(head);
-    for row in rows {
-        let mut line = vec![(TextRole::Name, if row.is_best { "*" } else { " " }.to_owned())];
-        line.extend(keys.iter().map(|key| {
-            let value = row.settings.iter().find(|(name, _)| name == *key);
-            (TextRole::Plain, value.map(|(_, value)| value.clone()).unwrap_or_default())
-        }));
-        line.push((TextRole::Plain, row.task.clone()));
+}
+
+fn points(rows: &[WhatIfRow]) -> Table {
+    let keys = distinct(rows.iter().flat_map(|row| &row.settings).map(|(key, _)| key));
+    let mut columns = vec![TableColumn::new("no.")];
+    columns.extend(setting_columns(&keys));
+    columns.push(TableColumn::new("benchmark"));
+    columns.extend(["GPUs", "req/s", "tok/s", "tok/s/GPU"].map(TableColumn::number));
+    columns.extend(latency_columns());
+    let mut table = Table::new("numbers of each point", columns);
+    for (at, row) in rows.iter().enumerate() {
+        let mut cells = vec![Cell::new(TextRole::Name, format!("{}{}", at + 1, if row.is_best { " *" } else { "" }))];
+        cells.extend(setting_cells(&keys, &row.settings));
+        cells.push(Cell::from(row.task.as_str()));
         match &row.outcome {
             Ok(numbers) => {
-                let each = row.tokens_per_gpu(numbers);
-                line.push((TextRole::Plain, row.gpus.to_string()));
-                line.push((TextRole::Plain, numbers.rate.map_or_else(|| "all".to_owned(), three_digits)));
-                line.push((TextRole::Plain, three_digits(numbers.tokens_per_second)));
-                line.push((TextRole::Plain, three_digits(each)));
-                for ms in [numbers.ttft_p50, numbers.ttft_p99, numbers.tpot_p50, numbers.tpot_p99] {
-                    line.push((TextRole::Plain, latency(ms)));
-                }
+                let tokens = [numbers.tokens_per_second, row.tokens_per_gpu(numbers)];
+                let latencies = [numbers.ttft_p50, numbers.ttft_p99, numbers.tpot_p50, numbers.tpot_p99];
+                cells.push(Cell::from(row.gpus.to_string()));
+                cells.push(Cell::from(numbers.rate.map_or_else(|| "all at once".to_owned(), three_digits)));
+                cells.extend(tokens.map(|tokens| Cell::number(TextRole::Plain, Some(tokens))));
+                cells.extend(latencies.map(|ms| Cell::from(latency(ms))));
             }
-            Err(why) => line.push((TextRole::Plain, why.to_string())),
+            Err(problem) => cells.push(Cell::new(TextRole::Bad, problem.to_string())),
         }
-        lines.push(line);
+        table.row(cells);
     }
-    out.push_str(&table(paint, "  ", &lines));
-    out.push_str("* no other point has more tok/s with as many GPUs or fewer\n");
-    for lengths in lengths(rows) {
-        let _ = writeln!(out, "{lengths}");
+    table
+}
+
+/// The best points.
+fn facts(rows: &[WhatIfRow]) -> Vec<Fact> {
+    let answered = || rows.iter().filter_map(|row| Some((row, row.outcome.as_ref().ok()?)));
+    let highest = |name: &str, unit: &str, value: fn(&WhatIfRow, &WhatIfNumbers) -> f64| {
+        let best = answered().max_by(|a, b| value(a.0, a.1).total_cmp(&value(b.0, b.1)));
+        best.map(|(row, numbers)| {
+            [name.to_owned(), format!("{} {unit}", three_digits(value(row, numbers))), row.name()]
+        })
+    };
+    let tpots = answered().filter_map(|(row, numbers)| Some((row, numbers.tpot_p50?)));
+    let shortest = tpots.min_by(|a, b| a.1.total_cmp(&b.1));
+    let shortest = shortest.map(|(row, tpot)| ["shortest TPOT p50".to_owned(), latency(Some(tpot)), row.name()]);
+    let throughput = highest("highest throughput", "tok/s", |_, numbers| numbers.tokens_per_second);
+    let per_gpu = highest("highest throughput of a GPU", "tok/s/GPU", WhatIfRow::tokens_per_gpu);
+    [throughput, per_gpu, shortest].into_iter().flatten().collect()
+}
+
+/// The pictures with what to know about them.
+fn curves(rows: &[WhatIfRow], charts: Vec<String>) -> Section {
+    let curves: Vec<_> = rows.iter().enumerate().filter(|(_, row)| !row.curve.is_empty()).collect();
+    let mut note =
+        "A number at a point is its row in the table. On a front is a point that no other one beats in both numbers."
+            .to_owned();
+    if !curves.is_empty() {
+        note += " Curves end a little above the highest rate; there points are hollow.";
     }
-    let has_command = |row: &&WhatIfRow| row.outcome.is_ok() && !row.command.is_empty();
-    if rows.iter().any(|row| has_command(&row)) {
-        out.push_str("\nTo measure it\n");
+    if curves.len() > MOST_CURVES {
+        note += &format!(" The curves of {} more points are left out.", curves.len() - MOST_CURVES);
     }
-    let mut commands: Vec<&String> = Vec::new();
-    for row in rows.iter().filter(has_command) {
-        if !commands.contains(&&row.command) {
-            commands.push(&row.command);
-            let _ = writeln!(out, "  {}", row.command);
-        }
+    let legend = curves.iter().take(MOST_CURVES).enumerate();
+    let legend = legend.map(|(place, (at, row))| [(at + 1).to_string(), color(place), row.name()]).collect();
+    let blocks = [Block::charts(charts), Block::text(TextRole::Quiet, note), Block::legend(legend)];
+    Section::page("Curves").with(blocks)
+}
+
+fn charts(rows: &[WhatIfRow], limits: &[LatencyLimit]) -> Vec<String> {
+    let charts = [
+        front(rows),
+        per_gpu(rows),
+        curve(rows, limits, "TTFT p99", LimitedMetric::Ttft, |numbers| numbers.ttft_p99),
+        curve(rows, limits, "TPOT p99", LimitedMetric::Tpot, |numbers| numbers.tpot_p99),
+    ];
+    charts.into_iter().flatten().collect()
+}
+
+/// Tokens of a system over its size. The line is the front that the table marks. `None`: all have the same size.
+fn front(rows: &[WhatIfRow]) -> Option<String> {
+    if rows.windows(2).all(|pair| pair[0].gpus == pair[1].gpus) {
+        return None;
     }
-    out
+    let point = |row: &WhatIfRow, numbers: &WhatIfNumbers| (f64::from(row.gpus), numbers.tokens_per_second);
+    Chart {
+        title: "Throughput over GPUs (line: Pareto front), model",
+        across: "GPUs",
+        upright: "tok/s",
+        series: by_task(rows, point, |row, _| row.is_best),
+        ..Chart::default()
+    }
+    .draw()
+}
+
+/// Throughput of a GPU over the speed that a user sees. A point is on the front where none has more of both.
+fn per_gpu(rows: &[WhatIfRow]) -> Option<String> {
+    let point = |row: &WhatIfRow, numbers: &WhatIfNumbers| {
+        let speed = numbers.tpot_p50.filter(|tpot| *tpot > 0.0).map_or(f64::NAN, |tpot| 1e3 / tpot);
+        (speed, row.tokens_per_gpu(numbers))
+    };
+    let on_front = |row: &WhatIfRow, (x, y): (f64, f64)| {
+        let others = rows.iter().filter(|other| other.task == row.task);
+        let mut others = others.filter_map(|other| Some(point(other, other.outcome.as_ref().ok()?)));
+        !others.any(|(a, b)| a >= x && b >= y && (a > x || b > y))
+    };
+    Chart {
+        title: "Throughput per GPU over interactivity (line: Pareto front), model",
+        across: "tok/s/user: 1,000 / TPOT p50",
+        upright: "tok/s/GPU",
+        series: by_task(rows, point, on_front),
+        is_close: true,
+        ..Chart::default()
+    }
+    .draw()
+}
+
+/// A front for each benchmark.
+fn by_task(
+    rows: &[WhatIfRow],
+    point: impl Fn(&WhatIfRow, &WhatIfNumbers) -> (f64, f64),
+    on_front: impl Fn(&WhatIfRow, (f64, f64)) -> bool,
+) -> Vec<ChartSeries> {
+    let tasks = distinct(rows.iter().filter(|row| row.outcome.is_ok()).map(|row| row.task.as_str()));
+    let series = |(place, task): (usize, &&str)| {
+        let points = rows.iter().enumerate().filter(|(_, row)| row.task == **task).filter_map(|(at, row)| {
+            let numbers = row.outcome.as_ref().ok()?;
+            let (x, y) = point(row, numbers);
+            let tokens = number(numbers.tokens_per_second);
+            let hint = format!("{}: {tokens} tok/s; measure it: {}", row.name(), row.command);
+            let (label, on_front) = ((at + 1).to_string(), on_front(row, (x, y)));
+            Some(ChartPoint { x, y, label, hint, on_front, ..ChartPoint::default() })
+        });
+        ChartSeries { place, name: (*task).to_owned(), points: points.collect(), is_front: true }
+    };
+    tasks.iter().enumerate().map(series).collect()
+}
+
+/// A latency over the rate. A hollow point is above a limit.
+fn curve(
+    rows: &[WhatIfRow],
+    limits: &[LatencyLimit],
+    name: &str,
+    metric: LimitedMetric,
+    latency: fn(&WhatIfNumbers) -> Option<f64>,
+) -> Option<String> {
+    let curves = rows.iter().enumerate().filter(|(_, row)| !row.curve.is_empty()).take(MOST_CURVES);
+    let series = curves.enumerate().map(|(place, (at, row))| {
+        let highest = row.outcome.as_ref().ok().and_then(|numbers| numbers.rate).unwrap_or(f64::INFINITY);
+        let points = row.curve.iter().filter_map(|numbers| {
+            let (x, y) = (numbers.rate.unwrap_or_default(), latency(numbers)?);
+            let hint = format!("{}: {name} {} ms at {} req/s", row.name(), number(y), number(x));
+            let kind = if x > highest { PointKind::OverLimit } else { PointKind::Valid };
+            Some(ChartPoint { x, y, hint, kind, ..ChartPoint::default() })
+        });
+        ChartSeries { place, name: (at + 1).to_string(), points: points.collect(), is_front: false }
+    });
+    let limits = limits.iter().filter(|limit| limit.metric == metric);
+    Chart {
+        title: &format!("{name} over the rate, ms, model"),
+        across: "requests per second",
+        upright: "ms",
+        series: series.collect(),
+        limits: limits.map(|limit| (limit.ms, format!("limit {}: {} ms", limit.key(), number(limit.ms)))).collect(),
+        ..Chart::default()
+    }
+    .draw()
 }
 
 /// All rows as JSON.
@@ -163,8 +324,8 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
             let settings: serde_json::Map<_, _> =
                 row.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
             let mut point = json!({"settings": settings, "task": row.task,
-                "input_tokens": row.lengths.input, "output_tokens": row.lengths.output, "gpus": row.gpus, "servers": row.servers,
-                "pareto": row.is_best, "command": row.command});
+                "input_tokens": row.lengths.input, "output_tokens": row.lengths.output,
+                "gpus": row.gpus, "servers": row.servers, "pareto": row.is_best, "command": row.command});
             match &row.outcome {
                 Ok(n) => {
                     point["rate"] = json!(n.rate);
@@ -173,7 +334,7 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
                     point["tpot_ms"] = json!({"p50": n.tpot_p50, "p99": n.tpot_p99});
                     point["preemptions"] = json!(n.pauses);
                 }
-                Err(why) => point["error"] = json!(why.to_string()),
+                Err(problem) => point["error"] = json!(problem.to_string()),
             }
             point
         })
@@ -181,7 +342,101 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
     format!("{:#}\n", json!({"simulated": true, "note": "a model, not a measurement", "goal": goal, "points": points}))
 }
 
-/// A latency in ms that no request may have.
+/// A latency that no request may have: in ms, and in s where requests that came at once waited for long.
 pub(super) fn latency(ms: Option<f64>) -> String {
-    ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", three_digits(ms)))
+    match ms {
+        None => "n/a".to_owned(),
+        Some(ms) if ms >= 10_000.0 => format!("{} s", three_digits(ms / 1e3)),
+        Some(ms) => format!("{} ms", three_digits(ms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::styler::Styler;
+
+    fn numbers(rate: f64, tpot: f64) -> WhatIfNumbers {
+        WhatIfNumbers {
+            rate: Some(rate),
+            tokens_per_second: 100.0 * rate,
+            ttft_p50: Some(50.0),
+            ttft_p99: Some(90.0 * rate),
+            tpot_p50: Some(tpot),
+            tpot_p99: Some(2.0 * tpot),
+            pauses: 0,
+        }
+    }
+
+    fn row(system: &str, gpus: u32, rate: f64, tpot: f64) -> WhatIfRow {
+        WhatIfRow {
+            lengths: WhatIfLengths {
+                input: Length::Fixed(128),
+                output: Length::Fixed(64),
+                is_input_given: true,
+                is_output_given: false,
+            },
+            settings: vec![("system".to_owned(), system.to_owned())],
+            task: "benchmark".to_owned(),
+            gpus,
+            servers: 1,
+            outcome: Ok(numbers(rate, tpot)),
+            is_best: true,
+            curve: [0.5, 1.0, 1.1].map(|share| numbers(share * rate, tpot)).to_vec(),
+            command: format!("regatta run m system={system} rate={rate}"),
+        }
+    }
+
+    #[test]
+    fn a_page_has_every_point_with_its_command_and_is_marked_as_a_model() {
+        let broken =
+            WhatIfRow { outcome: Err(WhatIfProblem("it does not fit <b>".to_owned())), ..row("c", 1, 1.0, 1.0) };
+        let broken = WhatIfRow { curve: Vec::new(), is_best: false, ..broken };
+        let rows = [row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 8.0), broken];
+        let limit = LatencyLimit { metric: LimitedMetric::Ttft, statistic: base::spec::Statistic::P99, ms: 450.0 };
+        let document = what_if(&rows, "ttft_p99<450ms", &[limit], "regatta what-if m system=a,b,c");
+        let page = document.html().unwrap();
+        for part in ["MODEL", "regatta what-if m system=a,b,c", "system=a rate=4", "system=b rate=6", "Pareto front"] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(page.contains("it does not fit &lt;b&gt;") && !page.contains("system=c rate=1"));
+        assert_eq!(page.matches("prompts 128, answers 64: answers as in this benchmark").count(), 1);
+        assert!(page.contains("limit ttft_p99: 450 ms"));
+        // Above the highest rate a point is hollow: one of each curve in both pictures.
+        assert_eq!(page.matches("dot over-limit").count(), 4);
+    }
+
+    #[test]
+    fn systems_of_one_size_are_not_drawn_over_their_size() {
+        assert!(front(&[row("a", 1, 4.0, 9.0), row("b", 1, 6.0, 8.0)]).is_none());
+        assert!(front(&[row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 8.0)]).is_some());
+    }
+
+    #[test]
+    fn what_no_point_beats_in_both_is_on_the_front() {
+        // The second has less of a GPU and slower tokens.
+        let rows = [row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 12.0), row("c", 4, 8.0, 4.0)];
+        let picture = per_gpu(&rows).unwrap();
+        let line = picture.split("<path d=\"").find(|part| part.contains("class=\"curve c0\"")).unwrap();
+        assert_eq!(line.split('"').next().map(|d| d.matches('L').count()), Some(1), "{line}");
+    }
+
+    #[test]
+    fn the_table_has_the_words_of_the_page() {
+        let mut offline = row("b", 2, 6.0, 8.0);
+        offline.outcome =
+            Ok(WhatIfNumbers { rate: None, ttft_p99: Some(32_280.0), tpot_p99: None, ..numbers(6.0, 8.0) });
+        let rows = [row("a", 1, 4.0, 9.0), WhatIfRow { command: String::new(), ..offline }];
+        insta::assert_snapshot!(what_if(&rows, "ttft_p99<450ms", &[], "").terminal(Styler::OFF), @r"
+        A model, not a measurement: the highest rate with ttft_p99<450ms; Offline without limits
+        no.  system  benchmark  GPUs        req/s  tok/s  tok/s/GPU  TTFT p50     p99  TPOT p50      p99
+        1 *  a       benchmark     1         4.00    400        400   50.0 ms  360 ms   9.00 ms  18.0 ms
+        2 *  b       benchmark     2  all at once    600        300   50.0 ms  32.3 s   8.00 ms      n/a
+        * Pareto-optimal: most tok/s of the benchmark for its number of GPUs
+        tokens: prompts 128, answers 64: answers as in this benchmark
+
+        To measure it
+          regatta run m system=a rate=4
+        ");
+    }
 }

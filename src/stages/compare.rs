@@ -23,7 +23,7 @@ impl Run for CompareResults {
         let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
         for (index, row) in rows.iter().enumerate() {
             let sets = columns.iter().zip(row).map(|(column, runs)| {
-                RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
+                RunSet::new(column.as_str(), runs.iter().map(ComparedResult::new).collect())
                     .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
             });
             let sets = sets.collect::<Result<Vec<_>, _>>()?;
@@ -31,7 +31,7 @@ impl Run for CompareResults {
             let name = self.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
             let rules = CompareRules { force: self.force, ..CompareRules::default() };
             ratios.measured(&name, &columns, &sets, &self.metrics, rules);
-            let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::of(&name, column, runs));
+            let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::mean(&name, column, runs));
             ratios.server.extend(firsts);
         }
         let metric = self.metrics.first().map(String::as_str).unwrap_or_default();
@@ -54,12 +54,13 @@ impl Run for CompareResults {
             tpot_ms: Some(row.tpot_ms),
             source: Some(row.source.clone()),
         }));
-        let text = ratios.text(Styler::OFF);
+        let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
+        let document = ratios.document(&title);
+        let text = document.terminal(Styler::OFF);
         for line in text.lines() {
             context.lease.notice(line.to_owned());
         }
-        let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
-        let page = ratios.html(&title).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+        let page = document.html().map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
         for (name, text) in
             [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
         {

@@ -223,7 +223,7 @@ fn compare(pairs: u64, queue: &SimulatedQueue, campaign: Campaign) -> Tally {
         let (own_a, own_b) = (10_000_000 + seed, 20_000_000 + seed);
         let a = side("A", queue, noise, runs, seed, own_a);
         let b = side("B", &b, noise, runs, if is_paired { seed } else { seed + 500 }, own_b);
-        let comparison = Comparison::of(&a, &b, CompareRules::default());
+        let comparison = Comparison::new(&a, &b, CompareRules::default());
         assert_eq!(comparison.pairing.is_paired(), is_paired, "{}", comparison.pairing.describe());
         let count =
             |wanted: Judgement| comparison.deltas.iter().filter(|delta| delta.judgement == Some(wanted)).count() as u64;

@@ -74,7 +74,7 @@ fn a_story_told_as_json_lines_is_told_again_from_them() {
 #[test]
 fn plain_lines_name_what_ran_and_count_what_was_cached() {
     let (run_state, text) = render(LiveOptions::default(), &events());
-    let ran = run_state.of(TaskPhase::Ran).count();
+    let ran = run_state.in_phase(TaskPhase::Ran).count();
     assert_eq!(text.lines().filter(|line| line.starts_with("✓ ")).count(), ran);
     assert!(!text.contains("✓ t/0 ") && text.contains("✓ t/1 "));
     assert!(text.contains("3334 tasks as before"), "cached tasks are a number");

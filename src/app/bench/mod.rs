@@ -1,11 +1,9 @@
 //! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
 
-mod intervals_table;
 pub(super) mod manifest;
 mod manifest_file;
 mod option_checks;
 mod option_errors;
-mod repeats_table;
 mod table;
 
 use std::io::Write as _;
@@ -21,7 +19,7 @@ use crate::out_folder::{FILES, NewResult, OutFolder};
 use base::diag::ErrorText;
 use base::files::read_text;
 use harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
-use report::{Styler, sweep_table};
+use report::Styler;
 use runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
 pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, CommandError> {
@@ -170,7 +168,8 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
         print(&if request.json {
             read_text(&sweep)?
         } else {
-            sweep_table(&SweepReport::read(&sweep).map_err(anyhow::Error::from)?, styler)
+            let report = SweepReport::read(&sweep).map_err(anyhow::Error::from)?;
+            format!("\n{}", report::sweep("bench", &report).terminal(styler))
         });
         return Ok(());
     }
@@ -185,7 +184,7 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
         let result = read_result(&path)?;
         print(&table::text(&result, styler));
         if let Some(repeats) = &result.repeats {
-            print(&styler.fit(repeats_table::text(repeats)));
+            print(&styler.fit(table::repeats_text(repeats)));
         }
     }
     Ok(())

@@ -1,27 +1,27 @@
-//! The result as the table that users of GenAI-Perf expect, with what each number means under it.
+//! The result as the table that users of GenAI-Perf expect, with what each number means under it; and several runs of
+//! one measurement.
 
 use std::fmt::Write as _;
 
-use super::intervals_table;
 use base::units::counted;
-use harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS};
+use harness::{ConfidenceInterval, Metric, ReasonSeverity, Repeats, RunResult, WHOLE_ANSWERS};
 use report::Styler;
 
 /// A column of the latencies: its name, its value, and how wide a terminal must be to have it.
 struct Column {
     name: &'static str,
-    of: fn(&Metric) -> Option<f64>,
+    value: fn(&Metric) -> Option<f64>,
     least_width: usize,
 }
 
 const COLUMNS: [Column; 7] = [
-    Column { name: "avg", of: |metric| metric.mean, least_width: 0 },
-    Column { name: "min", of: |metric| metric.min, least_width: 92 },
-    Column { name: "max", of: |metric| metric.max, least_width: 82 },
-    Column { name: "p99", of: |metric| metric.p99, least_width: 0 },
-    Column { name: "p90", of: |metric| metric.p90, least_width: 0 },
-    Column { name: "p75", of: |metric| metric.p75, least_width: 102 },
-    Column { name: "p50", of: |metric| metric.p50, least_width: 0 },
+    Column { name: "avg", value: |metric| metric.mean, least_width: 0 },
+    Column { name: "min", value: |metric| metric.min, least_width: 92 },
+    Column { name: "max", value: |metric| metric.max, least_width: 82 },
+    Column { name: "p99", value: |metric| metric.p99, least_width: 0 },
+    Column { name: "p90", value: |metric| metric.p90, least_width: 0 },
+    Column { name: "p75", value: |metric| metric.p75, least_width: 102 },
+    Column { name: "p50", value: |metric| metric.p50, least_width: 0 },
 ];
 
 /// For a terminal of a width; without one, all columns and whole lines.
@@ -49,13 +49,13 @@ pub fn text(result: &RunResult, styler: Styler) -> String {
     text.push('\n');
     for (name, metric) in &rows {
         let _ = write!(text, "{name:<width$}");
-        for Column { of, .. } in columns() {
-            let _ = write!(text, " {:>9}", number(of(metric)));
+        for Column { value, .. } in columns() {
+            let _ = write!(text, " {:>9}", number(value(metric)));
         }
         text.push('\n');
     }
     text.push('\n');
-    text.push_str(&intervals_table::text(&rows));
+    text.push_str(&intervals_text(&rows));
     text.push('\n');
     totals(result, &mut text);
     text.push('\n');
@@ -214,24 +214,14 @@ fn gpus(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
 
 /// Each distinct meaning once, with the rows that have it.
 fn meanings(rows: &[(&str, &Metric)], text: &mut String) {
-    let mut known: Vec<(String, Vec<&str>)> = Vec::new();
-    for (name, metric) in rows {
-        let name = name.trim().trim_end_matches(" (ms)");
-        let meaning = metric.absent.as_ref().map_or_else(
-            || {
-                format!(
-                    "of {} {}; clock from {}; tokens from {}",
-                    metric.n, metric.population, metric.zero_point, metric.token_source
-                )
-            },
-            |why| format!("left out: {why}"),
-        );
-        match known.iter_mut().find(|(same, _)| *same == meaning) {
-            Some((_, names)) => names.push(name),
-            None => known.push((meaning, vec![name])),
-        }
-    }
-    for (meaning, names) in known {
+    let meaning = |metric: &Metric| match &metric.absent {
+        Some(why) => format!("left out: {why}"),
+        None => format!(
+            "of {} {}; clock from {}; tokens from {}",
+            metric.n, metric.population, metric.zero_point, metric.token_source
+        ),
+    };
+    for (meaning, names) in by_text(rows.iter().map(|(name, metric)| (*name, meaning(metric)))) {
         let _ = writeln!(text, "{}: {meaning}", names.join(", "));
     }
     let _ = writeln!(text, "Percentiles: {}", percentile_rules(rows));
@@ -239,17 +229,11 @@ fn meanings(rows: &[(&str, &Metric)], text: &mut String) {
 
 /// The rule of the first row, and what others add to it.
 fn percentile_rules(rows: &[(&str, &Metric)]) -> String {
-    let mut rules: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, metric) in rows.iter().filter(|(_, metric)| metric.absent.is_none()) {
-        let name = name.trim().trim_end_matches(" (ms)");
-        match rules.iter_mut().find(|(rule, _)| *rule == metric.percentile_rule) {
-            Some((_, names)) => names.push(name),
-            None => rules.push((&metric.percentile_rule, vec![name])),
-        }
-    }
+    let rows = rows.iter().filter(|(_, metric)| metric.absent.is_none());
+    let rules = by_text(rows.map(|(name, metric)| (*name, metric.percentile_rule.clone())));
     let Some(((usual, _), others)) = rules.split_first() else { return "n/a".to_owned() };
-    others.iter().fold((*usual).to_owned(), |text, (rule, names)| {
-        let further = rule.strip_prefix(usual).unwrap_or(rule).trim_start_matches(", ");
+    others.iter().fold(usual.clone(), |text, (rule, names)| {
+        let further = rule.strip_prefix(usual.as_str()).unwrap_or(rule).trim_start_matches(", ");
         format!("{text}; of {} {further}", names.join(", "))
     })
 }
@@ -263,6 +247,118 @@ fn verdict(result: &RunResult, text: &mut String) {
         let mark = if reason.severity == ReasonSeverity::Warning { "!" } else { "✗" };
         let _ = writeln!(text, "  {mark} {}: {}", reason.check, reason.text);
     }
+}
+
+/// 95 % intervals of latencies from this one run; and for those without, the reason.
+fn intervals_text(rows: &[(&str, &Metric)]) -> String {
+    let intervals = |metric: &Metric| {
+        [metric.mean_interval, metric.p50_interval, metric.p90_interval, metric.p99_interval]
+            .map(|it| it.and_then(shown))
+    };
+    let with: Vec<_> = rows
+        .iter()
+        .map(|(name, metric)| (*name, intervals(metric)))
+        .filter(|(_, intervals)| intervals.iter().any(Option::is_some))
+        .collect();
+    let mut text = String::new();
+    if !with.is_empty() {
+        let title = "95 % intervals";
+        let width = with.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(title.len());
+        let _ = write!(text, "{title:<width$}");
+        for column in ["avg", "p50", "p90", "p99"] {
+            let _ = write!(text, " {column:>19}");
+        }
+        text.push('\n');
+        for (name, intervals) in with {
+            let _ = write!(text, "{name:<width$}");
+            for interval in intervals {
+                let _ = write!(text, " {:>19}", interval.unwrap_or_else(|| "–".to_owned()));
+            }
+            text.push('\n');
+        }
+        text.push_str(
+            "of this run alone: where each number would be if the run had continued for ever; `--repeat 5` \
+            shows how much runs differ\n",
+        );
+    }
+    text + &reasons(rows)
+}
+
+fn shown(ConfidenceInterval { low, high }: ConfidenceInterval) -> Option<String> {
+    Some(format!("{:.2} … {:.2}", low?, high?))
+}
+
+/// Each distinct reason once, with the rows that have it.
+fn reasons(rows: &[(&str, &Metric)]) -> String {
+    let reasons = by_text(rows.iter().filter_map(|(name, metric)| Some((*name, metric.no_interval.clone()?))));
+    let measured = rows.iter().filter(|(_, metric)| metric.n > 0).count();
+    reasons.into_iter().fold(String::new(), |mut text, (why, names)| {
+        let rows = if names.len() == measured { String::new() } else { format!(" of {}", names.join(", ")) };
+        let _ = writeln!(text, "No 95 % interval{rows} from this run for {why}");
+        text
+    })
+}
+
+/// Each distinct text once, with the rows that have it.
+fn by_text<'a>(rows: impl Iterator<Item = (&'a str, String)>) -> Vec<(String, Vec<&'a str>)> {
+    let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, text) in rows {
+        let name = name.trim().trim_end_matches(" (ms)");
+        match texts.iter_mut().find(|(same, _)| *same == text) {
+            Some((_, names)) => names.push(name),
+            None => texts.push((text, vec![name])),
+        }
+    }
+    texts
+}
+
+/// The numbers that a reader looks for; result.json has all.
+const OVER_RUNS: [(&str, &str); 9] = [
+    ("ttft_mean", "TTFT mean (ms)"),
+    ("ttft_p50", "TTFT p50 (ms)"),
+    ("ttft_p99", "TTFT p99 (ms)"),
+    ("tpot_mean", "TPOT mean (ms)"),
+    ("tpot_p99", "TPOT p99 (ms)"),
+    ("e2e_mean", "Latency mean (ms)"),
+    ("e2e_p99", "Latency p99 (ms)"),
+    ("requests_full", "Request throughput (1/s)"),
+    ("output_tokens", "Output tokens (1/s)"),
+];
+
+/// Means over the runs of one measurement with their intervals.
+pub fn repeats_text(repeats: &Repeats) -> String {
+    let count = repeats.runs.len();
+    let mut text = format!(
+        "\n{:<27} {:>11} {:>25} {:>16}\n",
+        format!("Over {count} runs"),
+        "mean",
+        "95 % interval",
+        "between runs"
+    );
+    for (name, title) in OVER_RUNS {
+        let Some(over) = repeats.over_runs.get(name) else { continue };
+        let interval = format!("{:.2} … {:.2}", over.low, over.high);
+        let share =
+            if over.mean == 0.0 { "n/a".to_owned() } else { format!("{:.1} %", over.stddev / over.mean * 100.0) };
+        let _ = writeln!(text, "{title:<27} {:>11.2} {interval:>25} {share:>16}", over.mean);
+    }
+    let seeds: Vec<String> = repeats.runs.iter().map(|run| run.seed.to_string()).collect();
+    let verdicts: Vec<&str> = repeats.runs.iter().map(|run| run.verdict.as_str()).collect();
+    let _ = writeln!(
+        text,
+        "mean: of the runs' numbers; interval: of that mean, by Student's t over runs; between runs: standard \
+            deviation in percent of it"
+    );
+    if count == 2 {
+        let _ = writeln!(
+            text,
+            "two runs show little of how much runs differ: an interval is 12.7 standard errors to each side, of five \
+                runs 2.8 (`--repeat 5`)"
+        );
+    }
+    let _ =
+        writeln!(text, "seeds {}: {}; the table above is run {}", seeds.join(", "), verdicts.join(", "), repeats.shown);
+    text
 }
 
 #[cfg(test)]

@@ -43,11 +43,14 @@ pub(super) fn splits(request: &WhatIfRequest) -> Result<Vec<ServerSplit>, Comman
 
 /// What is behind the commands of the points.
 pub(super) const HOW_TO_MEASURE: &str = "\
-No stage starts context and generation servers apart. Start them and their router by hand (`trtllm-serve disaggregated`, or vLLM with a KV
-connector and its proxy); the commands send the load to the router, ROUTER:8000. A point whose lengths `regatta bench` has no options for has none.
+No stage starts context and generation servers apart. Start them and their router by hand (`trtllm-serve \
+disaggregated`, or vLLM with a KV
+connector and its proxy); the commands send the load to the router,
+    ROUTER:8000. A point whose lengths `regatta bench` has no options for has none.
 ";
 
-/// Sends the load to a router that was started by hand, without its rate. `None`: `regatta bench` has no options for such lengths.
+/// Sends the load to a router that was started by hand, without its rate. `None`: `regatta bench` has no options for
+/// such lengths.
 pub(super) fn bench_command(workload: &VirtualWorkload, is_offline: bool, requests: usize) -> Option<String> {
     let load = if is_offline { format!("--offline -n {requests}") } else { "--duration 60s".to_owned() };
     let input = length_options("input", &workload.input_tokens)?;

@@ -9,7 +9,7 @@ use crate::error::CommandError;
 use base::files::{cores, read_text};
 use base::spec::{LatencyLimit, Prefixes};
 use base::units::parse_duration;
-use report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
+use report::{FleetRow, Styler, WhatIfProblem, fleet_json};
 use sim::{Balancer, Failures, Fleet, RateOverTime};
 
 pub(super) fn answer(
@@ -68,7 +68,11 @@ pub(super) fn answer(
             });
         }
     }
-    print(&if request.json { fleet_json(&rows) } else { fleet_text(&rows, Styler::chosen(global.color.choice())) });
+    print(&if request.json {
+        fleet_json(&rows)
+    } else {
+        report::fleet(&rows).terminal(Styler::chosen(global.color.choice()))
+    });
     Ok(CliExit::Done)
 }
 

@@ -8,17 +8,17 @@ mod question;
 
 use std::thread;
 
+use super::compare::write_page;
 use super::project::Project;
 use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
-use crate::console::{print, print_error};
+use crate::console::print;
 use crate::error::CommandError;
 use arguments::{grid, length, limits};
 use base::files::cores;
 use base::units::shell_word;
 use benchmarks::{Lengths, questions_of};
 use question::Question;
-use report::{Styler, WhatIfRow, html, what_if_json, what_if_text};
-use runner::store::write_named;
+use report::{Styler, WhatIfRow, what_if_json};
 
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -55,18 +55,15 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     }
     let mut rows = answer(&questions, request.requests as usize, request.html.is_some());
     mark_best(&mut rows);
-    let goal_text = request.goal.clone().unwrap_or_default();
+    let goal_text = request.goal.as_deref().unwrap_or_default();
+    let document = report::what_if(&rows, goal_text, &goal.unwrap_or_default(), &own_command(request));
     if let Some(path) = &request.html {
-        let limits = goal.unwrap_or_default();
-        let page = html::what_if(&rows, &goal_text, &limits, &own_command(request)).map_err(anyhow::Error::from)?;
-        write_named(path, page)?;
-        print_error(&format!("the page: {}\n", path.display()));
+        write_page(path, &document)?;
     }
-    let goal = goal_text;
     print(&if request.json {
-        what_if_json(&rows, &goal)
+        what_if_json(&rows, goal_text)
     } else {
-        what_if_text(&rows, &goal, Styler::chosen(global.color.choice()))
+        document.terminal(Styler::chosen(global.color.choice()))
     });
     if !splits.is_empty() && !request.json {
         print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));

@@ -25,7 +25,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// The same for this many copies of its server. No manifest starts them apart: the command is that of the load alone.
+    /// The same for this many copies of its server. No manifest starts them apart: the command is that of the load
+    /// alone.
     pub fn split_over(&self, split: &ServerSplit, requests: u32) -> Self {
         let mut question = self.clone();
         if split.setup.is_some() || split.servers != self.row.servers {
@@ -107,7 +108,8 @@ impl Question {
         Ok(numbers_of(Some(found.rate), &found.result))
     }
 
-    /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small part of the time.
+    /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small
+    /// part of the time.
     fn count(&self, server: &EngineLimits, requests: usize) -> usize {
         let fillings = if self.is_offline { 20 } else { 4 };
         requests.max(self.row.servers * server.max_batch_size * fillings)

@@ -9,7 +9,7 @@ use super::rules::{
 use harness::are_counted_alike;
 
 /// Two numbers with one meaning may be subtracted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricMeaning {
     pub formula: String,
     pub population: String,

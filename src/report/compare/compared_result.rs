@@ -89,7 +89,8 @@ pub struct ComparedResult {
     pub searched: Option<SearchedRate>,
     /// Of a search: the limits that the rate meets. With other limits there is another rate.
     pub(crate) searched_limits: Option<String>,
-    /// What only a condition looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
+    /// What only a condition looks at: more statistics of the measures, and the percentiles that count failures,
+    /// which may be infinite.
     pub(super) gate_measures: Vec<Measure>,
 }
 
@@ -106,7 +107,7 @@ pub struct SearchedRate {
 }
 
 impl SearchedRate {
-    fn of(search: &SearchReport) -> Self {
+    fn new(search: &SearchReport) -> Self {
         // A file of an earlier version has no bounds.
         let highest = Some(search.bounds.high).filter(|high| *high > 0.0);
         match &search.rules {
@@ -174,7 +175,7 @@ const NO_LOAD: [&str; 17] = [
 
 impl ComparedResult {
     /// With the numbers and definitions that the result has.
-    pub fn of(measured_run: &MeasuredRun) -> Self {
+    pub fn new(measured_run: &MeasuredRun) -> Self {
         let imported = measured_run.result.imported().and_then(ImportedResult::tool);
         let mut sheet = Self::empty(measured_run, measured_run.result.tool());
         for metric in measured_run.result.metrics() {
@@ -210,7 +211,7 @@ impl ComparedResult {
     /// With the rate that a search found, whose last probe this result is.
     #[must_use]
     pub fn with_search(mut self, search: &SearchReport) -> Self {
-        let searched = SearchedRate::of(search);
+        let searched = SearchedRate::new(search);
         let limits = match &search.rules {
             SearchRules::Limits(LimitSearch { goal: Some(goal), .. }) => goal.limits.join(", "),
             SearchRules::Limits(_) => "the limits of the search".to_owned(),
@@ -235,7 +236,7 @@ impl ComparedResult {
         }
         if measured_run.request_traces.is_empty() {
             return match imported {
-                Some(imported) if imported.tool == tool.name() => Ok(Self::of(measured_run)),
+                Some(imported) if imported.tool == tool.name() => Ok(Self::new(measured_run)),
                 _ => Err(NotComputable::NoRecords { name: measured_run.name.clone(), tool: tool.name() }),
             };
         }
@@ -332,7 +333,8 @@ impl ComparedResult {
         }
     }
 
-    /// Its plan: arrivals, lengths and prompts. `None`: it is not known, or how many requests were in it depended on the server.
+    /// Its plan: arrivals, lengths and prompts. `None`: it is not known, or how many requests were in it depended on
+    /// the server.
     pub fn plan(&self) -> Option<&str> {
         self.digest.as_deref().filter(|_| !self.is_ended_by_time)
     }
@@ -386,7 +388,8 @@ impl ComparedResult {
             let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place]) else { continue };
             let is_near = |one: f64, another: f64| (one - another).abs() <= 0.02 * one.max(another);
             let is_alike = match (self.requested_answer, other.requested_answer) {
-                // Both state the lengths from which they draw, compared above; an answer must be as near to its own request.
+                // Both state the lengths from which they draw, compared above; an answer must be as near to its own
+                // request.
                 (Some(_), Some(_)) if what == "prompt" => true,
                 (Some(request), Some(other_request)) => is_near(one / request, another / other_request),
                 _ => is_near(one, another),
@@ -417,8 +420,8 @@ fn counted(measured_run: &MeasuredRun) -> String {
     }
 }
 
-/// Regatta's own counts are the server's, unless there were none: then responses, chunks or the requested length stood in for
-/// tokens, or the client counted. Answers of several sources have no one counter.
+/// Regatta's own counts are the server's, unless there were none: then responses, chunks or the requested length
+/// stood in for tokens, or the client counted. Answers of several sources have no one counter.
 fn by_whom(source: &str) -> String {
     let stands_in = ["responses", "chunks", "requested"].iter().any(|what| source.starts_with(what));
     if stands_in || source.contains("; ") {
@@ -495,22 +498,27 @@ fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeani
     let entry = explain::entry(key);
     let token_source = if key == "output_tokens" { counted } else { "" };
     let of_tool = |tool| {
-        let of = MetricMeaning::new(tool, MetricConcept::Requests);
+        let requests = MetricMeaning::new(tool, MetricConcept::Requests);
         let tokens = |meaning: MetricMeaning| MetricMeaning {
             formula: format!("output tokens over the window of: {}", meaning.formula),
             token_source: token_source.to_owned(),
             ..meaning
         };
-        if key == "output_tokens" { of.map(tokens) } else { of }
+        if key == "output_tokens" { requests.map(tokens) } else { requests }
     };
-    imported.and_then(of_tool).unwrap_or_else(|| MetricMeaning {
+    imported
+        .and_then(of_tool)
+        .unwrap_or_else(|| MetricMeaning { token_source: token_source.to_owned(), ..full_window(entry) })
+}
+
+/// Of all requests, from the zero point of the entry.
+fn full_window(entry: Option<&explain::ExplainedNumber>) -> MetricMeaning {
+    MetricMeaning {
         formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
-        population: String::new(),
         zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
-        token_source: token_source.to_owned(),
         window: "full".to_owned(),
-        percentile_rule: String::new(),
-    })
+        ..MetricMeaning::default()
+    }
 }
 
 fn gate_measure(key: &str, meaning: MetricMeaning, stats: Vec<(&'static str, f64)>) -> Measure {
@@ -520,14 +528,7 @@ fn gate_measure(key: &str, meaning: MetricMeaning, stats: Vec<(&'static str, f64
 /// Percentiles that count a request without an answer as infinitely late.
 fn adjusted((key, it): (&str, &Adjusted)) -> Measure {
     let entry = explain::entry(key);
-    let meaning = MetricMeaning {
-        formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
-        population: String::new(),
-        zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
-        token_source: String::new(),
-        window: "full".to_owned(),
-        percentile_rule: String::new(),
-    };
+    let meaning = full_window(entry);
     let stats = [("p50", it.p50), ("p90", it.p90), ("p95", it.p95), ("p99", it.p99)];
     gate_measure(key, meaning, stats.map(|(stat, value)| (stat, value.unwrap_or(f64::INFINITY))).to_vec())
 }
@@ -543,10 +544,9 @@ fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
     let meaning = MetricMeaning {
         formula: gpu.tokens_per_joule_is.clone(),
         population: gpu.population.clone(),
-        zero_point: String::new(),
         token_source: counted.to_owned(),
         window: gpu.window.clone(),
-        percentile_rule: String::new(),
+        ..MetricMeaning::default()
     };
     let key = "tokens_per_joule".to_owned();
     Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true }

@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use super::compared_result::{ComparedResult, FOUND_RATE, SearchedRate};
-use super::identity;
-use super::pairing::Pairing;
-use super::plan_groups::PlanGroups;
-use super::run_set::{RunSet, RunSetRow};
+use super::run_set::{self, Pairing, PlanGroups, RunSet, RunSetRow};
 use base::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
 use harness::IdentityDifference;
 
@@ -35,7 +32,7 @@ impl Judgement {
         }
     }
 
-    pub(super) const fn of(conclusion: Conclusion, is_better: bool) -> Self {
+    pub(super) const fn new(conclusion: Conclusion, is_better: bool) -> Self {
         match conclusion {
             Conclusion::Different if is_better => Self::Better,
             Conclusion::Different => Self::Worse,
@@ -60,7 +57,7 @@ impl From<Percents> for PercentInterval {
 }
 
 /// One number of two results.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Delta {
     /// `ttft`, `e2e_sent`, `output_tokens`, …
     pub metric: String,
@@ -73,14 +70,16 @@ pub struct Delta {
     /// Standard deviations between the runs, or the means of the plans; absent for one.
     pub a_stddev: Option<f64>,
     pub b_stddev: Option<f64>,
-    /// (b − a) / a of the means, or of pairs the geometric mean of their ratios; absent where the two mean different things.
+    /// (b − a) / a of the means, or of pairs the geometric mean of their ratios; absent where the two mean different
+    /// things.
     pub percent: Option<f64>,
     /// 95 % interval of the percentage, from the differences between runs; of this row alone.
     pub interval: Option<PercentInterval>,
     /// Of no difference, after Holm's correction for all rows.
     pub p: Option<f64>,
     pub judgement: Option<Judgement>,
-    /// With `cannot_tell`: this many runs on each side, each with a plan of its own, could; absent where a thousand could not.
+    /// With `cannot_tell`: this many runs on each side, each with a plan of its own, could; absent where a thousand
+    /// could not.
     pub runs_needed: Option<u32>,
     /// In what the two meanings differ.
     pub unlike: Vec<String>,
@@ -105,7 +104,8 @@ pub struct Comparison {
     pub b: String,
     pub a_runs: usize,
     pub b_runs: usize,
-    /// How many distinct plans (arrivals, lengths and prompts) the runs of each side had; absent where that is not known.
+    /// How many distinct plans (arrivals, lengths and prompts) the runs of each side had; absent where that is not
+    /// known.
     pub a_plans: Option<usize>,
     pub b_plans: Option<usize>,
     /// Why no row is judged, although each side has several runs: they are of too few plans.
@@ -133,11 +133,11 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub fn of(a: &RunSet, b: &RunSet, rules: CompareRules) -> Self {
+    pub fn new(a: &RunSet, b: &RunSet, rules: CompareRules) -> Self {
         let (mut unlike_load, mut notes) = a.first().unlike_load(b.first());
         notes.extend(cached_shares(a, b));
-        unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
-        let pairing = Pairing::of(a, b, &unlike_load);
+        unlike_load.extend(run_set::simulated_and_real(a.first(), b.first()));
+        let pairing = Pairing::new(a, b, &unlike_load);
         // The rate of a search is what it found, and no load.
         let is_load = |difference: &&String| !difference.starts_with("load: request_rate ");
         let mut unlike_rates: Vec<String> = unlike_load.iter().filter(is_load).cloned().collect();
@@ -170,15 +170,15 @@ impl Comparison {
             b: b.name.clone(),
             a_runs: a.runs().len(),
             b_runs: b.runs().len(),
-            a_plans: PlanGroups::of(a.runs()).map(|plans| plans.count()),
-            b_plans: PlanGroups::of(b.runs()).map(|plans| plans.count()),
+            a_plans: PlanGroups::new(a.runs()).map(|plans| plans.count()),
+            b_plans: PlanGroups::new(b.runs()).map(|plans| plans.count()),
             too_few_plans,
             smallest_effect: rules.margins.smallest_percent,
             unlike_load,
             notes,
             same_plan: have_same_plan(a, b),
             pairing,
-            identity: identity::differences(a.first(), b.first()).into_iter().chain(seed_difference(a, b)).collect(),
+            identity: run_set::differences(a.first(), b.first()).into_iter().chain(seed_difference(a, b)).collect(),
             deltas,
             found_rates,
             gate_deltas,
@@ -188,7 +188,7 @@ impl Comparison {
 
     /// Takes every judgement back where one was simulated and the other was not, also where `--force` subtracts them.
     fn without_claims(mut self, a: &ComparedResult, b: &ComparedResult) -> Self {
-        if identity::simulated_and_real(a, b).is_some() {
+        if run_set::simulated_and_real(a, b).is_some() {
             for delta in &mut self.deltas {
                 delta.judgement = None;
             }
@@ -230,8 +230,10 @@ fn too_few_plans(sides: [&RunSet; 2], pairing: &Pairing) -> Option<String> {
     let side = pairing.side_of_one_plan()?;
     let (one, other) = if side == 0 { ("first", "other") } else { ("other", "first") };
     Some(format!(
-        "all {} runs of the {one} side had the same arrivals and prompts, and not all runs of the {other} side are known to have had these: by how \
-         much other arrivals and prompts change the numbers is not known; measure both sides with the same seeds, or each with \
+        "all {} runs of the {one} side had the same arrivals and prompts, and not all runs of the {other} side are \
+            known to have had these: by how \
+         much other arrivals and prompts change the numbers is not known; measure both sides with the same seeds, or \
+         each with \
          several (`--repeat 5`)",
         sides[side].runs().len()
     ))
@@ -243,13 +245,14 @@ const CACHED: f64 = 0.05;
 /// Where one side had more of its prompts in the servers' prefix cache than the other, on average over its runs.
 fn cached_shares(a: &RunSet, b: &RunSet) -> Option<String> {
     let share = |set: &RunSet| {
-        let known: Vec<f64> = set.runs().iter().filter_map(|run| run.cached_share).collect();
-        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+        let shares: Vec<f64> = set.runs().iter().filter_map(|run| run.cached_share).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
     };
     let (a, b) = (share(a)?, share(b)?);
     ((a - b).abs() > CACHED).then(|| {
         format!(
-            "{:.0} % / {:.0} % of the prompt tokens came from the servers' prefix cache: the difference is in part that of the cache; a run \
+            "{:.0} % / {:.0} % of the prompt tokens came from the servers' prefix cache: the difference is in part \
+                that of the cache; a run \
              after another one with the same seed, on the same server, finds its prompts there",
             100.0 * a,
             100.0 * b
@@ -320,13 +323,10 @@ fn difference(
         a_stddev: stddev(&sides.a),
         b_stddev: stddev(&sides.b),
         percent,
-        interval: None,
-        p: None,
-        judgement: None,
-        runs_needed: None,
         unlike,
         paired: percent.is_some() && sides.is_paired(),
         sides: percent.map(|_| sides),
+        ..Delta::default()
     })
 }
 
@@ -345,16 +345,9 @@ fn infinite(a: &RunSetRow<'_>, b: &RunSetRow<'_>, unlike: Vec<String>, force: bo
         unit: a.measure.unit,
         a: Some(one),
         b: Some(other),
-        a_stddev: None,
-        b_stddev: None,
         percent: (unlike.is_empty() || force).then_some(percent),
-        interval: None,
-        p: None,
-        judgement: None,
-        runs_needed: None,
         unlike,
-        paired: false,
-        sides: None,
+        ..Delta::default()
     }
 }
 
@@ -368,7 +361,7 @@ fn set_judgements(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
         let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);
         delta.interval = judged.interval.map(PercentInterval::from);
         delta.p = judged.p;
-        delta.judgement = Some(Judgement::of(judged.conclusion, is_better));
+        delta.judgement = Some(Judgement::new(judged.conclusion, is_better));
         if let Conclusion::CannotTell { runs } = judged.conclusion {
             delta.runs_needed = runs;
         }

@@ -78,7 +78,8 @@ impl NoDifference {
     }
 }
 
-/// Whether one definition of both numbers would make them alike: another load stays another load, and what was not counted stays so.
+/// Whether one definition of both numbers would make them alike: another load stays another load, and what was not
+/// counted stays so.
 pub(super) fn has_one_definition(unlike: &[String]) -> bool {
     let of_definition = ["formula: ", "zero point: ", "population: ", "window: ", "percentile rule: "];
     let is_of_definition = |difference: &String| of_definition.iter().any(|what| difference.starts_with(what));
@@ -140,7 +141,7 @@ impl FailCondition {
     /// An error where there is no such difference to look at.
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
         let Some(delta) = comparison.find(&self.metric, &self.stat) else {
-            let known = comparison
+            let numbers = comparison
                 .checkable()
                 .map(|delta| {
                     if delta.stat.is_empty() {
@@ -151,7 +152,7 @@ impl FailCondition {
                 })
                 .collect();
             let (a, b) = (comparison.a.clone(), comparison.b.clone());
-            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known });
+            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers });
         };
         let Some(percent) = delta.percent else {
             let condition = self.clone();
@@ -194,7 +195,8 @@ impl FailCondition {
         self.above
     }
 
-    /// The limit that the difference would just be shown to be beyond: what the difference is at least, of a lower limit at most.
+    /// The limit that the difference would just be shown to be beyond: what the difference is at least, of a lower
+    /// limit at most.
     /// `None`: with one run on a side nothing is shown.
     pub fn bound(&self, comparison: &Comparison, delta: &Delta) -> Option<f64> {
         stats::beyond_bound(delta.sides.as_ref().filter(|_| comparison.is_judged())?, self.above)

@@ -1,22 +1,25 @@
-//! The tables of the field: one way to measure compared with another, as a ratio, a row for each measurement.
+//! The tables of the field: one way to measure compared with another, as a ratio, a row for each measurement; and
+//! runs at a rate as NVIDIA's READMEs show them.
 //!
-//! `ratio = other / base`, in percent of the first column; [`RatioMethod`] is how several runs come into it. A ratio of unlike
-//! numbers is not formed.
+//! `ratio = other / base`, in percent of the first column; [`RatioMethod`] is how several runs come into it. A ratio
+//! of unlike numbers is not formed.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
-use minijinja::context;
+use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
+use crate::document::{Block, Cell, Document, Section, Table, TableColumn};
+use crate::styler::TextRole;
+use crate::sweep::simulated_badge;
+use crate::what_if::distinct;
+use harness::{IdentityDifference, LoadLevel, LoadPattern, RunIdentity};
+use interop::MeasuredRun;
 use serde::Serialize;
 use serde_json::{Value, json as value};
+use std::collections::BTreeMap;
 
-use super::server_table::{HEADS, ServerRow};
-use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
-use crate::page_template::render_page;
-use crate::terminal::styler::{Styler, TextRole, clean, table};
-use harness::{IdentityDifference, RunIdentity};
-
-const PAGE: &str = include_str!("../../../templates/report/ratios.html");
+const ABOUT_RATIOS: &str = "percent, as `method` of each row: `means`, other / base, of several runs the ratio of \
+    their means; `pairs`, the \
+    geometric mean of the ratios of pairs of runs with the same arrivals and prompts; `published`, other / base as \
+    published; 95 % \
+    interval from the differences between runs, where there are several of both";
 
 /// What a ratio is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -35,7 +38,8 @@ impl RatioMethod {
         match self {
             Self::Means => "other / base, of several runs the ratio of their means",
             Self::Pairs => {
-                "geometric mean of the ratios of pairs of runs with the same arrivals and prompts, not the ratio of the means beside it"
+                "geometric mean of the ratios of pairs of runs with the same arrivals and prompts, not the ratio of \
+                    the means beside it"
             }
             Self::Published => "other / base, as published",
         }
@@ -43,7 +47,7 @@ impl RatioMethod {
 }
 
 /// One number of one row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ratio {
     pub row: String,
     /// `output_tokens`, `ttft_p99`.
@@ -104,9 +108,9 @@ impl Ratios {
             self.identify(column, set.first(), first.first());
         }
         for (set, column) in others.iter().zip(columns.iter().skip(1)) {
-            let comparison = Comparison::of(first, set, rules);
+            let comparison = Comparison::new(first, set, rules);
             for metric in metrics {
-                self.rows.push(one(row, column, metric, &comparison));
+                self.rows.push(ratio(row, column, metric, &comparison));
             }
         }
     }
@@ -115,7 +119,7 @@ impl Ratios {
         let one = MeasuredOn {
             column: column.to_owned(),
             simulated: sheet.identity.as_ref().map(|identity| identity.simulated),
-            differs: super::identity::differences(first, sheet),
+            differs: super::run_set::differences(first, sheet),
             identity: sheet.identity.clone(),
         };
         let line = |it: &MeasuredOn| (it.column.clone(), it.identity.as_ref().map(RunIdentity::line));
@@ -133,9 +137,10 @@ impl Ratios {
     fn identity_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for one in &self.measured {
-            let what = one.identity.as_ref().map(RunIdentity::line);
-            let what = what.unwrap_or_else(|| "what was measured is not known: its file does not name it".to_owned());
-            lines.push(format!("{}: {what}", one.column));
+            let identity = one.identity.as_ref().map(RunIdentity::line);
+            let identity =
+                identity.unwrap_or_else(|| "what was measured is not known: its file does not name it".to_owned());
+            lines.push(format!("{}: {identity}", one.column));
         }
         for one in &self.measured {
             let differences =
@@ -154,16 +159,13 @@ impl Ratios {
         self.rows.push(Ratio {
             row: row.to_owned(),
             metric: metric.to_owned(),
-            unit: String::new(),
             column: column.to_owned(),
             base: Some(base),
             other: Some(other),
             percent: (base != 0.0).then(|| other / base * 100.0),
             method: (base != 0.0).then_some(RatioMethod::Published),
-            interval: None,
-            judgement: None,
-            unlike: Vec::new(),
             source: Some(source.to_owned()),
+            ..Ratio::default()
         });
     }
 
@@ -188,136 +190,112 @@ impl Ratios {
         }
         let is_one = rows.len() == 1;
         let line = |(method, rows): (RatioMethod, Vec<String>)| {
-            let of = if is_one { String::new() } else { format!(" of {}", rows.join("; ")) };
-            format!("ratio{of}: {}", method.as_text())
+            let rows_text = if is_one { String::new() } else { format!(" of {}", rows.join("; ")) };
+            format!("ratio{rows_text}: {}", method.as_text())
         };
         rows.into_iter().map(line).collect()
     }
 
-    pub fn text(&self, styler: Styler) -> String {
-        let heads = ["", "metric", self.base.as_str(), "", "", "ratio", "95 % interval", ""];
-        let mut rows = vec![heads.map(|head| (TextRole::Quiet, clean(head))).to_vec()];
-        let mut notes: Vec<String> = Vec::new();
+    /// Each number as a share of that of the first column, how the shares were formed, and what was measured.
+    pub fn document(&self, title: &str) -> Document {
+        let about = "Each number as a share of that of the first column. Intervals are 95 %, from the differences \
+            between runs, where \
+                     there are several of both.";
+        let mut unlike: Vec<String> = Vec::new();
         for row in &self.rows {
-            let remark = row.source.as_ref().map(|source| format!("published: {source}"));
-            let remark = remark.or_else(|| {
-                row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(|judged| judged.as_text().to_owned())
-            });
-            rows.push(vec![
-                (TextRole::Name, clean(&row.row)),
-                (TextRole::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
-                (TextRole::Plain, number(row.base, row.source.is_some())),
-                (TextRole::Plain, clean(&row.column)),
-                (TextRole::Plain, number(row.other, row.source.is_some())),
-                (TextRole::Strong, percent(row)),
-                (
-                    TextRole::Quiet,
-                    row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high)),
-                ),
-                (TextRole::Quiet, clean(&remark.unwrap_or_default())),
-            ]);
-            for why in &row.unlike {
-                let note = format!("{}, {}: {why}", row.row, row.column);
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
-            }
+            unlike.extend(row.unlike.iter().map(|why| format!("{}, {}: {why}", row.row, row.column)));
         }
-        let mut out = table(styler, "", &rows);
-        for line in self.method_lines() {
-            let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));
+        let unlike = distinct(unlike).into_iter().map(|note| Block::text(TextRole::Warning, note));
+        let server = (!self.server.is_empty()).then(|| Block::table(self.server_table()));
+        let blocks = [Block::table(self.table())].into_iter().chain(Block::notes(self.method_lines())).chain(server);
+        let blocks = blocks.chain(Block::notes(self.identity_lines())).chain(unlike);
+        Document {
+            name: format!("{title} · ratios"),
+            title: "Ratios",
+            badges: simulated_badge(self.any_simulated()),
+            head: vec![Block::text(TextRole::Plain, title).on_page(), Block::text(TextRole::Quiet, about).on_page()],
+            sections: vec![Section::default().with(blocks)],
+            ..Document::default()
         }
-        if !self.server.is_empty() {
-            out.push_str(&table(styler, "", &self.server_rows()));
-        }
-        for line in self.identity_lines() {
-            let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));
-        }
-        for note in notes {
-            let _ = writeln!(out, "{}", styler.tone(TextRole::Warning, clean(&note)));
-        }
-        out
     }
 
-    /// The table of Server runs: target, completed, tokens and latencies.
-    fn server_rows(&self) -> Vec<Vec<(TextRole, String)>> {
-        let quiet = |text: &str| (TextRole::Quiet, clean(text));
-        let heads = ["Server", ""].into_iter().chain(HEADS).chain([""]).map(quiet).collect();
-        let rows = self.server.iter().map(|one| {
-            let names = [(TextRole::Name, clean(&one.row)), (TextRole::Plain, clean(&one.column))];
-            let numbers = one.numbers().map(|text| (TextRole::Plain, text));
-            names.into_iter().chain(numbers).chain([quiet(&one.remark())]).collect()
-        });
-        std::iter::once(heads).chain(rows).collect()
+    fn table(&self) -> Table {
+        let columns = [
+            TableColumn::new(""),
+            TableColumn::new("metric"),
+            TableColumn::number(self.base.as_str()),
+            TableColumn::new(""),
+            TableColumn::number(""),
+            TableColumn::number("ratio"),
+            TableColumn::number("95 % interval"),
+            TableColumn::new(""),
+        ];
+        let mut table = Table::new("ratios", columns);
+        for row in &self.rows {
+            let is_published = row.source.is_some();
+            let judgement = row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(Judgement::as_text);
+            let remark = row.source.as_ref().map(|source| format!("published: {source}"));
+            let interval = row.interval.map(|ends| format!("{:.1} … {:.1} %", ends.low, ends.high));
+            table.row([
+                Cell::new(TextRole::Name, row.row.as_str()),
+                Cell::from(format!("{} {}", row.metric, row.unit).trim()),
+                Cell::from(number(row.base, is_published)),
+                Cell::from(row.column.as_str()),
+                Cell::from(number(row.other, is_published)),
+                Cell::new(TextRole::Strong, percent(row)),
+                Cell::new(TextRole::Quiet, interval.unwrap_or_default()),
+                Cell::new(TextRole::Quiet, remark.unwrap_or_else(|| judgement.unwrap_or_default().to_owned())),
+            ]);
+        }
+        table
+    }
+
+    /// Server runs: target, completed, tokens and latencies.
+    fn server_table(&self) -> Table {
+        let columns = ["Server", ""].map(TableColumn::new).into_iter().chain(HEADS.map(TableColumn::number));
+        let mut table = Table::new("Server runs", columns.chain([TableColumn::new("")]));
+        for row in &self.server {
+            let names = [Cell::new(TextRole::Name, row.row.as_str()), Cell::from(row.column.as_str())];
+            let remark = Cell::new(TextRole::Quiet, row.remark());
+            table.row(names.into_iter().chain(row.numbers().map(Cell::from)).chain([remark]));
+        }
+        table
     }
 
     pub fn json(&self) -> Value {
         value!({
             "server": self.server,
             "base": self.base,
-            "ratio": "percent, as `method` of each row: `means`, other / base, of several runs the ratio of their means; `pairs`, the geometric mean of the ratios of pairs of runs with the same arrivals and prompts; `published`, other / base as published; 95 % interval from the differences between runs, where there are several of both",
+            "ratio": ABOUT_RATIOS,
             "simulated": self.any_simulated(),
             "measured": self.measured,
             "rows": self.rows,
         })
     }
-
-    pub fn html(&self, title: &str) -> Result<String, minijinja::Error> {
-        let rows: Vec<_> = self
-            .rows
-            .iter()
-            .map(|row| {
-                context! {
-                    row => &row.row, metric => &row.metric, unit => &row.unit, column => &row.column,
-                    base => number(row.base, row.source.is_some()), other => number(row.other, row.source.is_some()), percent => percent(row),
-                    interval => row.interval.map(|it| format!("{:.1} … {:.1} %", it.low, it.high)),
-                    word => row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(Judgement::as_text), unlike => &row.unlike, source => &row.source,
-                }
-            })
-            .collect();
-        render_page(
-            PAGE,
-            context! {
-                title, base => &self.base, rows, methods => self.method_lines(),
-                simulated => self.any_simulated(),
-                measured => self.identity_lines(),
-                server_heads => HEADS,
-                server => self.server.iter().map(|one| context! {
-                    row => &one.row, column => &one.column, numbers => one.numbers(), remark => one.remark(),
-                }).collect::<Vec<_>>(),
-            },
-        )
-    }
 }
 
-fn one(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Ratio {
+fn ratio(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Ratio {
     let (name, stat) = match metric.rsplit_once('_') {
         Some((name, stat @ ("mean" | "p50" | "p90" | "p95" | "p99"))) => (name, stat),
         _ => (metric, ""),
     };
-    let found = comparison.find(name, stat);
-    let mut ratio = Ratio {
-        row: row.to_owned(),
-        metric: metric.to_owned(),
-        unit: found.map_or_else(String::new, |delta| delta.unit.to_owned()),
-        column: column.to_owned(),
-        base: found.and_then(|delta| delta.a),
-        other: found.and_then(|delta| delta.b),
-        percent: found.and_then(|delta| delta.percent).map(|percent| percent + 100.0),
-        method: found
-            .filter(|delta| delta.percent.is_some())
-            .map(|delta| if delta.paired { RatioMethod::Pairs } else { RatioMethod::Means }),
-        interval: found
-            .and_then(|delta| delta.interval)
-            .map(|it| PercentInterval { low: it.low + 100.0, high: it.high + 100.0 }),
-        judgement: found.and_then(|delta| delta.judgement),
-        unlike: found.map(|delta| delta.unlike.clone()).unwrap_or_default(),
-        source: None,
+    let [row, key, column] = [row, metric, column].map(str::to_owned);
+    let named = Ratio { row, metric: key, column, ..Ratio::default() };
+    let Some(delta) = comparison.find(name, stat) else {
+        return Ratio { unlike: vec![format!("both do not have `{metric}`")], ..named };
     };
-    if found.is_none() {
-        ratio.unlike.push(format!("both do not have `{metric}`"));
+    let interval = |ends: PercentInterval| PercentInterval { low: ends.low + 100.0, high: ends.high + 100.0 };
+    Ratio {
+        unit: delta.unit.to_owned(),
+        base: delta.a,
+        other: delta.b,
+        percent: delta.percent.map(|percent| percent + 100.0),
+        method: delta.percent.map(|_| if delta.paired { RatioMethod::Pairs } else { RatioMethod::Means }),
+        interval: delta.interval.map(interval),
+        judgement: delta.judgement,
+        unlike: delta.unlike.clone(),
+        ..named
     }
-    ratio
 }
 
 fn percent(row: &Ratio) -> String {
@@ -325,13 +303,102 @@ fn percent(row: &Ratio) -> String {
 }
 
 /// A number for people; one that was published as it was published.
-pub(super) fn number(value: Option<f64>, is_published: bool) -> String {
+fn number(value: Option<f64>, is_published: bool) -> String {
     match value {
         None => "n/a".to_owned(),
         Some(value) if is_published => value.to_string(),
         Some(value) if value.fract() == 0.0 => format!("{value:.0}"),
         Some(value) if value.abs() >= 100.0 => format!("{value:.1}"),
         Some(value) => format!("{value:.3}"),
+    }
+}
+
+/// One measurement at a rate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ServerRow {
+    pub row: String,
+    pub column: String,
+    /// How many runs its numbers are means over.
+    pub runs: usize,
+    pub target_qps: Option<f64>,
+    pub completed_qps: Option<f64>,
+    pub output_tokens: Option<f64>,
+    /// 99th percentiles, ms.
+    pub ttft_ms: Option<f64>,
+    pub tpot_ms: Option<f64>,
+    /// Of a published row: where it was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// What stands over the columns behind the names.
+const HEADS: [&str; 5] = ["target QPS", "completed QPS", "output tok/s", "TTFT p99 ms", "TPOT p99 ms"];
+
+impl ServerRow {
+    /// Of the runs of one measurement, the means of numbers that every run has. `None`: they were not at a rate.
+    pub fn mean(row: &str, column: &str, runs: &[MeasuredRun]) -> Option<Self> {
+        let each: Vec<Self> = runs.iter().map(|run| Self::of_run(row, column, run)).collect::<Option<_>>()?;
+        let mean = |of: fn(&Self) -> Option<f64>| {
+            let values: Vec<f64> = each.iter().map(of).collect::<Option<_>>()?;
+            Some(values.iter().sum::<f64>() / values.len() as f64)
+        };
+        Some(Self {
+            runs: each.iter().map(|run| run.runs).sum(),
+            completed_qps: mean(|run| run.completed_qps),
+            output_tokens: mean(|run| run.output_tokens),
+            ttft_ms: mean(|run| run.ttft_ms),
+            tpot_ms: mean(|run| run.tpot_ms),
+            ..each.first()?.clone()
+        })
+    }
+
+    fn of_run(row: &str, column: &str, run: &MeasuredRun) -> Option<Self> {
+        let imported = run.result.imported();
+        let target_qps = if let Some(own) = run.result.own() {
+            match &own.requested.scenario {
+                LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
+                // A rate that changes is no target.
+                LoadPattern::Server { rate: LoadLevel::Ramp(_) } => None,
+                // LoadGen has the target, in its own log.
+                _ if own.loadgen.as_ref().is_some_and(|loadgen| loadgen.scenario != "Offline") => None,
+                _ => return None,
+            }
+        } else {
+            let requested = imported.map(|result| &result.requested)?;
+            requested.get("scenario").and_then(Value::as_str).filter(|name| *name == "Server")?;
+            requested.get("target_qps").and_then(Value::as_f64)
+        };
+        let metrics = run.result.metrics();
+        let p99 = |key: &str| {
+            let stats = metrics.iter().find(|metric| metric.key == key)?.stats.iter();
+            stats.filter(|(name, _)| *name == "p99").find_map(|(_, value)| *value)
+        };
+        Some(Self {
+            row: row.to_owned(),
+            column: column.to_owned(),
+            runs: run.result.runs(),
+            target_qps,
+            completed_qps: run.result.rate("requests_loadgen_completed").or_else(|| run.result.rate("requests_full")),
+            output_tokens: run.result.rate("output_tokens"),
+            ttft_ms: p99("ttft"),
+            tpot_ms: p99("tpot"),
+            source: None,
+        })
+    }
+
+    /// The numbers, in the order of `HEADS`; those that were published as they were.
+    pub fn numbers(&self) -> [String; 5] {
+        let numbers = [self.target_qps, self.completed_qps, self.output_tokens, self.ttft_ms, self.tpot_ms];
+        numbers.map(|value| number(value, self.source.is_some()))
+    }
+
+    /// Where the numbers are from, if that is a publication, or of how many runs they are.
+    pub fn remark(&self) -> String {
+        match (&self.source, self.runs) {
+            (Some(source), _) => format!("published: {source}"),
+            (None, 1) => String::new(),
+            (None, runs) => format!("means over {runs} runs"),
+        }
     }
 }
 
@@ -362,7 +429,7 @@ mod tests {
             tpot_ms: Some(199.0),
             source: Some(source.to_owned()),
         });
-        let text = ratios.text(Styler::OFF);
+        let text = ratios.document("x").terminal(crate::Styler::OFF);
         let lines: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         for line in [
@@ -377,7 +444,7 @@ mod tests {
         assert_eq!(ratios.headline(), None, "nothing was measured here");
         let percents: Vec<f64> = ratios.rows.iter().map(|row| (row.percent.unwrap() * 100.0).round() / 100.0).collect();
         assert_eq!(percents, [99.87, 99.92, 97.71]);
-        let page = ratios.html("x").unwrap();
+        let page = ratios.document("x").html().unwrap();
         assert!(page.contains("96.1968") && page.contains("12.45"), "{page}");
     }
 }

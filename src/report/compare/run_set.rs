@@ -1,8 +1,17 @@
-//! One side of a comparison: the runs of one measurement.
+//! One side of a comparison: the runs of one measurement, what they were measured on, and how runs of two sides are
+//! paired.
+//!
+//! A tested value is the mean over the runs of one plan (arrivals, lengths and prompts). Runs of one plan meet in the
+//! same queues and differ by the server's noise alone. That says nothing about another plan, so they are one
+//! observation, their mean, wherever the other side had other plans. The same plans on both sides, which the same
+//! seeds give, make pairs.
 
-use super::{ComparedResult, Measure};
+use super::{ComparedResult, Comparison, Measure};
 use base::diag::ErrorText;
 use base::event::Verdict;
+use harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
+use serde::Serialize;
+use serde_json::{Value, json as value};
 
 /// Runs that were made the same way, with different seeds or at different times. At least one.
 #[derive(Clone, Debug)]
@@ -43,8 +52,8 @@ impl RunSet {
         let Some((first, others)) = runs.split_first() else { return Err(RunSetError::Empty { name }) };
         for other in others {
             let (mut unlike, _) = first.unlike_load(other);
-            unlike.extend(super::identity::simulated_and_real(first, other));
-            unlike.extend(super::identity::other_server(first, other));
+            unlike.extend(simulated_and_real(first, other));
+            unlike.extend(other_server(first, other));
             if !unlike.is_empty() {
                 let (first, other) = (first.name.clone(), other.name.clone());
                 return Err(RunSetError::Unlike { name, first, other, unlike });
@@ -111,4 +120,239 @@ impl RunSet {
             })
         })
     }
+}
+
+/// The runs of one side, those of a plan together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PlanGroups {
+    groups: Vec<PlanGroup>,
+    runs: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PlanGroup {
+    plan: String,
+    /// Places among the runs of the side.
+    runs: Vec<usize>,
+}
+
+impl PlanGroups {
+    /// In the order of the first run of each; `None` where the plan of a run is not known.
+    pub fn new(runs: &[ComparedResult]) -> Option<Self> {
+        let mut groups: Vec<PlanGroup> = Vec::new();
+        for (place, run) in runs.iter().enumerate() {
+            let plan = run.plan()?;
+            match groups.iter_mut().find(|group| group.plan == plan) {
+                Some(group) => group.runs.push(place),
+                None => groups.push(PlanGroup { plan: plan.to_owned(), runs: vec![place] }),
+            }
+        }
+        Some(Self { groups, runs: runs.len() })
+    }
+
+    /// How many distinct plans there are.
+    pub const fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Several runs had one plan.
+    pub const fn has_repeated(&self) -> bool {
+        self.groups.len() < self.runs
+    }
+
+    /// All runs had one plan, and there are several of them.
+    pub const fn is_one_repeated(&self) -> bool {
+        self.groups.len() == 1 && self.runs > 1
+    }
+
+    /// The mean of each plan's runs, of one value for each run.
+    pub fn means(&self, values: &[f64]) -> Vec<f64> {
+        let mean = |group: &PlanGroup| group.runs.iter().map(|run| values[*run]).sum::<f64>() / group.runs.len() as f64;
+        self.groups.iter().map(mean).collect()
+    }
+
+    /// For each plan, the place of the same plan on the other side; `None` where one of the two has a plan that the
+    /// other does not.
+    pub fn partners(&self, other: &Self) -> Option<Vec<usize>> {
+        let partner = |group: &PlanGroup| other.groups.iter().position(|it| it.plan == group.plan);
+        self.groups.iter().map(partner).collect::<Option<Vec<usize>>>().filter(|_| self.count() == other.count())
+    }
+}
+
+/// How runs of two sides are judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pairing {
+    /// Pairs of plans; 0 where the sides are judged unpaired.
+    pub pairs: usize,
+    /// Why they are paired, or why not.
+    pub why: String,
+    /// For each plan of the first side, its partner on the other.
+    #[serde(skip)]
+    partners: Vec<usize>,
+    /// How the runs of each side become values: `None`, each for itself.
+    #[serde(skip)]
+    groups: [Option<PlanGroups>; 2],
+}
+
+impl Pairing {
+    /// `unlike_load`: in what the requested load differs.
+    pub(super) fn new(a: &RunSet, b: &RunSet, unlike_load: &[String]) -> Self {
+        let [of_a, of_b] = [a, b].map(|set| PlanGroups::new(set.runs()));
+        let (partners, why, groups) = match partners([a, b], [of_a.as_ref(), of_b.as_ref()], unlike_load) {
+            Ok(partners) => (partners, "the same arrivals and prompts".to_owned(), [of_a, of_b]),
+            // What differs between these runs is noise around this one plan: they are judged on it.
+            Err(reason @ NotPaired::OnePlan) => (Vec::new(), reason.to_string(), [None, None]),
+            Err(reason) => (Vec::new(), reason.to_string(), [of_a, of_b]),
+        };
+        Self { pairs: partners.len(), why, partners, groups }
+    }
+
+    /// A tested value is the mean of several runs.
+    pub(super) fn has_means(&self) -> bool {
+        self.groups.iter().flatten().any(PlanGroups::has_repeated)
+    }
+
+    pub const fn is_paired(&self) -> bool {
+        self.pairs > 0
+    }
+
+    /// `paired by seed: 5 pairs of runs, each with the same arrivals and prompts`
+    pub fn describe(&self) -> String {
+        let values = if self.has_means() { "means over runs" } else { "runs" };
+        match self.pairs {
+            0 => format!("not paired: {}", self.why),
+            pairs => format!("paired by seed: {pairs} pairs of {values}, each with {}", self.why),
+        }
+    }
+
+    /// What is tested of one number of each run: a value for each plan, in the order of the pairs.
+    pub(super) fn values(&self, of_a: &[f64], of_b: &[f64]) -> [Vec<f64>; 2] {
+        let means = |groups: &Option<PlanGroups>, values: &[f64]| {
+            groups.as_ref().map_or_else(|| values.to_vec(), |groups| groups.means(values))
+        };
+        let [of_a, of_b] = [means(&self.groups[0], of_a), means(&self.groups[1], of_b)];
+        if !self.is_paired() {
+            return [of_a, of_b];
+        }
+        [of_a, self.partners.iter().map(|partner| of_b[*partner]).collect()]
+    }
+
+    /// The first side, 0 or 1, of whose several runs all had one plan that the other side's had not, or not only: how
+    /// much plans differ is not known.
+    pub(super) fn side_of_one_plan(&self) -> Option<usize> {
+        if self.is_paired() {
+            return None;
+        }
+        self.groups.iter().position(|groups| groups.as_ref().is_some_and(PlanGroups::is_one_repeated))
+    }
+}
+
+/// Why the runs of two sides have no partners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum NotPaired {
+    #[error("one run on a side")]
+    OneRun,
+    #[error("the load differs")]
+    Load,
+    #[error("{0} and {1} {2}")]
+    Counts(usize, usize, &'static str),
+    #[error("the arrivals and prompts of a run are not known, or how many there were depended on the server")]
+    Unknown,
+    #[error("all runs of both sides had the same arrivals and prompts")]
+    OnePlan,
+    #[error("the seeds are the same, and arrivals or prompts differ")]
+    Plans,
+    #[error("the seeds differ")]
+    Seeds,
+}
+
+/// Plans prove what seeds only suggest: a seed gives the same requests only with the same data, lengths and rate.
+fn partners(
+    [a, b]: [&RunSet; 2],
+    groups: [Option<&PlanGroups>; 2],
+    unlike_load: &[String],
+) -> Result<Vec<usize>, NotPaired> {
+    let has_same_seeds = a.seeds() == b.seeds();
+    let (a, b) = (a.runs(), b.runs());
+    if a.len() < 2 || b.len() < 2 {
+        return Err(NotPaired::OneRun);
+    }
+    if !unlike_load.is_empty() {
+        return Err(NotPaired::Load);
+    }
+    let [Some(of_a), Some(of_b)] = groups else {
+        return Err(if a.len() == b.len() { NotPaired::Unknown } else { NotPaired::Counts(a.len(), b.len(), "runs") });
+    };
+    match of_a.partners(of_b) {
+        Some(partners) if partners.len() == 1 => Err(NotPaired::OnePlan),
+        Some(partners) => Ok(partners),
+        None if of_a.count() != of_b.count() => {
+            let of = if of_a.has_repeated() || of_b.has_repeated() { "plans" } else { "runs" };
+            Err(NotPaired::Counts(of_a.count(), of_b.count(), of))
+        }
+        None => Err(if has_same_seeds { NotPaired::Plans } else { NotPaired::Seeds }),
+    }
+}
+
+/// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not
+/// known.
+pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
+    let (one, other) = (a.identity.as_ref()?.simulated, b.identity.as_ref()?.simulated);
+    let word = |simulated| if simulated { "SIMULATED" } else { "a real server" };
+    (one != other).then(|| {
+        format!(
+            "measured on: {} / {}; a difference between simulated and real is neither better nor worse",
+            word(one),
+            word(other)
+        )
+    })
+}
+
+/// How the servers differ, beyond where they run and where their files are; `None` where they are equal or not known.
+pub(super) fn other_server(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
+    let (one, other) = (a.identity.as_ref()?, b.identity.as_ref()?);
+    let names = |identity: &RunIdentity| {
+        let mut names: Vec<String> = identity.servers.iter().map(ServerIdentity::describe).collect();
+        names.sort();
+        names.dedup();
+        names.join(", ")
+    };
+    let (one, other) = (names(one), names(other));
+    (one != other).then(|| format!("measured on: {one} / {other}"))
+}
+
+/// In what the two differ; empty where either is not known.
+pub(super) fn differences(a: &ComparedResult, b: &ComparedResult) -> Vec<IdentityDifference> {
+    match (&a.identity, &b.identity) {
+        (Some(one), Some(other)) => identity_differences(one, other),
+        _ => Vec::new(),
+    }
+}
+
+/// The sides with what their numbers mean, and the differences.
+pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
+    let verdict =
+        |sheet: &ComparedResult| sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict));
+    let results: Vec<Value> = sets
+        .iter()
+        .map(|set| {
+            let meanings: serde_json::Map<String, Value> = set
+                .first()
+                .measures
+                .iter()
+                .map(|measure| (measure.key.clone(), value!({ "unit": measure.unit, "meaning": measure.meaning })))
+                .collect();
+            let runs: Vec<Value> = set
+                .runs()
+                .iter()
+                .map(|run| value!({ "name": run.name, "verdict": verdict(run), "identity": run.identity }))
+                .collect();
+            value!({
+                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(),
+                "simulated": set.first().identity.as_ref().map(|identity| identity.simulated), "runs": runs,
+                "metrics": meanings,
+            })
+        })
+        .collect();
+    value!({ "results": results, "comparisons": comparisons })
 }

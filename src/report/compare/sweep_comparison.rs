@@ -1,18 +1,20 @@
-//! Sweeps beside each other: at each level that more than one has, the numbers and their difference. Where the points of both are of
-//! several runs, differences are judged by the runs, all of a pair of sweeps as one family; a point of one run is not judged.
-//! Numbers with other definitions are not subtracted.
+//! Sweeps beside each other: at each level that more than one has, the numbers and their difference. Where the points
+//! of both are of several runs, differences are judged by the runs, all of a pair of sweeps as one family; a point of
+//! one run is not judged. Numbers with other definitions are not subtracted.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
 use super::comparison::{CompareRules, Judgement};
-use super::letter;
-use crate::terminal::percent::signed_percent;
-use crate::terminal::styler::{Styler, TextRole, clean, table};
+use super::document::letter;
+use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn};
+use crate::styler::{TextRole, signed_percent};
+use crate::sweep::{named_sweep, simulated_badge};
+use crate::sweep_charts::{NamedSweep, draw};
 use base::stats::{self, ComparedSamples, Percents};
-use base::units::three_digits;
-use harness::{IdentityDifference, MeasuredNumber, RunIdentity, SweepPoint, SweepReport, identity_differences};
+use base::units::{grouped, three_digits};
+use harness::{IdentityDifference, MeasuredNumber, SweepPoint, SweepReport, identity_differences};
 use interop::{MetricConcept, MetricMeaning, Tool};
 
 /// A sweep as it is compared.
@@ -34,7 +36,7 @@ struct SweepNumber {
     unit: &'static str,
     /// What has to have the same definition.
     term: Term,
-    of: fn(&SweepPoint) -> Option<f64>,
+    value: fn(&SweepPoint) -> Option<f64>,
     /// Of each run, where there are several.
     over_runs: (&'static str, fn(f64) -> f64),
     more_is_better: bool,
@@ -53,7 +55,7 @@ const NUMBERS: [SweepNumber; 5] = [
         name: "output_tokens",
         unit: "/s",
         term: Term::Rate,
-        of: |point| point.output_tokens_per_s,
+        value: |point| point.output_tokens_per_s,
         over_runs: ("output_tokens", |rate| rate),
         more_is_better: true,
     },
@@ -61,7 +63,7 @@ const NUMBERS: [SweepNumber; 5] = [
         name: "tok/s/user",
         unit: "",
         term: Term::TimePerToken,
-        of: |point| point.tokens_per_s_per_user,
+        value: |point| point.tokens_per_s_per_user,
         over_runs: ("tpot_p50", |tpot| 1e3 / tpot),
         more_is_better: true,
     },
@@ -69,7 +71,7 @@ const NUMBERS: [SweepNumber; 5] = [
         name: "ttft_p99",
         unit: "ms",
         term: Term::Ttft,
-        of: |point| value(point.ttft.p99),
+        value: |point| value(point.ttft.p99),
         over_runs: ("ttft_p99", |ms| ms),
         more_is_better: false,
     },
@@ -77,7 +79,7 @@ const NUMBERS: [SweepNumber; 5] = [
         name: "tpot_p99",
         unit: "ms",
         term: Term::TimePerToken,
-        of: |point| value(point.tpot.p99),
+        value: |point| value(point.tpot.p99),
         over_runs: ("tpot_p99", |ms| ms),
         more_is_better: false,
     },
@@ -85,7 +87,7 @@ const NUMBERS: [SweepNumber; 5] = [
         name: "e2e_mean",
         unit: "ms",
         term: Term::E2e,
-        of: |point| value(point.e2e.mean),
+        value: |point| value(point.e2e.mean),
         over_runs: ("e2e_mean", |ms| ms),
         more_is_better: false,
     },
@@ -94,10 +96,10 @@ const NUMBERS: [SweepNumber; 5] = [
 impl SweepNumber {
     /// Of every run of a point.
     fn values(&self, point: &SweepPoint) -> Vec<f64> {
-        let (key, of) = self.over_runs;
+        let (key, convert) = self.over_runs;
         match point.over_runs.get(key) {
-            Some(over) => over.values.iter().map(|value| of(*value)).collect(),
-            None => (self.of)(point).into_iter().collect(),
+            Some(over) => over.values.iter().map(|value| convert(*value)).collect(),
+            None => (self.value)(point).into_iter().collect(),
         }
     }
 }
@@ -168,9 +170,9 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         let (a, b) = (level.points[0].filter(|a| a.is_usable())?, level.points[n].filter(|b| b.is_usable())?);
         ComparedSamples::unpaired(&number.values(a), &number.values(b)).filter(|_| is_same)
     };
-    let all: Vec<Vec<Option<ComparedSamples>>> =
+    let samples: Vec<Vec<Option<ComparedSamples>>> =
         levels.iter().map(|level| NUMBERS.iter().map(|number| sides(level, number)).collect()).collect();
-    let family: Vec<ComparedSamples> = all.iter().flatten().flatten().cloned().collect();
+    let family: Vec<ComparedSamples> = samples.iter().flatten().flatten().cloned().collect();
     let mut judged = stats::compare_rows(&family, rules.margins).into_iter();
     // A simulated server is no other version of a real one.
     let is_claimed = sweeps[0].report.is_simulated() == sweeps[n].report.is_simulated();
@@ -179,30 +181,32 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         let Some(row) = judged.next() else { return SweepDelta::default() };
         let percent = sides.percent();
         let is_better = percent.is_some_and(|percent| (percent > 0.0) == number.more_is_better);
-        let judgement = percent.filter(|_| is_claimed).map(|_| Judgement::of(row.conclusion, is_better));
+        let judgement = percent.filter(|_| is_claimed).map(|_| Judgement::new(row.conclusion, is_better));
         SweepDelta { percent, interval: row.interval, judgement }
     };
-    all.into_iter()
+    samples
+        .into_iter()
         .map(|level| NUMBERS.iter().zip(level).map(|(number, sides)| delta(number, sides)).collect())
         .collect()
 }
 
 /// The levels of all, those of the first in their order, then the others.
 fn levels(sweeps: &[ComparedSweep]) -> Vec<LevelRow<'_>> {
-    let mut all: Vec<&SweepPoint> = Vec::new();
+    let mut points: Vec<&SweepPoint> = Vec::new();
     for point in sweeps.iter().flat_map(|sweep| &sweep.report.points) {
-        if !all.iter().any(|known| known.level == point.level) {
-            all.push(point);
+        if !points.iter().any(|known| known.level == point.level) {
+            points.push(point);
         }
     }
-    all.sort_by(|a, b| {
+    points.sort_by(|a, b| {
         let number = |point: &SweepPoint| point.level.number().unwrap_or(f64::INFINITY);
         a.level.unit().cmp(b.level.unit()).then(number(a).total_cmp(&number(b)))
     });
     let at = |level: &SweepPoint, sweep: &'_ ComparedSweep| {
         sweep.report.points.iter().position(|point| point.level == level.level)
     };
-    all.into_iter()
+    points
+        .into_iter()
         .map(|level| LevelRow {
             level: level.level.to_string(),
             points: sweeps.iter().map(|sweep| Some(&sweep.report.points[at(level, sweep)?])).collect(),
@@ -211,18 +215,18 @@ fn levels(sweeps: &[ComparedSweep]) -> Vec<LevelRow<'_>> {
 }
 
 /// In what the servers of each further sweep differ from those of the first.
-pub(crate) fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<String> {
+fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<String> {
     let Some((first, others)) = sweeps.split_first() else { return Vec::new() };
     let line = |(n, other): (usize, &ComparedSweep)| {
         let differences = match (&first.report.identity, &other.report.identity) {
             (Some(a), Some(b)) => identity_differences(a, b),
             _ => return format!("{}: what was measured is not known of both", letter(n)),
         };
-        let all: Vec<String> = differences.iter().map(IdentityDifference::describe).collect();
-        if all.is_empty() {
+        let texts: Vec<String> = differences.iter().map(IdentityDifference::describe).collect();
+        if texts.is_empty() {
             return format!("{}: measured on the same", letter(n));
         }
-        format!("{} differs in {}", letter(n), all.join("; "))
+        format!("{} differs in {}", letter(n), texts.join("; "))
     };
     (1..).zip(others).map(line).collect()
 }
@@ -232,11 +236,14 @@ pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<
     let has_repeats = sweeps.iter().all(|sweep| sweep.report.runs() > 1);
     let mut notes = vec![if has_repeats {
         format!(
-            "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} % does not matter",
+            "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} \
+                % does not matter",
             rules.margins.smallest_percent
         )
     } else {
-        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures each point five times".to_owned()
+        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures \
+            each point five times"
+            .to_owned()
     }];
     for (n, other) in sweeps.iter().enumerate().skip(1) {
         let mut differ: Vec<String> = Vec::new();
@@ -248,44 +255,48 @@ pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<
             differ.extend(unlike.first().map(|first| format!("{name} ({first})")));
         }
         if !differ.is_empty() {
-            let what = if rules.force {
+            let treatment = if rules.force {
                 "are subtracted all the same"
             } else {
                 "are not subtracted; `--force` subtracts them"
             };
-            notes.push(format!("A and {} define differently: {}; such numbers {what}", letter(n), differ.join("; ")));
+            notes.push(format!(
+                "A and {} define differently: {}; such numbers {treatment}",
+                letter(n),
+                differ.join("; ")
+            ));
         }
     }
     notes
 }
 
-/// Head and rows of a table, level by level and number by number: level, number, A, B, difference, C, …
-pub(crate) fn sweep_rows(sweeps: &[ComparedSweep], rules: CompareRules) -> (Vec<String>, Vec<Vec<String>>) {
-    let mut head = vec!["level".to_owned(), "number".to_owned()];
+/// Level by level and number by number: level, number, A, B, difference, C, …
+fn level_table(sweeps: &[ComparedSweep], rules: CompareRules) -> Table {
+    let mut columns = ["level", "number"].map(TableColumn::new).to_vec();
     for n in 0..sweeps.len() {
-        head.push(letter(n));
-        head.extend((n > 0).then(|| format!("{} − A", letter(n))));
+        columns.push(TableColumn::number(letter(n)));
+        columns.extend((n > 0).then(|| TableColumn::new(format!("{} − A", letter(n)))));
     }
-    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), three_digits);
+    let mut table = Table::new("numbers of each level", columns);
     let levels = levels(sweeps);
     let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
-    let mut rows = Vec::new();
-    for (row_of, level) in levels.iter().enumerate() {
+    for (row, level) in levels.iter().enumerate() {
         for (at, number) in NUMBERS.iter().enumerate() {
-            let mut row = vec![
-                if at == 0 { level.level.clone() } else { String::new() },
-                format!("{} {}", number.name, number.unit).trim().to_owned(),
+            let name = format!("{} {}", number.name, number.unit);
+            let mut cells = vec![
+                Cell::new(TextRole::Name, if at == 0 { level.level.as_str() } else { "" }),
+                Cell::from(name.trim()),
             ];
             for (n, point) in level.points.iter().enumerate() {
+                let value = point.and_then(number.value).map_or_else(|| "–".to_owned(), three_digits);
                 let invalid = point.filter(|point| !point.is_usable());
-                let value = point.and_then(number.of);
-                row.push(invalid.map_or_else(|| shown(value), |point| point.verdict_text().to_owned()));
-                row.extend((n > 0).then(|| difference_text(differences[n - 1][row_of][at])));
+                cells.push(Cell::from(invalid.map_or(value.as_str(), |point| point.verdict_text())));
+                cells.extend((n > 0).then(|| Cell::from(difference_text(differences[n - 1][row][at]))));
             }
-            rows.push(row);
+            table.row_like(if at == 0 { "group" } else { "" }, cells);
         }
     }
-    (head, rows)
+    table
 }
 
 /// `+3.1 % (+1.2 … +5.0), better`.
@@ -301,36 +312,57 @@ fn difference_text(delta: SweepDelta) -> String {
     text
 }
 
-/// For a terminal.
-pub fn sweeps_text(sweeps: &[ComparedSweep], rules: CompareRules, styler: Styler) -> String {
-    let mut out = String::new();
+/// The level with the most output tokens of each.
+fn best_points(sweeps: &[ComparedSweep]) -> (String, Vec<Fact>) {
+    let (mut sentences, mut facts) = (Vec::new(), Vec::new());
     for (n, sweep) in sweeps.iter().enumerate() {
-        let simulated = if sweep.report.is_simulated() { " SIMULATED" } else { "" };
-        let verdict = sweep.report.verdict_text();
-        let _ = writeln!(out, "{}  {}  {verdict}{simulated}", letter(n), clean(&sweep.name));
-        if let Some(identity) = &sweep.report.identity {
-            let _ = writeln!(out, "   {}", styler.tone(TextRole::Quiet, clean(&RunIdentity::line(identity))));
-        }
-        if let Some(line) = sweep.report.warnings_line() {
-            let _ = writeln!(out, "   {}", styler.tone(TextRole::Warning, clean(&line)));
-        }
+        let Some(best) = sweep.report.best() else { continue };
+        let Some(rate) = best.output_tokens_per_s.map(|rate| grouped(rate, 0)) else { continue };
+        let (letter, level) = (letter(n), &best.level);
+        let points = if sweep.report.imported.is_some() { "points" } else { "valid points" };
+        sentences.push(format!("{letter} has at most {rate} output tokens per second, at {level}"));
+        let about = format!("{points} of {}; at {level}", sweep.name);
+        facts.push([format!("{letter}: highest throughput"), format!("{rate} tok/s"), about]);
     }
-    for line in identity_of_sweeps(sweeps) {
-        let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));
-    }
-    let (head, rows) = sweep_rows(sweeps, rules);
-    let cells = |row: Vec<String>, role: TextRole| row.into_iter().map(|cell| (role, cell)).collect::<Vec<_>>();
-    let mut lines = vec![cells(head, TextRole::Quiet)];
-    lines.extend(rows.into_iter().map(|row| cells(row, TextRole::Plain)));
-    out.push('\n');
-    out.push_str(&table(styler, "", &lines));
-    for note in sweep_notes(sweeps, rules) {
-        let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&note)));
-    }
-    out
+    let sentence = if sentences.is_empty() { "No sweep has a valid point".to_owned() } else { sentences.join("; ") };
+    facts.truncate(4);
+    (format!("{sentence}."), facts)
 }
 
-/// Like `sweeps_text`, as JSON, with every point.
+/// All curves over each other, what differs between the servers, and the numbers level by level. The first sweep is
+/// what the others are compared with; one alone is a row for each point.
+pub fn sweeps_document(sweeps: &[ComparedSweep], rules: CompareRules) -> Document {
+    if let [sweep] = sweeps {
+        return crate::sweep::sweep(&sweep.name, &sweep.report);
+    }
+    let named: Vec<NamedSweep<'_>> = sweeps
+        .iter()
+        .enumerate()
+        .map(|(n, sweep)| NamedSweep { name: format!("{} {}", letter(n), sweep.name), report: &sweep.report })
+        .collect();
+    let mut plots = draw(&named).into_iter();
+    let picture = plots.next();
+    let names: Vec<&str> = sweeps.iter().map(|sweep| sweep.name.as_str()).collect();
+    let (sentence, facts) = best_points(sweeps);
+    let head = sweeps.iter().enumerate().map(|(n, sweep)| named_sweep(&letter(n), &sweep.name, &sweep.report));
+    let table = Block::table(level_table(sweeps, rules));
+    Document {
+        name: format!("{} · sweeps", names.join(" · ")),
+        title: "Sweeps compared",
+        badges: simulated_badge(sweeps.iter().any(|sweep| sweep.report.is_simulated())),
+        head: [Block::items(head.collect())].into_iter().chain(Block::notes(identity_of_sweeps(sweeps))).collect(),
+        sentence: Some(sentence),
+        facts,
+        picture,
+        sections: vec![
+            Section::page("Curves").with([Block::charts(plots)]),
+            Section::new("Level by level").with([table].into_iter().chain(Block::notes(sweep_notes(sweeps, rules)))),
+        ],
+        footer: "Made by regatta compare.",
+    }
+}
+
+/// Like `sweeps_document`, as JSON, with every point.
 pub fn sweeps_json(sweeps: &[ComparedSweep], rules: CompareRules) -> Value {
     let levels = levels(sweeps);
     let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
@@ -344,7 +376,7 @@ pub fn sweeps_json(sweeps: &[ComparedSweep], rules: CompareRules) -> Value {
                 continue;
             };
             let numbers = NUMBERS.iter().enumerate().map(|(at, number)| {
-                let own = (number.of)(point).filter(|_| point.is_usable());
+                let own = (number.value)(point).filter(|_| point.is_usable());
                 let delta = n.checked_sub(1).map_or_else(SweepDelta::default, |n| differences[n][row_of][at]);
                 is_judged |= delta.judgement.is_some_and(|judgement| judgement != Judgement::NotJudged);
                 let interval = delta.interval.map(|Percents { low, high }| json!({ "low": low, "high": high }));

@@ -87,7 +87,7 @@ proptest! {
     #[test]
     fn the_tally_is_the_count_of_the_chapters(events in prop::collection::vec(an_event(), 0..60)) {
         let run_state = folded_state(&events);
-        let count = |state| run_state.of(state).count();
+        let count = |state| run_state.in_phase(state).count();
         let expected = TaskTally {
             ran: count(TaskPhase::Ran),
             cached: count(TaskPhase::Cached) + run_state.cached_at_once,

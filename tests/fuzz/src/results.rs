@@ -6,8 +6,7 @@ use regatta::interop::{ExportFormat, ImportSource, MeasuredResult, MeasuredRun, 
 use regatta::plan::Plan;
 use regatta::report::compare::{self, CompareRules, ComparedResult, ComparedSweep, Comparison, RunSet};
 use regatta::report::history::{self, HistoryPoint, MetricKey};
-use regatta::report::html::{self, PageResult, RunOrigin};
-use regatta::report::{RunState, Styler, sweep_table};
+use regatta::report::{PageResult, RunOrigin, RunState, Styler, run_page};
 
 use super::{choose, file};
 
@@ -39,13 +38,13 @@ fn result(text: &str, records: &[RequestRecord]) {
         let _ = export(&run, records, format);
     }
     let named = |name: &str| MeasuredRun { name: name.to_owned(), ..run.clone() };
-    let sets = vec![RunSet::single(ComparedResult::of(&run)), RunSet::single(ComparedResult::of(&named("b")))];
+    let sets = vec![RunSet::single(ComparedResult::new(&run)), RunSet::single(ComparedResult::new(&named("b")))];
     for force in [false, true] {
-        let comparison = Comparison::of(&sets[0], &sets[1], CompareRules { force, ..CompareRules::default() });
+        let comparison = Comparison::new(&sets[0], &sets[1], CompareRules { force, ..CompareRules::default() });
         let comparisons = [comparison];
-        let _ = compare::text(&sets, &comparisons, Styler::OFF);
-        let _ = compare::json(&sets, &comparisons).to_string();
-        html::compare(&[run.clone(), named("b")], &sets, &comparisons).expect("a page");
+        let document = compare::document(&sets, &comparisons, &[run.clone(), named("b")]);
+        let _ = (document.terminal(Styler::OFF), compare::json(&sets, &comparisons).to_string());
+        document.html().expect("a page");
     }
     past_runs(sets[0].first());
     page(&[PageResult { task: TaskId::new("load"), result: run.result, search: None }], &[]);
@@ -63,12 +62,13 @@ fn past_runs(result: &ComparedResult) {
     };
     let keys: Vec<MetricKey> = history::known_keys(result).map(|key| MetricKey::read(&key)).collect();
     let all = history::series((0..8).map(point).collect(), &keys, 7);
-    let _ = (history::text(&all, Styler::OFF), history::json(&all));
-    html::history(&all).expect("a page");
+    let document = history::document(&all);
+    let _ = (document.terminal(Styler::OFF), history::json(&all));
+    document.html().expect("a page");
 }
 
 fn page(results: &[PageResult], sweeps: &[(String, SweepReport)]) {
-    html::render(&RunState::default(), &RunOrigin::default(), results, sweeps, &Plan::default()).expect("a page");
+    run_page(&RunState::default(), &RunOrigin::default(), results, sweeps, &Plan::default()).expect("a page");
 }
 
 /// A result whose requests, or whose search, are the fuzzer's.
@@ -83,12 +83,12 @@ fn requests(text: &str) {
 
 fn sweep(data: &[u8]) {
     let Ok(report) = SweepReport::read(&file("sweep.json", data)) else { return };
-    let _ = (report.text(), sweep_table(&report, Styler::OFF), report.verdict_text());
+    let _ = (report.text(), regatta::report::sweep("a", &report).terminal(Styler::OFF), report.verdict_text());
     let named = |name: &str| ComparedSweep { name: name.to_owned(), report: report.clone() };
     let sweeps = [named("a"), named("b")];
-    let _ = compare::sweeps_text(&sweeps, CompareRules::default(), Styler::OFF);
-    let _ = compare::sweeps_json(&sweeps, CompareRules::default()).to_string();
-    html::compare_sweeps(&sweeps, CompareRules::default()).expect("a page");
+    let document = compare::sweeps_document(&sweeps, CompareRules::default());
+    let _ = (document.terminal(Styler::OFF), compare::sweeps_json(&sweeps, CompareRules::default()).to_string());
+    document.html().expect("a page");
     page(&[], &[("load".to_owned(), report)]);
 }
 

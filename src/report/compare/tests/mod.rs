@@ -1,5 +1,6 @@
 //! Differences: judged by runs, reproducible, and checked against conditions.
 
+mod page;
 mod plans;
 #[path = "../../../base/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
@@ -38,7 +39,7 @@ fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
             runs.iter().map(|run| ComparedResult::as_tool(run, interop::Tool::Regatta).expect("requests are known"));
         RunSet::new(runs[0].name.clone(), sheets.collect()).expect("runs of one measurement")
     };
-    Comparison::of(&side(a), &side(b), CompareRules::default())
+    Comparison::new(&side(a), &side(b), CompareRules::default())
 }
 
 /// Deterministic noise of ±20 ms.
@@ -100,8 +101,8 @@ fn identical_queues_are_not_distinguished() {
     assert!(different <= 4, "{different} of 40 pairs of identical queues");
 }
 
-/// A queue that is busy in a pair is busy on both sides: 5 % are found in pairs, and hidden otherwise. The services of B are
-/// those of A, 5 % longer, and a tenth up or down for each request.
+/// A queue that is busy in a pair is busy on both sides: 5 % are found in pairs, and hidden otherwise. The services
+/// of B are those of A, 5 % longer, and a tenth up or down for each request.
 #[test]
 fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let queue = SimulatedQueue::new(4, ServiceTime::Exponential, 0.8);
@@ -120,11 +121,8 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let paired = compare(&a, &b);
     assert_eq!(paired.pairing.pairs, 5);
     assert_eq!(judgement_of(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
-    let page = text(&[], std::slice::from_ref(&paired), crate::Styler::OFF);
-    assert!(
-        page.contains("A and B, paired by seed: 5 pairs of runs, each with the same arrivals and prompts"),
-        "{page}"
-    );
+    let page = document(&[], std::slice::from_ref(&paired), &[]).terminal(crate::Styler::OFF);
+    assert!(page.contains("paired by seed: 5 pairs of runs, each with the same arrivals and prompts"), "{page}");
     assert!(page.contains("differences are geometric means of the pairs' ratios"), "{page}");
     // In another order they are the same pairs.
     b.rotate_left(2);
@@ -189,9 +187,9 @@ fn numbered_run(name: &str, plan: &str, ttft: f64, output_tokens: f64) -> Measur
 
 fn compare_numbers(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
     let side = |runs: &[MeasuredRun]| {
-        RunSet::new(runs[0].name.clone(), runs.iter().map(ComparedResult::of).collect()).unwrap()
+        RunSet::new(runs[0].name.clone(), runs.iter().map(ComparedResult::new).collect()).unwrap()
     };
-    Comparison::of(&side(a), &side(b), CompareRules::default())
+    Comparison::new(&side(a), &side(b), CompareRules::default())
 }
 
 #[test]
@@ -237,7 +235,7 @@ fn runs_of_the_same_numbers_are_equivalent() {
 fn runs_of_different_loads_are_no_side() {
     let mut all = runs("a", 1, 1.0);
     change(&mut all[2], |file| file["requested"]["scenario"]["server"]["rate"] = json!(50.0));
-    let refused = RunSet::new("a", all.iter().map(ComparedResult::of).collect()).unwrap_err().to_string();
+    let refused = RunSet::new("a", all.iter().map(ComparedResult::new).collect()).unwrap_err().to_string();
     assert!(refused.contains("not runs of one measurement") && refused.contains("request_rate 100 / 50"), "{refused}");
 }
 
@@ -253,7 +251,7 @@ fn the_number_of_runs_that_could_tell_is_given() {
     let delta = comparison.find("ttft", "mean").unwrap();
     assert_eq!(delta.judgement, Some(Judgement::CannotTell));
     assert!(delta.runs_needed.is_some_and(|runs| runs > 3), "{delta:?}");
-    let text = text(&[], &[comparison], crate::Styler::OFF);
+    let text = document(&[], &[comparison], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("cannot tell, ") && text.contains("means over 3 and 3 runs"), "{text}");
 }
 
@@ -298,14 +296,15 @@ fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
 fn a_client_limited_result_is_labeled() {
     let (mut a, b) = (measured_run("a", "one", |_| 100.0), measured_run("b", "one", |_| 110.0));
     change(&mut a, |file| file["verdict"] = json!("invalid_client"));
-    let sets = [RunSet::single(ComparedResult::of(&a)), RunSet::single(ComparedResult::of(&b))];
+    let sets = [RunSet::single(ComparedResult::new(&a)), RunSet::single(ComparedResult::new(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
     assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
-    assert_eq!(text::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
+    assert_eq!(document::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
     assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
 }
 
-/// A chunk of eight tokens is one where the server sends no usage: the same server then seems to be eight times as slow.
+/// A chunk of eight tokens is one where the server sends no usage: the same server then seems to be eight times as
+/// slow.
 #[test]
 fn output_rates_of_other_counts_are_not_subtracted() {
     let run = |name: &str, source: &str, rate: f64| {
@@ -314,11 +313,11 @@ fn output_rates_of_other_counts_are_not_subtracted() {
             file["tokens"] = json!({ "input": 3200, "output": 1200, "source": source });
             file["rates"] = json!({ "output_tokens": rate, "requests_full": 10.0 });
         });
-        ComparedResult::of(&run)
+        ComparedResult::new(&run)
     };
     let (usage, chunks) = ("usage.completion_tokens", "chunks, each counted as one token");
     let compare = |a: ComparedResult, b: ComparedResult| {
-        Comparison::of(&RunSet::single(a), &RunSet::single(b), CompareRules::default())
+        Comparison::new(&RunSet::single(a), &RunSet::single(b), CompareRules::default())
     };
     let apart = compare(run("a", usage, 8_000.0), run("b", chunks, 1_000.0));
     let tokens = apart.find("output_tokens", "").unwrap();
@@ -340,7 +339,7 @@ fn only_a_server_s_count_is_the_server_s() {
             file["tokens"]["source"] = json!(source);
             file["rates"] = json!({ "output_tokens": 10.0 });
         });
-        ComparedResult::of(&run).measures.into_iter().find(|one| one.key == "output_tokens").unwrap().meaning
+        ComparedResult::new(&run).measures.into_iter().find(|one| one.key == "output_tokens").unwrap().meaning
     };
     let theirs = MetricMeaning { token_source: "the server".to_owned(), ..token_source("output_ids") };
     assert_eq!(theirs.differences(&token_source("usage.completion_tokens")), Vec::<String>::new());
@@ -362,10 +361,10 @@ fn a_row_of_server_runs_has_the_means_over_them() {
         change(&mut run, |file| file["rates"] = json!({ "requests_full": rate, "output_tokens": rate * 100.0 }));
         run
     };
-    let row = ServerRow::of("Server", "a", &[run(10.0), run(12.0)]).unwrap();
+    let row = ServerRow::mean("Server", "a", &[run(10.0), run(12.0)]).unwrap();
     assert_eq!((row.completed_qps, row.output_tokens, row.ttft_ms), (Some(11.0), Some(1_100.0), None));
     assert_eq!(row.remark(), "means over 2 runs");
-    assert_eq!(ServerRow::of("Server", "a", &[run(10.0)]).unwrap().remark(), "");
+    assert_eq!(ServerRow::mean("Server", "a", &[run(10.0)]).unwrap().remark(), "");
     // Those of a result of several runs are means already, until it is reduced to the run that it shows.
     let mut whole = run(10.0);
     change(&mut whole, |file| {
@@ -374,7 +373,7 @@ fn a_row_of_server_runs_has_the_means_over_them() {
         file["repeats"] = json!({ "runs": [run, run], "shown": 1, "over_runs": { "requests_full": over } });
     });
     let row = |run: &MeasuredRun| {
-        let row = ServerRow::of("Server", "a", std::slice::from_ref(run)).unwrap();
+        let row = ServerRow::mean("Server", "a", std::slice::from_ref(run)).unwrap();
         (row.completed_qps, row.remark())
     };
     assert_eq!(row(&whole), (Some(12.0), "means over 2 runs".to_owned()));
@@ -398,7 +397,7 @@ fn a_ratio_says_how_it_was_formed() {
     let mut ratios = Ratios { base: "custom".to_owned(), ..Ratios::default() };
     let paired = side("triton", ["1", "2"], [150.0, 300.0]);
     ratios.measured("same seeds", &columns, &[base(), paired], &metrics, CompareRules::default());
-    let text = ratios.text(crate::Styler::OFF);
+    let text = ratios.document("ratios").terminal(crate::Styler::OFF);
     assert!(
         text.contains("122.47 %") && text.contains("\nratio: geometric mean of the ratios of pairs of runs"),
         "{text}"
@@ -409,11 +408,11 @@ fn a_ratio_says_how_it_was_formed() {
     let json = ratios.json();
     let methods: Vec<&Value> = json["rows"].as_array().unwrap().iter().map(|row| &row["method"]).collect();
     assert_eq!(methods, ["pairs", "means", "published"]);
-    let text = ratios.text(crate::Styler::OFF);
+    let text = ratios.document("ratios").terminal(crate::Styler::OFF);
     assert!(text.contains("112.50 %"), "{text}");
     assert!(text.contains("ratio of other seeds ttft_mean, triton: other / base"), "{text}");
     assert!(text.contains("ratio of same seeds ttft_mean, triton: geometric mean"), "{text}");
-    let page = ratios.html("ratios").unwrap();
+    let page = ratios.document("ratios").html().unwrap();
     assert!(page.contains("geometric mean of the ratios") && !page.contains("resampled"), "{page}");
 }
 
@@ -453,10 +452,10 @@ fn prompts_that_one_side_found_in_the_prefix_cache_are_a_note() {
 fn limits_of_the_verdict_are_no_load() {
     let run = |limit: u64, body: u64| {
         let mut run = measured_run("a", "d", |_| 50.0);
-        change(
-            &mut run,
-            |file| file["requested"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95", "ms": limit }], "failures": null, "goodput": null }),
-        );
+        change(&mut run, |file| {
+            file["requested"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95",
+                "ms": limit }], "failures": null, "goodput": null })
+        });
         change(&mut run, |file| {
             file["requested"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } });
         });
@@ -471,7 +470,8 @@ fn results_of_different_servers_are_no_runs_of_one_measurement() {
         let mut run = measured_run(version, version, |_| 50.0);
         change(&mut run, |file| {
             file["identity"] = json!({
-                "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 },
+                "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64",
+                    "cores": 2 },
                 "servers": [{ "address": "h:1", "kind": "vllm", "version": version }],
             });
         });
@@ -495,7 +495,8 @@ fn sweeps_whose_tokens_were_counted_by_others_have_no_difference_in_tokens() {
         };
         ComparedSweep { name: name.to_owned(), report: SweepReport::of("rate", vec![point], None) }
     };
-    let notes = |a: ComparedSweep, b: ComparedSweep| sweep_notes(&[a, b], CompareRules::default()).join("\n");
+    let notes =
+        |a: ComparedSweep, b: ComparedSweep| sweep_comparison::sweep_notes(&[a, b], CompareRules::default()).join("\n");
     let [usage, chunks] = ["usage", "chunks"].map(|source| sweep("s", "schedule", source));
     let found = notes(usage.clone(), chunks);
     assert!(found.contains("rates (tokens: usage / chunks); TPOT (tokens: usage / chunks); such numbers"), "{found}");
@@ -515,9 +516,9 @@ fn searches_are_compared_by_the_rates_that_they_found() {
         });
         let mut run = measured_run("load", "x", |_| 100.0);
         change(&mut run, |file| file["requested"]["scenario"]["server"]["rate"] = json!(low));
-        RunSet::single(ComparedResult::of(&run).with_search(&serde_json::from_value(file).unwrap()))
+        RunSet::single(ComparedResult::new(&run).with_search(&serde_json::from_value(file).unwrap()))
     };
-    let compared = |a, b| Comparison::of(&a, &b, CompareRules::default());
+    let compared = |a, b| Comparison::new(&a, &b, CompareRules::default());
     let limit = "TTFT p99 ≤ 400ms";
     let (slow, near, fast) = ((10.0, 9.0, 11.0), (10.5, 9.5, 11.5), (20.0, 18.0, 22.0));
     let better = compared(search(slow, limit), search(fast, limit));
@@ -532,7 +533,7 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     assert!(matches!(condition.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
     let lower = compared(search(fast, limit), search(slow, limit));
     assert!(matches!(condition.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
-    let text = text(&[search(slow, limit), search(fast, limit)], &[better], crate::Styler::OFF);
+    let text = document(&[search(slow, limit), search(fast, limit)], &[better], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
     assert_eq!(unlike.find(FOUND_RATE, "").unwrap().percent, None);
@@ -547,7 +548,7 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
             "found": { "at_least": rate, "below": below }, "estimate": estimate,
         });
         let run = measured_run("load", "x", |_| 100.0);
-        RunSet::single(ComparedResult::of(&run).with_search(&serde_json::from_value(file).unwrap()))
+        RunSet::single(ComparedResult::new(&run).with_search(&serde_json::from_value(file).unwrap()))
     };
     let bounds = || json!({ "low": 1.0, "high": 400.0, "precision": 0.02 });
     let open = || search(400.0, bounds(), Value::Null, Value::Null);
@@ -556,14 +557,14 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
     let within = search(350.0, bounds(), Value::Null, json!(380.0));
     let condition: FailCondition = "found_rate<-2%".parse().unwrap();
     for (a, b) in [(&open(), &within), (&within, &open()), (&open(), &open()), (&above, &within)] {
-        let compared = Comparison::of(a, b, CompareRules::default());
+        let compared = Comparison::new(a, b, CompareRules::default());
         let delta = compared.find(FOUND_RATE, "").unwrap();
         assert_eq!((delta.percent, delta.judgement), (None, None), "{delta:?}");
         assert!(matches!(condition.outcome(&compared), Err(NoDifference::Unlike { .. })));
     }
     let sets = [open(), above];
-    let compared = Comparison::of(&sets[0], &sets[1], CompareRules::default());
-    let text = text(&sets, &[compared], crate::Styler::OFF);
+    let compared = Comparison::new(&sets[0], &sets[1], CompareRules::default());
+    let text = document(&sets, &[compared], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("400.00 or more  400.00 or more"), "{text}");
     assert!(text.contains("400 or more / 400 or more requests/s"), "{text}");
     assert!(text.contains("found_rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");

@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::*;
 
-/// Identical servers, and other plans on the other side, each measured three times: plans differ ten times as much as the runs of one.
-/// At most one of twenty comparisons may show a difference; counted as 15 independent runs it would be two of three.
+/// Identical servers, and other plans on the other side, each measured three times: plans differ ten times as much as
+/// the runs of one. At most one of twenty comparisons may show a difference; counted as 15 independent runs it would
+/// be two of three.
 #[test]
 fn runs_of_one_plan_are_one_observation() {
     let mut random = Pcg64Mcg::seed_from_u64(11);
@@ -49,7 +50,7 @@ fn one_plan_on_a_side_shows_nothing_about_others() {
     let delta = comparison.find("output_tokens", "").unwrap();
     assert_eq!((delta.judgement, delta.interval), (Some(Judgement::CannotTell), None));
     assert!(matches!(condition.outcome(&comparison), Ok(FailConditionOutcome::Inconclusive(_))));
-    let shown = text(&[], std::slice::from_ref(&comparison), crate::Styler::OFF);
+    let shown = document(&[], std::slice::from_ref(&comparison), &[]).terminal(crate::Styler::OFF);
     assert!(
         shown.contains("no row is judged: all 3 runs of the first side had the same arrivals and prompts"),
         "{shown}"
@@ -64,7 +65,8 @@ fn one_plan_on_a_side_shows_nothing_about_others() {
     assert_eq!((unknown.a_plans, unknown.too_few_plans), (None, None));
 }
 
-/// Users who go on until a time is over: with one seed a faster server gets more of the same requests, and that is no other plan.
+/// Users who go on until a time is over: with one seed a faster server gets more of the same requests, and that is no
+/// other plan.
 #[test]
 fn closed_loops_that_a_time_ends_are_judged() {
     let side = |name: &str, plan: &str, tokens: f64| -> Vec<MeasuredRun> {
@@ -96,10 +98,13 @@ fn plans_that_both_sides_have_are_pairs_of_their_means() {
     let delta = comparison.find("ttft", "mean").unwrap();
     assert!(delta.paired && delta.percent.is_some_and(|percent| (percent - 5.0).abs() < 0.01), "{delta:?}");
     assert_eq!(delta.judgement, Some(Judgement::Worse));
-    let shown = text(&[], &[comparison], crate::Styler::OFF);
+    let shown = document(&[], &[comparison], &[]).terminal(crate::Styler::OFF);
     assert!(shown.contains("paired by seed: 3 pairs of means over runs, each with"), "{shown}");
     assert!(
-        shown.contains("means over 6 runs of 3 plans and 5 runs of 3 plans, where runs with the same arrivals and prompts count as one"),
+        shown.contains(
+            "means over 6 runs of 3 plans and 5 runs of 3 plans, where runs with the same arrivals and \
+            prompts count as one"
+        ),
         "{shown}"
     );
 }
@@ -114,12 +119,12 @@ fn other_seeds_are_a_difference() {
                 file["identity"] = json!({ "simulated": false, "regatta": "0.1.0", "servers": [],
                     "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 } });
             });
-            ComparedResult::of(&run)
+            ComparedResult::new(&run)
         };
         RunSet::new(name, seeds.map(sheet).to_vec()).unwrap()
     };
     let differs = |a: [u64; 2], b: [u64; 2]| -> Vec<String> {
-        let comparison = Comparison::of(&side("a", a), &side("b", b), CompareRules::default());
+        let comparison = Comparison::new(&side("a", a), &side("b", b), CompareRules::default());
         comparison.identity.iter().map(harness::IdentityDifference::describe).collect()
     };
     assert_eq!(differs([0, 10], [2, 4]), ["seed: 0, 10 / 2, 4"]);

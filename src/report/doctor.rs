@@ -1,0 +1,132 @@
+//! What a machine has and lacks: the output of `regatta doctor`.
+
+use crate::styler::{Styler, TextRole, clean, table};
+use base::units::counted;
+use serde::Serialize;
+use serde_json::json;
+use std::fmt::Write as _;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingLevel {
+    /// Needed, and there.
+    Good,
+    /// Needed, and not there.
+    Missing,
+    /// It may or may not be enough.
+    Doubtful,
+    /// No requested task needs it.
+    Fact,
+}
+
+/// What one thing is, which tasks need it, and what helps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DoctorFinding {
+    /// `GPUs`, `docker`, `HF_TOKEN`.
+    pub about: String,
+    pub level: FindingLevel,
+    /// What the machine has.
+    pub found: String,
+    /// What is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<String>,
+    /// Tasks that need it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
+    /// The command that helps, or what to do where no command can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl DoctorFinding {
+    pub fn fact(about: impl Into<String>, found: impl Into<String>) -> Self {
+        Self {
+            about: about.into(),
+            level: FindingLevel::Fact,
+            found: found.into(),
+            needed: None,
+            by: Vec::new(),
+            fix: None,
+        }
+    }
+
+    /// Needed by the tasks `by`.
+    #[must_use]
+    pub fn needed(mut self, what: impl Into<String>, by: &[String], level: FindingLevel) -> Self {
+        self.needed = Some(what.into());
+        self.by = by.to_vec();
+        self.level = level;
+        self
+    }
+
+    /// What helps; kept only where something is missing or doubtful.
+    #[must_use]
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        if matches!(self.level, FindingLevel::Missing | FindingLevel::Doubtful) {
+            self.fix = Some(fix.into());
+        }
+        self
+    }
+}
+
+impl FindingLevel {
+    pub const fn of(is_there: bool) -> Self {
+        if is_there { Self::Good } else { Self::Missing }
+    }
+}
+
+/// A longer list of tasks is cut.
+const NAMED: usize = 2;
+
+/// A line for each thing; below what is missing, what helps.
+pub fn doctor_text(findings: &[DoctorFinding], paint: Styler) -> String {
+    let rows: Vec<_> = findings.iter().map(row).collect();
+    let lines = table(paint, "", &rows);
+    let mut out = String::new();
+    for (line, finding) in lines.lines().zip(findings) {
+        let _ = writeln!(out, "{}", line.trim_end());
+        if let Some(fix) = &finding.fix {
+            let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, "try"), clean(fix));
+        }
+    }
+    let count = |level: FindingLevel| findings.iter().filter(|finding| finding.level == level).count();
+    let (missing, doubtful) = (count(FindingLevel::Missing), count(FindingLevel::Doubtful));
+    let _ = match (missing, doubtful, count(FindingLevel::Good)) {
+        (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` checks them against a manifest"),
+        (0, 0, good) => {
+            writeln!(out, "\n{}", paint.tone(TextRole::Good, format!("all {good} requirements are met")))
+        }
+        (0, n, _) => {
+            writeln!(out, "\n{}", paint.tone(TextRole::Warning, format!("nothing is missing, {n} may not suffice")))
+        }
+        (n, _, _) => writeln!(out, "\n{}", paint.tone(TextRole::Bad, format!("{} missing", counted(n, "item")))),
+    };
+    out
+}
+
+fn row(finding: &DoctorFinding) -> Vec<(TextRole, String)> {
+    let (tone, mark) = match finding.level {
+        FindingLevel::Good => (TextRole::Good, "✓"),
+        FindingLevel::Missing => (TextRole::Bad, "✗"),
+        FindingLevel::Doubtful => (TextRole::Warning, "!"),
+        FindingLevel::Fact => (TextRole::Quiet, "·"),
+    };
+    let needed = finding.needed.as_ref().map_or_else(String::new, |needed| format!("needs {}", clean(needed)));
+    let mut by = finding.by.iter().take(NAMED).map(|task| clean(task)).collect::<Vec<_>>().join(", ");
+    if finding.by.len() > NAMED {
+        let _ = write!(by, " and {} more", finding.by.len() - NAMED);
+    }
+    vec![
+        (tone, mark.to_owned()),
+        (TextRole::Name, clean(&finding.about)),
+        (TextRole::Plain, clean(&finding.found)),
+        (TextRole::Plain, needed),
+        (TextRole::Quiet, by),
+    ]
+}
+
+/// All of it.
+pub fn doctor_json(findings: &[DoctorFinding]) -> String {
+    let missing = findings.iter().filter(|finding| finding.level == FindingLevel::Missing).count();
+    format!("{:#}\n", json!({ "missing": missing, "findings": findings }))
+}

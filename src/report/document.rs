@@ -1,0 +1,550 @@
+//! A report as data, drawn once. [`Document::terminal`] and [`Document::html`] render it; they know no comparison,
+//! sweep or history.
+//!
+//! ```text
+//!  results ─what_if · history · compare · sweep · ratio→ Document (facts, sections: tables, charts, texts) ─┬→
+//! terminal
+//!                                                                                                          └→ HTML
+//! page
+//! ```
+
+use std::fmt::Write as _;
+
+use minijinja::context;
+use minijinja::value::Serde;
+use serde::Serialize;
+
+use crate::page_template::render_page;
+use crate::styler::{Styler, TextRole, clean, columns_of};
+use base::units::three_digits;
+
+const PAGE: &str = include_str!("../../templates/report/document.html");
+
+/// A report.
+#[derive(Debug, Default, Serialize)]
+pub struct Document {
+    /// The title of the browser's window.
+    pub(crate) name: String,
+    /// On a page alone: what was asked on a terminal is in the line above.
+    pub(crate) title: &'static str,
+    pub(crate) badges: Vec<Badge>,
+    /// Below the title.
+    pub(crate) head: Vec<Block>,
+    /// The result in a sentence, and the numbers and the picture beside each other: on a page alone.
+    pub(crate) sentence: Option<String>,
+    pub(crate) facts: Vec<Fact>,
+    pub(crate) picture: Option<String>,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) footer: &'static str,
+}
+
+/// Name, value, and what was counted.
+pub(crate) type Fact = [String; 3];
+
+/// A text in a frame: a verdict, `SIMULATED`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Badge {
+    pub role: TextRole,
+    pub text: String,
+}
+
+/// A part with a heading.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Section {
+    pub heading: String,
+    /// A terminal leaves it out.
+    pub is_on_page: bool,
+    /// A terminal shows the blocks without the heading and without an indent.
+    pub is_titled_on_page: bool,
+    pub badges: Vec<Badge>,
+    /// What it is about: beside the heading on a terminal.
+    pub about: String,
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of a section.
+#[derive(Debug, Serialize)]
+pub(crate) struct Block {
+    #[serde(skip)]
+    is_on_page: bool,
+    fold: Option<Fold>,
+    #[serde(flatten)]
+    content: Content,
+}
+
+/// A page shows the block when its summary is clicked.
+#[derive(Debug, Serialize)]
+struct Fold {
+    summary: String,
+    is_open: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", content = "content", rename_all = "snake_case")]
+enum Content {
+    Text(Badge),
+    Items(Vec<Item>),
+    Table(Table),
+    /// Commands to paste: never broken.
+    Commands(Vec<String>),
+    Charts(Vec<Figure>),
+    /// The letter, the color and the name of each curve.
+    Legend(Vec<[String; 3]>),
+}
+
+/// A picture, and what to know about it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figure {
+    pub svg: String,
+    pub notes: Vec<String>,
+}
+
+/// One line of a list.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Item {
+    pub role: TextRole,
+    /// `≠1`: what refers to it.
+    pub mark: String,
+    pub text: String,
+    pub below: Vec<String>,
+}
+
+impl Section {
+    pub(crate) fn new(heading: impl Into<String>) -> Self {
+        Self { heading: heading.into(), ..Self::default() }
+    }
+
+    pub(crate) fn page(heading: impl Into<String>) -> Self {
+        Self { is_on_page: true, ..Self::new(heading) }
+    }
+
+    /// Its heading is on a page alone.
+    pub(crate) fn titled_on_page(heading: impl Into<String>) -> Self {
+        Self { is_titled_on_page: true, ..Self::new(heading) }
+    }
+
+    /// With these blocks.
+    #[must_use]
+    pub(crate) fn with(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
+        self.blocks.extend(blocks);
+        self
+    }
+}
+
+impl Block {
+    const fn new(content: Content) -> Self {
+        Self { is_on_page: false, fold: None, content }
+    }
+
+    pub(crate) fn text(role: TextRole, text: impl Into<String>) -> Self {
+        Self::new(Content::Text(Badge { role, text: text.into() }))
+    }
+
+    /// Each a line: how numbers were made.
+    pub(crate) fn notes<T: Into<String>>(notes: impl IntoIterator<Item = T>) -> impl Iterator<Item = Self> {
+        notes.into_iter().map(|note| Self::text(TextRole::Quiet, note))
+    }
+
+    pub(crate) const fn items(items: Vec<Item>) -> Self {
+        Self::new(Content::Items(items))
+    }
+
+    pub(crate) const fn table(table: Table) -> Self {
+        Self::new(Content::Table(table))
+    }
+
+    pub(crate) const fn commands(commands: Vec<String>) -> Self {
+        Self::new(Content::Commands(commands))
+    }
+
+    pub(crate) const fn legend(curves: Vec<[String; 3]>) -> Self {
+        Self::new(Content::Legend(curves)).on_page()
+    }
+
+    /// Pictures are on a page alone.
+    pub(crate) fn charts(pictures: impl IntoIterator<Item = String>) -> Self {
+        Self::figures(pictures.into_iter().map(|svg| Figure { svg, notes: Vec::new() }))
+    }
+
+    pub(crate) fn figures(figures: impl IntoIterator<Item = Figure>) -> Self {
+        Self::new(Content::Charts(figures.into_iter().collect())).on_page()
+    }
+
+    /// A terminal leaves it out.
+    #[must_use]
+    pub(crate) const fn on_page(mut self) -> Self {
+        self.is_on_page = true;
+        self
+    }
+
+    /// On a page below a summary.
+    #[must_use]
+    pub(crate) fn folded(mut self, summary: impl Into<String>, is_open: bool) -> Self {
+        self.fold = Some(Fold { summary: summary.into(), is_open });
+        self
+    }
+}
+
+/// Rows of cells under columns that are declared once.
+#[derive(Debug, Serialize)]
+pub(crate) struct Table {
+    /// For screen readers.
+    label: &'static str,
+    /// Its class on a page.
+    look: &'static str,
+    columns: Vec<TableColumn>,
+    rows: Vec<Row>,
+}
+
+/// A column: its title with the unit, how its numbers look, and who needs it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TableColumn {
+    pub title: String,
+    /// Shown on a page; on a terminal the notes have it.
+    unit: &'static str,
+    /// Numbers end under each other.
+    is_number: bool,
+    #[serde(skip)]
+    digits: fn(f64) -> String,
+    #[serde(skip)]
+    is_on_page: bool,
+    /// A terminal too narrow for all columns leaves out the highest first; 0 stays.
+    #[serde(skip)]
+    priority: u8,
+    /// The color of a curve that the column is of.
+    color: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    /// Its class on a page.
+    look: &'static str,
+    cells: Vec<Cell>,
+}
+
+/// A cell. The last one of a row that has fewer than there are columns is as wide as those that are missing.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Cell {
+    role: TextRole,
+    text: String,
+    /// To be written with the digits of its column.
+    #[serde(skip)]
+    is_number: bool,
+    #[serde(skip)]
+    number: Option<f64>,
+    /// What it refers to.
+    marks: Vec<String>,
+    svg: Option<String>,
+}
+
+impl TableColumn {
+    /// Of texts.
+    pub(crate) fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            unit: "",
+            is_number: false,
+            digits: three_digits,
+            is_on_page: false,
+            priority: 0,
+            color: String::new(),
+        }
+    }
+
+    /// Of numbers with three digits.
+    pub(crate) fn number(title: impl Into<String>) -> Self {
+        Self { is_number: true, ..Self::new(title) }
+    }
+
+    #[must_use]
+    pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    #[must_use]
+    pub(crate) const fn digits(mut self, digits: fn(f64) -> String) -> Self {
+        self.digits = digits;
+        self
+    }
+
+    #[must_use]
+    pub(crate) const fn priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn color(mut self, color: String) -> Self {
+        self.color = color;
+        self
+    }
+
+    /// A terminal leaves it out.
+    #[must_use]
+    pub(crate) const fn on_page(mut self) -> Self {
+        self.is_on_page = true;
+        self
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(role: TextRole, text: impl Into<String>) -> Self {
+        Self { role, text: text.into(), ..Self::default() }
+    }
+
+    /// A number with the digits of its column; `n/a` where there is none.
+    pub(crate) fn number(role: TextRole, number: Option<f64>) -> Self {
+        Self { role, is_number: true, number, ..Self::default() }
+    }
+
+    pub(crate) fn picture(svg: String) -> Self {
+        Self { svg: Some(svg), ..Self::default() }
+    }
+
+    #[must_use]
+    pub(crate) fn marks(mut self, marks: Vec<String>) -> Self {
+        self.marks = marks;
+        self
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::new(TextRole::Plain, text)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(TextRole::Plain, text)
+    }
+}
+
+impl Table {
+    pub(crate) fn new(label: &'static str, columns: impl IntoIterator<Item = TableColumn>) -> Self {
+        Self { label, look: "deltas", columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// With another class on a page.
+    #[must_use]
+    pub(crate) const fn look(mut self, look: &'static str) -> Self {
+        self.look = look;
+        self
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.row_like("", cells);
+    }
+
+    /// A row with a class on a page.
+    pub(crate) fn row_like(&mut self, look: &'static str, cells: impl IntoIterator<Item = Cell>) {
+        let cell = |(mut cell, column): (Cell, Option<&TableColumn>)| {
+            if cell.is_number {
+                let digits = column.map_or(three_digits as fn(f64) -> String, |column| column.digits);
+                cell.text = cell.number.map_or_else(|| "n/a".to_owned(), digits);
+            }
+            cell
+        };
+        let columns = self.columns.iter().map(Some).chain(std::iter::repeat(None));
+        self.rows.push(Row { look, cells: cells.into_iter().zip(columns).map(cell).collect() });
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn write(&self, styler: Styler, indent: &str, out: &mut String) {
+        let mut columns: Vec<usize> =
+            (0..self.columns.len()).filter(|column| !self.columns[*column].is_on_page).collect();
+        let mut left_out = Vec::new();
+        let mut text = self.lines(styler, indent, &columns);
+        while styler.width().is_some_and(|width| self.is_wider(&columns, indent, width)) {
+            let least = columns.iter().copied().filter(|column| self.columns[*column].priority > 0);
+            let Some(least) = least.max_by_key(|column| self.columns[*column].priority) else { break };
+            columns.retain(|column| *column != least);
+            left_out.push(self.columns[least].title.as_str());
+            text = self.lines(styler, indent, &columns);
+        }
+        out.push_str(&text);
+        if !left_out.is_empty() {
+            let line = format!("for a wider terminal, or as JSON: {}", left_out.join(", "));
+            let _ = writeln!(out, "{indent}{}", styler.tone(TextRole::Quiet, line));
+        }
+    }
+
+    /// Whether a line of these columns has more characters.
+    fn is_wider(&self, columns: &[usize], indent: &str, width: usize) -> bool {
+        self.lines(Styler::OFF, indent, columns).lines().any(|line| line.chars().count() > width)
+    }
+
+    fn lines(&self, styler: Styler, indent: &str, columns: &[usize]) -> String {
+        let is_number = |column: usize| columns.get(column).is_some_and(|column| self.columns[*column].is_number);
+        columns_of(styler, indent, &self.plain_rows(columns), columns.len(), is_number)
+    }
+
+    /// The heads, where there are any, and the cells of these columns.
+    fn plain_rows(&self, columns: &[usize]) -> Vec<Vec<(TextRole, String)>> {
+        let mut rows = Vec::new();
+        if self.columns.iter().any(|column| !column.title.is_empty()) {
+            let mut before = "";
+            let head = |column: &usize| {
+                let title = self.columns[*column].title.as_str();
+                // `TTFT p50  TTFT p99` is `TTFT p50  p99`.
+                let (metric, statistic) = title.split_once(' ').unwrap_or((title, ""));
+                let is_same = metric == before && !statistic.is_empty();
+                before = metric;
+                (TextRole::Quiet, clean(if is_same { statistic } else { title }))
+            };
+            rows.push(columns.iter().map(head).collect());
+        }
+        for row in &self.rows {
+            let cells = columns.iter().filter_map(|column| row.cells.get(*column));
+            let text = |cell: &Cell| {
+                let mut text = clean(&cell.text);
+                cell.marks.iter().for_each(|mark| {
+                    let _ = write!(text, " {mark}");
+                });
+                (cell.role, text.trim_start().to_owned())
+            };
+            rows.push(cells.map(text).collect());
+        }
+        rows
+    }
+}
+
+impl Document {
+    /// For a terminal of the width of `styler`. Commands stay whole.
+    pub fn terminal(&self, styler: Styler) -> String {
+        let mut out = String::new();
+        for block in &self.head {
+            block.write(styler, "", &mut out);
+        }
+        for section in self.sections.iter().filter(|section| !section.is_on_page) {
+            if !out.is_empty() && section.has_title() {
+                out.push('\n');
+            }
+            section.write(styler, &mut out);
+        }
+        out
+    }
+
+    /// One self-contained page.
+    ///
+    /// # Errors
+    /// A template that does not fit: a bug.
+    pub fn html(&self) -> Result<String, minijinja::Error> {
+        render_page(PAGE, context! { document => Serde(self) })
+    }
+}
+
+impl Section {
+    fn has_title(&self) -> bool {
+        !self.heading.is_empty() && !self.is_titled_on_page
+    }
+
+    fn write(&self, styler: Styler, out: &mut String) {
+        let indent = if self.has_title() { "  " } else { "" };
+        if self.has_title() {
+            let mut line = styler.tone(TextRole::Strong, clean(&self.heading));
+            for badge in &self.badges {
+                let _ = write!(line, "  {}", styler.tone(badge.role, clean(&badge.text)));
+            }
+            if !self.about.is_empty() {
+                let _ = write!(line, "  {}", clean(&self.about));
+            }
+            let _ = writeln!(out, "{}", styler.fit(line));
+        }
+        for block in &self.blocks {
+            block.write(styler, indent, out);
+        }
+    }
+}
+
+impl Block {
+    fn write(&self, styler: Styler, indent: &str, out: &mut String) {
+        if self.is_on_page {
+            return;
+        }
+        match &self.content {
+            Content::Text(Badge { role, text }) => {
+                out.push_str(&styler.fit(format!("{indent}{}\n", styler.tone(*role, clean(text)))));
+            }
+            Content::Items(items) => {
+                for Item { role, mark, text, below } in items {
+                    let mark = if mark.is_empty() { String::new() } else { format!("{mark} ") };
+                    let mark = styler.tone(TextRole::Warning, mark);
+                    out.push_str(&styler.fit(format!("{indent}{mark}{}\n", styler.tone(*role, clean(text)))));
+                    for line in below {
+                        out.push_str(&styler.fit(format!("{indent}    {}\n", clean(line))));
+                    }
+                }
+            }
+            Content::Table(table) => table.write(styler, indent, out),
+            Content::Commands(commands) => {
+                for command in commands {
+                    let _ = writeln!(out, "{indent}{}", clean(command));
+                }
+            }
+            Content::Charts(_) | Content::Legend(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(
+            "points",
+            [
+                TableColumn::new("users"),
+                TableColumn::number("tok/s"),
+                TableColumn::number("TTFT p50").unit("ms"),
+                TableColumn::number("TTFT p99").unit("ms").priority(1),
+                TableColumn::number("E2E mean").unit("ms").priority(2),
+                TableColumn::new("verdict"),
+            ],
+        );
+        let numbers =
+            [Some(189.0), Some(26.2), Some(1_281.4), None].map(|number| Cell::number(TextRole::Plain, number));
+        table.row([Cell::from("4")].into_iter().chain(numbers).chain([Cell::from("VALID")]));
+        table.row([Cell::from("8"), Cell::new(TextRole::Bad, "it does not fit <b>")]);
+        table
+    }
+
+    fn document() -> Document {
+        let section = Section { about: "two points".to_owned(), ..Section::new("load") };
+        let marked = Item { mark: "≠1".to_owned(), text: "load".to_owned(), ..Item::default() };
+        let blocks = [Block::table(table()), Block::items(vec![marked]), Block::charts(["<svg/>".to_owned()])];
+        Document { title: "Points", sections: vec![section.with(blocks)], ..Document::default() }
+    }
+
+    #[test]
+    fn numbers_end_under_each_other_and_a_latency_is_named_once() {
+        insta::assert_snapshot!(document().terminal(Styler::OFF), @r"
+        load  two points
+          users  tok/s  TTFT p50    p99  E2E mean  verdict
+          4        189      26.2  1,281       n/a  VALID
+          8      it does not fit <b>
+          ≠1 load
+        ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_does_without_what_is_least_needed() {
+        let shown = |width: usize| document().terminal(Styler::OFF.of_width(width));
+        assert!(shown(45).contains("for a wider terminal, or as JSON: E2E mean\n"), "{}", shown(45));
+        assert!(shown(30).contains("for a wider terminal, or as JSON: E2E mean, TTFT p99\n"), "{}", shown(30));
+        assert!(!shown(80).contains("wider"));
+    }
+
+    #[test]
+    fn a_page_has_units_pictures_and_no_markup_from_outside() {
+        let page = document().html().expect("a page");
+        for part in ["TTFT p99, ms", "<svg/>", "it does not fit &lt;b&gt;", "colspan=\"5\"", "<h2>load"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! What a plan would do: the decision for each task, what its benchmarks are expected to take by the twin of their
+//! servers, and the graph of tasks as text for Graphviz's `dot` and Mermaid.
+
+use crate::styler::{Styler, TextRole, clean, table};
+use base::event::TaskId;
+use base::units::{counted, grouped, three_digits};
+use plan::{Lifetime, Plan, Task};
+use rules::time;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::io;
+
+/// One task, decided but not done.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecisionRow {
+    pub id: TaskId,
+    pub stage: String,
+    pub decision: DecisionKind,
+    /// Why it would run, or is skipped; empty for a cached one.
+    pub reasons: Vec<String>,
+    /// What a benchmark measures, where that is more than one measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
+    /// What a benchmark is expected to take, by the twin of its servers.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "estimate_json")]
+    pub estimate: Option<BenchEstimate>,
+}
+
+#[allow(clippy::ref_option, reason = "serde gives a reference")]
+fn estimate_json<S: Serializer>(estimate: &Option<BenchEstimate>, to: S) -> Result<S::Ok, S::Error> {
+    estimate.as_ref().map(BenchEstimate::json).serialize(to)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionKind {
+    Run,
+    Cached,
+    Skipped,
+}
+
+impl DecisionKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Cached => "cached",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the
+/// same reason are one line: `triton (2)`.
+pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
+    let are_alike = |one: &DecisionRow, next: &DecisionRow| {
+        one.decision == DecisionKind::Skipped
+            && next.decision == DecisionKind::Skipped
+            && (&one.stage, &one.reasons) == (&next.stage, &next.reasons)
+    };
+    let mut rows = Vec::new();
+    for alike in decisions.chunk_by(are_alike) {
+        let DecisionRow { id, stage, decision, reasons, cost, estimate } = &alike[0];
+        let estimate = estimate.as_ref().map(BenchEstimate::to_string);
+        let cost = cost.iter().chain(&estimate).filter(|_| *decision == DecisionKind::Run);
+        let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
+        let tone = match decision {
+            DecisionKind::Run => TextRole::Good,
+            DecisionKind::Cached | DecisionKind::Skipped => TextRole::Quiet,
+        };
+        let mut reasons = reasons.iter().chain(cost).map(|reason| (TextRole::Plain, clean(reason)));
+        let first = reasons.next().unwrap_or((TextRole::Plain, String::new()));
+        rows.push(vec![(tone, decision.as_str().to_owned()), (TextRole::Name, name), first]);
+        rows.extend(
+            reasons.map(|reason| vec![(TextRole::Plain, String::new()), (TextRole::Plain, String::new()), reason]),
+        );
+    }
+    let mut out = table(paint, "", &rows);
+    let count = |choice| decisions.iter().filter(|decision| decision.decision == choice).count();
+    let [run, cached, skipped] = [DecisionKind::Run, DecisionKind::Cached, DecisionKind::Skipped].map(count);
+    let _ = writeln!(out, "{}: {run} to run, {cached} cached, {skipped} skipped", counted(decisions.len(), "task"));
+    out
+}
+
+/// `{"tasks":[{"id","stage","decision","reasons":[…]}]}`, indented, with a newline at the end.
+///
+/// # Errors
+/// What `to` refuses.
+pub fn write_decisions_json(decisions: &[DecisionRow], to: &mut impl io::Write) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        tasks: &'a [DecisionRow],
+    }
+    // Through no `Value` and no text: a plan may have many tasks.
+    serde_json::to_writer_pretty(&mut *to, &Answer { tasks: decisions })?;
+    to.write_all(b"\n")
+}
+
+/// One benchmark, in virtual time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BenchEstimate {
+    /// Of all of its measurements, seconds.
+    pub seconds: f64,
+    /// It may end earlier: a search.
+    pub is_at_most: bool,
+    /// GPUs of its servers; 0 where they are simulated ones.
+    pub gpus: u32,
+    /// Of all measurements. `None` for a search.
+    pub load: Option<EstimatedLoad>,
+}
+
+/// What goes through the servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EstimatedLoad {
+    pub requests: f64,
+    /// While requests are sent and answered.
+    pub requests_per_second: f64,
+    pub tokens_per_second: f64,
+    /// Requests come faster than the servers answer them.
+    pub falls_behind: bool,
+}
+
+impl BenchEstimate {
+    pub fn gpu_hours(&self) -> f64 {
+        f64::from(self.gpus) * self.seconds / 3600.0
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let mut value = json!({"simulated": true, "seconds": self.seconds, "at_most": self.is_at_most,
+            "gpus": self.gpus, "gpu_hours": self.gpu_hours()});
+        if let Some(load) = &self.load {
+            value["requests"] = json!(load.requests);
+            value["requests_per_second"] = json!(load.requests_per_second);
+            value["output_tokens_per_second"] = json!(load.tokens_per_second);
+            value["falls_behind"] = json!(load.falls_behind);
+        }
+        value
+    }
+}
+
+/// `model: about 3 min 36 s, 0.48 GPU-hours: 24,576 requests, 114 req/s, 33,680 tok/s`
+impl fmt::Display for BenchEstimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = if self.is_at_most { "at most" } else { "about" };
+        write!(f, "model: {about} {}", time(self.seconds))?;
+        if self.gpus > 0 {
+            write!(f, ", {} GPU-hours", three_digits(self.gpu_hours()))?;
+        }
+        let Some(load) = &self.load else { return Ok(()) };
+        let [requests, tokens] = [load.requests, load.tokens_per_second].map(|number| grouped(number, 0));
+        write!(f, ": {requests} requests, {} req/s, {tokens} tok/s", three_digits(load.requests_per_second))?;
+        if load.falls_behind {
+            write!(f, "; requests come faster than the servers answer them")?;
+        }
+        Ok(())
+    }
+}
+
+/// What all estimates of a plan rest on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EstimateBasis {
+    /// Names of models and of GPUs, and what their step times were fitted to.
+    pub servers: BTreeSet<(String, String, String)>,
+    /// The simulated system that stands for a real one.
+    pub twin: Option<String>,
+    /// Lengths are those of the stand-in for a benchmark's data set.
+    pub has_assumed_lengths: bool,
+    /// Of a load were simulated this many requests at most; 0: all.
+    pub sample: usize,
+}
+
+/// The sum of all estimates, and lines with what they rest on. Empty: there is no estimate.
+pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> String {
+    if estimates.is_empty() {
+        return String::new();
+    }
+    let seconds: f64 = estimates.iter().map(|one| one.seconds).sum();
+    let hours: f64 = estimates.iter().map(BenchEstimate::gpu_hours).sum();
+    let gpus = estimates.iter().map(|one| one.gpus).max().unwrap_or_default();
+    let at_most = if estimates.iter().any(|one| one.is_at_most) { "at most " } else { "" };
+    let mut out = format!("model, not a measurement: the benchmarks take {at_most}{}", time(seconds));
+    let _ = match gpus {
+        0 => write!(out, " on simulated servers, which use no GPU"),
+        1 => write!(out, ", {} GPU-hours", three_digits(hours)),
+        _ => write!(out, ", {} GPU-hours on {gpus} GPUs", three_digits(hours)),
+    };
+    if let Some(twin) = &basis.twin {
+        let _ = write!(out, ", by the twin {twin}");
+    }
+    for (model, gpu, source) in &basis.servers {
+        let fitted = if source.is_empty() { "assumed, not fitted".to_owned() } else { format!("fitted to {source}") };
+        let _ = write!(out, "\n  step times of {model} on {gpu}: {fitted}");
+    }
+    if basis.has_assumed_lengths {
+        out.push_str("\n  lengths: those of the benchmark's stand-in data set");
+    }
+    if basis.sample > 0 {
+        let sample = grouped(basis.sample as f64, 0);
+        let _ = write!(out, "\n  {sample} requests of a load were simulated, more are in proportion");
+    }
+    out.push_str("\n  builds and starts of servers are not counted");
+    out
+}
+
+/// For `dot -Tsvg`.
+pub fn graph_dot(plan: &Plan) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "digraph {} {{", quoted(&plan.name));
+    out.push_str("  rankdir=LR;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n");
+    for (at, task) in plan.tasks.iter().enumerate() {
+        let mut looks = vec![format!("label={}", quoted(task.id.as_str()))];
+        if task.lifetime == Lifetime::Service {
+            looks.push("peripheries=2".to_owned());
+        }
+        if task.skipped.is_some() {
+            looks.push("color=gray, fontcolor=gray".to_owned());
+        }
+        let _ = writeln!(out, "  t{at} [{}];", looks.join(", "));
+    }
+    for (at, task) in plan.tasks.iter().enumerate() {
+        for need in &task.needs {
+            let style = if need.data { "" } else { " [style=dashed]" };
+            let _ = writeln!(out, "  t{} -> t{at}{style};", need.task);
+        }
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// For Markdown pages that draw Mermaid.
+pub fn graph_mermaid(plan: &Plan) -> String {
+    let mut out = String::from("flowchart LR\n");
+    for (at, task) in plan.tasks.iter().enumerate() {
+        let label = label(task);
+        let _ = match task.lifetime {
+            Lifetime::Service => writeln!(out, "  t{at}([\"{label}\"])"),
+            Lifetime::Step => writeln!(out, "  t{at}[\"{label}\"]"),
+        };
+    }
+    for (at, task) in plan.tasks.iter().enumerate() {
+        for need in &task.needs {
+            let arrow = if need.data { "-->" } else { "-.->" };
+            let _ = writeln!(out, "  t{} {arrow} t{at}", need.task);
+        }
+    }
+    let skipped: Vec<String> = plan
+        .tasks
+        .iter()
+        .enumerate()
+        .filter(|(_, task)| task.skipped.is_some())
+        .map(|(at, _)| format!("t{at}"))
+        .collect();
+    if !skipped.is_empty() {
+        let _ = writeln!(out, "  classDef skipped opacity:0.5\n  class {} skipped", skipped.join(","));
+    }
+    out
+}
+
+fn label(task: &Task) -> String {
+    task.id.as_str().replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_runs;
+
+    fn decisions() -> Vec<DecisionRow> {
+        let decision = |id: &str, decision, reasons: &[&str]| DecisionRow {
+            id: TaskId::new(id),
+            stage: id.split('/').next().unwrap_or_default().to_owned(),
+            decision,
+            reasons: reasons.iter().map(ToString::to_string).collect(),
+            cost: None,
+            estimate: None,
+        };
+        vec![
+            decision("engine", DecisionKind::Cached, &[]),
+            decision("repository/server", DecisionKind::Run, &["action.servers: 1 → 2", "input `weights` changed"]),
+            decision("smoke", DecisionKind::Skipped, &["`when` is false"]),
+        ]
+    }
+
+    #[test]
+    fn instances_that_are_skipped_alike_are_one_line() {
+        let skipped = |id: &str, why: &str| DecisionRow {
+            id: TaskId::new(id),
+            stage: id.split('/').next().unwrap_or_default().to_owned(),
+            decision: DecisionKind::Skipped,
+            reasons: vec![why.to_owned()],
+            cost: None,
+            estimate: None,
+        };
+        let all = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
+        insta::assert_snapshot!(decisions_text(&all, Styler::OFF), @r"
+        skipped  a (2)  no
+        skipped  a/z    other
+        skipped  b      other
+        4 tasks: 0 to run, 0 cached, 4 skipped
+        ");
+    }
+
+    #[test]
+    fn a_person_reads_every_reason() {
+        insta::assert_snapshot!(decisions_text(&decisions(), Styler::OFF), @r"
+        cached   engine
+        run      repository/server  action.servers: 1 → 2
+                                    input `weights` changed
+        skipped  smoke              `when` is false
+        3 tasks: 1 to run, 1 cached, 1 skipped
+        ");
+    }
+
+    #[test]
+    fn a_program_reads_the_same() {
+        let mut json = Vec::new();
+        write_decisions_json(&decisions(), &mut json).unwrap();
+        insta::assert_snapshot!(String::from_utf8(json).unwrap(), @r#"
+        {
+          "tasks": [
+            {
+              "id": "engine",
+              "stage": "engine",
+              "decision": "cached",
+              "reasons": []
+            },
+            {
+              "id": "repository/server",
+              "stage": "repository",
+              "decision": "run",
+              "reasons": [
+                "action.servers: 1 → 2",
+                "input `weights` changed"
+              ]
+            },
+            {
+              "id": "smoke",
+              "stage": "smoke",
+              "decision": "skipped",
+              "reasons": [
+                "`when` is false"
+              ]
+            }
+          ]
+        }
+        "#);
+    }
+
+    fn offline() -> BenchEstimate {
+        let load = EstimatedLoad {
+            requests: 24_576.0,
+            requests_per_second: 114.2,
+            tokens_per_second: 33_680.4,
+            falls_behind: false,
+        };
+        BenchEstimate { seconds: 216.0, is_at_most: false, gpus: 8, load: Some(load) }
+    }
+
+    #[test]
+    fn an_estimate_has_time_and_cost_and_what_it_is_of() {
+        let text = "model: about 3 min 36 s, 0.48 GPU-hours: 24,576 requests, 114 req/s, 33,680 tok/s";
+        assert_eq!(offline().to_string(), text);
+        let search = BenchEstimate { is_at_most: true, gpus: 0, load: None, ..offline() };
+        assert_eq!(search.to_string(), "model: at most 3 min 36 s");
+        let mut late = offline();
+        late.load.as_mut().unwrap().falls_behind = true;
+        assert!(late.to_string().ends_with("; requests come faster than the servers answer them"));
+    }
+
+    #[test]
+    fn the_note_says_what_the_numbers_rest_on() {
+        let mut basis = EstimateBasis { twin: Some("sim-h200-x8".into()), sample: 4000, ..EstimateBasis::default() };
+        basis.servers.insert(("llama2-70b".into(), "H200".into(), "rows of v5.1".into()));
+        assert_eq!(
+            estimates_note(&[offline(), offline()], &basis),
+            "model, not a measurement: the benchmarks take 7 min 12 s, 0.96 GPU-hours on 8 GPUs, by the twin \
+                sim-h200-x8\n  \
+             step times of llama2-70b on H200: fitted to rows of v5.1\n  \
+             4,000 requests of a load were simulated, more are in proportion\n  \
+             builds and starts of servers are not counted"
+        );
+        assert_eq!(estimates_note(&[], &basis), "");
+    }
+
+    #[test]
+    fn a_service_has_a_double_border_and_order_is_dashed() {
+        insta::assert_snapshot!(graph_dot(&test_runs::plan()), @r#"
+        digraph "quickstart" {
+          rankdir=LR;
+          node [shape=box, style=rounded, fontname="sans-serif"];
+          t0 [label="engine"];
+          t1 [label="repository/server"];
+          t2 [label="triton/server", peripheries=2];
+          t3 [label="smoke", color=gray, fontcolor=gray];
+          t4 [label="load/server"];
+          t5 [label="package"];
+          t0 -> t1;
+          t1 -> t2;
+          t2 -> t3 [style=dashed];
+          t2 -> t4;
+          t4 -> t5;
+        }
+        "#);
+    }
+
+    #[test]
+    fn mermaid_says_the_same() {
+        insta::assert_snapshot!(graph_mermaid(&test_runs::plan()), @r#"
+        flowchart LR
+          t0["engine"]
+          t1["repository/server"]
+          t2(["triton/server"])
+          t3["smoke"]
+          t4["load/server"]
+          t5["package"]
+          t0 --> t1
+          t1 --> t2
+          t2 -.-> t3
+          t2 --> t4
+          t4 --> t5
+          classDef skipped opacity:0.5
+          class t3 skipped
+        "#);
+    }
+}

@@ -1,0 +1,556 @@
+//! One benchmark on the page of a run: verdict, numbers, metrics with their definitions, curves.
+
+use crate::chart::{Plot, SecondValue, StepPlot, number};
+use crate::machine_sections::{ServerSection, server};
+use crate::result_sections::{ResultBlock, SECTION_KEYS, sections};
+use crate::run_page::PageTop;
+use crate::search::{self, FoundHead};
+use crate::styler::TextRole;
+use base::event::{TaskId, Verdict};
+use harness::{
+    ConfidenceInterval, Counts, LoadPattern, LoadgenResult, Metric, Rates, Reason, RunIdentity, RunResult,
+    SearchReport, TimeSlice, WHOLE_ANSWERS, zero_point_text,
+};
+use interop::{ImportedMetric, MeasuredResult};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// One benchmark, ready for the template.
+#[derive(Debug, Serialize)]
+pub(crate) struct ResultSection {
+    pub task: String,
+    /// `VALID`, `INVALID(load)`, `VALID SIMULATED`, …; `None` where the file has none.
+    pub verdict: Option<String>,
+    pub simulated: bool,
+    pub rehearsal: bool,
+    /// Of a run that LoadGen drove, and of a probe of a search: what it is, beside its name.
+    pub remark: Option<String>,
+    /// The same as sentences, with LoadGen's own result and what the search found.
+    pub about: Vec<String>,
+    /// What was measured, in a line and in full; nothing in files of older programs.
+    pub identity: Option<String>,
+    pub identity_entries: Vec<(String, String)>,
+    /// The color of the badge.
+    pub tone: TextRole,
+    pub reasons: Vec<String>,
+    /// The most important numbers: name, value, what was counted.
+    pub numbers: Vec<(String, String, String)>,
+    /// The same in a row of the table of all results.
+    pub row: Vec<String>,
+    /// What the head of the page has of it.
+    #[serde(skip)]
+    pub top: Option<PageTop>,
+    /// Further single values: name, value.
+    pub facts: Vec<(String, String)>,
+    pub metrics: Vec<MetricRow>,
+    /// What holds for all of them.
+    pub shared: Vec<String>,
+    /// SVG.
+    pub plots: Vec<String>,
+    /// Sections that exist only when requested.
+    pub blocks: Vec<ResultBlock>,
+    /// The servers' own metrics.
+    pub server: Option<ServerSection>,
+}
+
+/// `search`: what a search found, whose best probe this is.
+pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&SearchReport>) -> ResultSection {
+    let identity = result.identity();
+    let tone = match result.verdict() {
+        Some(Verdict::Valid) => TextRole::Good,
+        Some(Verdict::ValidWithWarnings) => TextRole::Warning,
+        Some(_) => TextRole::Bad,
+        None => TextRole::Plain,
+    };
+    let own = result.own();
+    let loadgen = own.and_then(|own| own.loadgen.as_ref());
+    let mut metrics = metrics(result);
+    let mut shared = shared(&mut metrics);
+    shared.extend(own.filter(|own| own.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
+    let mut plots = own.map(|own| distributions(&own.curves, &metrics)).unwrap_or_default();
+    plots.extend(own.map(series).unwrap_or_default());
+    let blocks = own.map(|own| sections(own, search)).unwrap_or_default();
+    let found = search.map(search::head);
+    let remarks = [loadgen.map(loadgen_mode), found.as_ref().map(|found| format!("{} of a search", found.probe))];
+    let remarks: Vec<String> = remarks.into_iter().flatten().collect();
+    let top = own.map(|own| match &found {
+        Some(found) => top_of_search(own, top(own, &plots), found, &blocks),
+        None => top(own, &plots),
+    });
+    ResultSection {
+        task: task.to_string(),
+        verdict: own.map(RunResult::verdict_text),
+        simulated: identity.is_some_and(|identity| identity.simulated),
+        rehearsal: own.is_some_and(RunResult::is_rehearsal),
+        remark: (!remarks.is_empty()).then(|| remarks.join(", ")),
+        about: found.into_iter().map(|found| found.note).chain(loadgen.map(loadgen_note)).collect(),
+        identity: identity.map(RunIdentity::line),
+        identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
+        tone,
+        reasons: own.map(|own| own.reasons().iter().map(Reason::line).collect()).unwrap_or_default(),
+        shared,
+        numbers: first(result),
+        row: row(result),
+        top,
+        facts: facts(result),
+        metrics,
+        plots,
+        blocks,
+        server: own.and_then(|own| own.server_metrics.as_ref()).map(server),
+    }
+}
+
+/// The columns of [`ResultSection::row`].
+pub(crate) const ROW: [&str; 7] =
+    ["tok/s", "req/s", "TTFT p50, ms", "TTFT p99, ms", "TPOT p50, ms", "TPOT p99, ms", "failed"];
+
+/// LoadGen's keys for the columns of [`ROW`] but the last.
+const LOADGEN_ROW: [&[&str]; 6] = [
+    &["result_tokens_per_second", "result_completed_tokens_per_second"],
+    &["result_samples_per_second", "result_completed_samples_per_sec"],
+    &["result_first_token_50.00_percentile_latency_ns"],
+    &["result_first_token_99.00_percentile_latency_ns"],
+    &["result_time_per_output_token_50.00_percentile_ns"],
+    &["result_time_per_output_token_99.00_percentile_ns"],
+];
+
+/// LoadGen's own numbers in the order of [`LOADGEN_ROW`]. `None`: it reports none of them.
+fn loadgen_numbers(loadgen: &LoadgenResult) -> Option<[Option<f64>; 6]> {
+    let number = |keys: &[&str]| {
+        let metric = loadgen.metrics.iter().find(|metric| keys.contains(&metric.metric.as_str()))?;
+        Some(metric.loadgen)
+    };
+    let numbers = LOADGEN_ROW.map(number);
+    numbers.iter().any(Option::is_some).then_some(numbers)
+}
+
+fn loadgen_mode(loadgen: &LoadgenResult) -> String {
+    if loadgen.is_performance() {
+        "LoadGen".to_owned()
+    } else if loadgen.is_accuracy() {
+        "accuracy run, no speed is measured".to_owned()
+    } else {
+        format!("{}, not judged by its speed", loadgen.mode.to_uppercase())
+    }
+}
+
+fn loadgen_note(loadgen: &LoadgenResult) -> String {
+    let LoadgenResult { scenario, headline, .. } = loadgen;
+    if loadgen.is_performance() {
+        let result = loadgen.result.as_deref().unwrap_or("no result");
+        let numbers = if headline.is_empty() { String::new() } else { format!(", {headline}") };
+        format!("LoadGen {scenario}: {result}{numbers}. The numbers below are Regatta's, of the same requests.")
+    } else {
+        format!("LoadGen {scenario}, {}. The numbers below are Regatta's.", loadgen_mode(loadgen))
+    }
+}
+
+/// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove,
+/// LoadGen's own numbers; of its accuracy runs and audits none.
+fn row(result: &MeasuredResult) -> Vec<String> {
+    let of = |key: &str, stat: &str| {
+        let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
+        metric.stats.into_iter().find(|(name, _)| *name == stat)?.1
+    };
+    let failed =
+        result.own().and_then(|own| own.count("requests_failed", own.counts.failed)).map(|failed| failed as f64);
+    if let Some(loadgen) = result.own().and_then(|own| own.loadgen.as_ref()) {
+        if !loadgen.is_performance() {
+            return std::iter::repeat_n("–".to_owned(), LOADGEN_ROW.len()).chain([cell(failed)]).collect();
+        }
+        if let Some(numbers) = loadgen_numbers(loadgen) {
+            return numbers.into_iter().chain([failed]).map(cell).collect();
+        }
+    }
+    let latencies =
+        [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| of(key, stat));
+    let rates = ["output_tokens", "requests_full"].map(|name| result.rate(name));
+    rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
+}
+
+/// One sentence, three numbers, one picture. Of several runs of one measurement the numbers are means over them; the
+/// picture is of the run that the result shows.
+fn top(result: &RunResult, plots: &[String]) -> PageTop {
+    let mean = |name: &str, key: &str, unit: &str, of_each: &str| {
+        if result.runs() < 2 {
+            return None;
+        }
+        let Some(over) = result.over_runs(key) else {
+            return Some([name.to_owned(), "n/a".to_owned(), "not every run has this number".to_owned()]);
+        };
+        let ends = format!("{} … {}", number(over.low), number(over.high));
+        let about = format!("mean over {} runs, 95 % {ends}; of each run {of_each}", over.values.len());
+        Some([name.to_owned(), format!("{} {unit}", number(over.mean)), about])
+    };
+    let is_offline = matches!(result.requested.scenario, LoadPattern::Offline);
+    let latency = &result.latency;
+    let ms = |name: &str, key: &str, metric: &Metric| {
+        let ends =
+            metric.p99_interval.and_then(|ends| Some(format!(" ({} … {})", number(ends.low?), number(ends.high?))));
+        let (n, population) = (number(metric.n as f64), &metric.population);
+        let from = zero_point_text(&metric.zero_point);
+        let title = format!("{name} p99");
+        mean(&title, key, "ms", &format!("p99 of the {population}, {n} in the one shown, from {from}")).unwrap_or_else(
+            || {
+                let value = metric.p99.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", number(value)));
+                [title.clone(), value, format!("of {n} {population}, from {from}{}", ends.unwrap_or_default())]
+            },
+        )
+    };
+    let unit = |value: Option<f64>, unit: &str| {
+        value.map_or_else(|| "n/a".to_owned(), |value| format!("{} {unit}", number(value)))
+    };
+    let window = format!("over {} s: schedule start to the last answer", number(result.rates.window_s));
+    let each = "successful requests, schedule start to the last answer";
+    let tokens = mean("output tokens", "output_tokens", "tok/s", each).unwrap_or_else(|| {
+        let about = format!("of successful requests, {window}");
+        ["output tokens".to_owned(), unit(result.rates.output_tokens, "tok/s"), about]
+    });
+    let requests = mean("requests", "requests_full", "req/s", each).unwrap_or_else(|| {
+        let (ok, all) = (number(result.counts.ok as f64), number(result.counts.scheduled as f64));
+        ["requests".to_owned(), unit(result.rates.requests_full, "req/s"), format!("{ok} ok of {all}, {window}")]
+    });
+    let loadgen = result.loadgen.as_ref();
+    let numbers = if let Some(numbers) = loadgen.and_then(|loadgen| loadgen_top(loadgen, result.counts.ok)) {
+        numbers
+    } else if is_offline && latency.tpot.p99.is_none() {
+        vec![tokens, requests, ms("E2E from the send", "e2e_sent_p99", &latency.e2e_sent)]
+    } else if is_offline {
+        vec![tokens, requests, ms("TPOT", "tpot_p99", &latency.tpot)]
+    } else {
+        vec![tokens, ms("TTFT", "ttft_p99", &latency.ttft), ms("TPOT", "tpot_p99", &latency.tpot)]
+    };
+    let headline = result.headline();
+    let wanted = if is_offline { "in each second" } else { "TTFT: %" };
+    let picture = plots.iter().find(|plot| plot.contains(wanted)).or_else(|| plots.first());
+    PageTop {
+        sentence: headline.split(" (").next().unwrap_or(&headline).to_owned(),
+        numbers,
+        picture: picture.filter(|_| loadgen.is_none_or(|loadgen| !loadgen.is_accuracy())).cloned(),
+    }
+}
+
+/// The rate that a search found and its picture; the numbers of the run are those of one probe, and named so.
+fn top_of_search(result: &RunResult, of_run: PageTop, found: &FoundHead, blocks: &[ResultBlock]) -> PageTop {
+    let of_probe =
+        of_run.numbers.into_iter().map(|[name, value, what]| [format!("{name} of {}", found.probe), value, what]);
+    PageTop {
+        sentence: format!("{}  {}", result.verdict_text(), found.sentence),
+        numbers: std::iter::once(found.number.clone()).chain(of_probe.take(2)).collect(),
+        picture: blocks
+            .iter()
+            .find_map(|block| block.plots.first().cloned().filter(|_| block.title == search::TITLE))
+            .or(of_run.picture),
+    }
+}
+
+/// LoadGen's own numbers. `None`: it reports none.
+fn loadgen_top(loadgen: &LoadgenResult, answers: u64) -> Option<Vec<[String; 3]>> {
+    if loadgen.is_accuracy() {
+        let about = "logged, to be scored; an accuracy run measures no speed";
+        return Some(vec![["answers".to_owned(), number(answers as f64), about.to_owned()]]);
+    }
+    let [tokens, samples, _, ttft, _, tpot] = loadgen_numbers(loadgen)?;
+    let judged = if loadgen.is_performance() { "" } else { "; an audit is not judged by its speed" };
+    let one = |name: &str, value: Option<f64>, unit: &str, about: &str| {
+        Some([name.to_owned(), format!("{} {unit}", number(value?)), format!("LoadGen's own{about}{judged}")])
+    };
+    let facts = [
+        one("output tokens", tokens, "tok/s", ""),
+        one("samples", samples.filter(|_| ttft.is_none()), "samples/s", ""),
+        one("TTFT p99", ttft, "ms", ", from the issue of a sample"),
+        one("TPOT p99", tpot, "ms", ""),
+    ];
+    Some(facts.into_iter().flatten().collect())
+}
+
+fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
+    match result {
+        MeasuredResult::Regatta(result) => {
+            result.latency.each().into_iter().filter_map(|(key, metric)| MetricRow::new(key, metric)).collect()
+        }
+        MeasuredResult::Imported(result) => {
+            result.latency.iter().map(|(key, metric)| MetricRow::imported(key, metric)).collect()
+        }
+    }
+}
+
+/// What all metrics have in common appears once, above them.
+fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut hoist = |name: &str, field: fn(&mut MetricRow) -> &mut String| {
+        let Some(common) = metrics.first_mut().map(|metric| field(metric).clone()).filter(|text| !text.is_empty())
+        else {
+            return;
+        };
+        let same = metrics.iter_mut().filter_map(|metric| (*field(metric) == common).then_some(())).count();
+        if same < 2 {
+            return;
+        }
+        let others = if same < metrics.len() { ", unless stated otherwise below" } else { "" };
+        lines.push(format!("{name}: {common}{others}"));
+        metrics.iter_mut().map(field).filter(|text| **text == common).for_each(String::clear);
+    };
+    hoist("window", |metric| &mut metric.window);
+    hoist("tokens", |metric| &mut metric.token_source);
+    hoist("percentiles", |metric| &mut metric.rule);
+    lines
+}
+
+/// Name, value, and what was counted, of the run that the result shows.
+fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
+    let own = result.own();
+    let imported = result.imported();
+    let count = |of: fn(&Counts) -> u64| own.map(|own| of(&own.counts) as f64);
+    let rate = |name: &str, of_run: fn(&Rates) -> Option<f64>| match own {
+        Some(own) => of_run(&own.rates),
+        None => result.rate(name),
+    };
+    let window = own.map(|own| own.rates.window_s).or_else(|| imported?.rates.get("window_s").copied());
+    let failed = count(|counts| counts.failed).or_else(|| imported?.counts.failed);
+    let tokens = match result.token_source() {
+        "" => String::new(),
+        source => format!("; tokens from {source}"),
+    };
+    let all: [(&str, Option<f64>, String); 9] = [
+        (
+            "output tokens per second",
+            rate("output_tokens", |rates| rates.output_tokens),
+            format!("of successful requests, over the window{tokens}"),
+        ),
+        (
+            "requests per second",
+            rate("requests_full", |rates| rates.requests_full),
+            "successful requests over the window".to_owned(),
+        ),
+        (
+            "offered per second",
+            own.and_then(|own| own.rates.offered),
+            "N − 1 over the time from first to last intended arrival".to_owned(),
+        ),
+        ("window, seconds", window, "schedule start to the end of the last successful request".to_owned()),
+        ("requests scheduled", count(|counts| counts.scheduled), "whether or not they were sent".to_owned()),
+        ("ok", result.ok(), "successful requests".to_owned()),
+        ("failed", failed, "sent, and ended with an error".to_owned()),
+        ("not sent", count(|counts| counts.not_sent), "because the run was stopped".to_owned()),
+        ("output tokens", result.tokens()[1], format!("of successful requests{tokens}")),
+    ];
+    all.into_iter().filter_map(|(name, value, what)| Some((name.to_owned(), number(value?), what))).collect()
+}
+
+/// Every single value of the file that no other part of the page shows, under its place. It reads the file's own
+/// form, because a value needs no more to be shown; that includes what this version does not know.
+fn facts(result: &MeasuredResult) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    walk(&serde_json::to_value(result).unwrap_or_default(), &mut Vec::new(), &mut facts);
+    facts
+}
+
+fn walk(value: &Value, path: &mut Vec<String>, facts: &mut Vec<(String, String)>) {
+    let Value::Object(fields) = value else { return };
+    // A metric has a row of its own.
+    if fields.contains_key("percentile_rule") {
+        return;
+    }
+    for (key, value) in fields {
+        let elsewhere = ["verdict", "reasons", "headline", "identity", "server_metrics"];
+        if path.is_empty() && elsewhere.iter().chain(&SECTION_KEYS).any(|text| text == key) {
+            continue;
+        }
+        // That a metric is a latency adds nothing to its name.
+        let named = key != "latency";
+        if named {
+            path.push(key.clone());
+        }
+        match value {
+            Value::Object(_) => walk(value, path, facts),
+            Value::Number(_) | Value::String(_) | Value::Bool(_) => {
+                let name = path.join(" ").replace('_', " ");
+                facts.push((name, scalar(value)));
+            }
+            Value::Null | Value::Array(_) => {}
+        }
+        if named {
+            path.pop();
+        }
+    }
+}
+
+/// The distribution of each latency that has one: points of (ms, share) under its name.
+fn distributions(curves: &BTreeMap<String, Vec<(f64, f64)>>, metrics: &[MetricRow]) -> Vec<String> {
+    let mut plots = Vec::new();
+    for (name, points) in curves {
+        let name = title(name);
+        let metric = metrics.iter().find(|metric| metric.name == name);
+        let unit = metric.map_or("ms", |metric| metric.unit.as_str());
+        let marks: Vec<(f64, String)> = metric
+            .map(|metric| {
+                let mark = |column: &str| {
+                    let at = COLUMNS.iter().position(|name| *name == column)?;
+                    let value: f64 = metric.cells.get(at)?.replace(',', "").parse().ok()?;
+                    Some((value, format!("{column} {} {unit}", number(value))))
+                };
+                ["p50", "p99"].into_iter().filter_map(mark).collect()
+            })
+            .unwrap_or_default();
+        let percent: Vec<(f64, f64)> = points.iter().map(|(x, fraction)| (*x, fraction * 100.0)).collect();
+        let heading = format!("{name}: % of requests at most …");
+        plots.extend(
+            Plot {
+                title: &heading,
+                across: unit,
+                points: &percent,
+                top: Some(100.0),
+                marks: &marks,
+                is_sampled: false,
+            }
+            .draw(),
+        );
+    }
+    plots
+}
+
+/// What happened in each second of the run: a step for each, the last one as long as it was.
+fn series(result: &RunResult) -> Vec<String> {
+    let end = result.rates.window_s;
+    let column = |of: fn(&TimeSlice) -> Option<f64>| -> Vec<(f64, f64)> {
+        result.slices.iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
+    };
+    let is_of_chunks = result.tokens.chunk_source.is_some();
+    let most = match result.load.in_flight_max {
+        0 => String::new(),
+        most => format!("; most: {}", number(most as f64)),
+    };
+    let peaks = column(|slice| Some(slice.in_flight_max? as f64));
+    // A file of an earlier version has no other values than those when each second began.
+    let (in_flight, in_flight_seconds, in_flight_kind) = if peaks.is_empty() {
+        let at_start = column(|slice| Some(slice.in_flight as f64));
+        (format!("Requests in flight when each second began{most}"), at_start, SecondValue::AtStart)
+    } else {
+        (format!("Requests in flight, the most in each second{most}"), peaks, SecondValue::Most)
+    };
+    let wanted = [
+        (
+            if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" },
+            column(|slice| Some(slice.tokens as f64)),
+            SecondValue::Sum,
+        ),
+        (in_flight.as_str(), in_flight_seconds, in_flight_kind),
+        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), SecondValue::Mean),
+    ];
+    wanted
+        .into_iter()
+        .filter_map(|(title, seconds, kind)| StepPlot { title, seconds: &seconds, end, kind }.draw())
+        .collect()
+}
+
+/// A row of the table, numbers as they are shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct MetricRow {
+    pub name: String,
+    pub unit: String,
+    pub n: String,
+    pub cells: Vec<String>,
+    /// Intervals from this run, or why there are none.
+    pub interval: Option<String>,
+    pub population: String,
+    pub zero_point: String,
+    pub token_source: String,
+    pub window: String,
+    pub rule: String,
+    pub excluded: String,
+}
+
+/// The columns of [`MetricRow::cells`].
+pub(crate) const COLUMNS: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "min", "max"];
+
+impl MetricRow {
+    /// `None`: the result does not have it.
+    pub(crate) fn new(name: &str, metric: &Metric) -> Option<Self> {
+        let &Metric { mean, p50, p90, p95, p99, min, max, .. } = metric;
+        (!metric.percentile_rule.is_empty()).then(|| Self {
+            name: title(name),
+            unit: metric.unit.clone(),
+            n: number(metric.n as f64),
+            cells: [mean, p50, p90, p95, p99, min, max].map(cell).to_vec(),
+            interval: interval(metric),
+            population: match &metric.absent {
+                Some(why) => format!("left out: {why}"),
+                None => metric.population.clone(),
+            },
+            zero_point: zero_point_text(&metric.zero_point),
+            token_source: metric.token_source.clone(),
+            window: metric.window.clone(),
+            rule: metric.percentile_rule.clone(),
+            excluded: number(metric.excluded as f64),
+        })
+    }
+
+    /// Of another tool.
+    pub(crate) fn imported(name: &str, metric: &ImportedMetric) -> Self {
+        let &ImportedMetric { mean, p50, p90, p95, p99, min, max, .. } = metric;
+        Self {
+            name: title(name),
+            unit: metric.unit.clone(),
+            n: metric.n.map(|n| number(n as f64)).unwrap_or_default(),
+            cells: [mean, p50, p90, p95, p99, min, max].map(cell).to_vec(),
+            interval: None,
+            population: metric.population.clone(),
+            zero_point: zero_point_text(&metric.zero_point),
+            token_source: metric.token_source.clone(),
+            window: metric.window.clone(),
+            rule: metric.percentile_rule.clone(),
+            excluded: String::new(),
+        }
+    }
+}
+
+/// A number as tables show it.
+pub(crate) fn cell(value: Option<f64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), number)
+}
+
+/// `ttft` → `TTFT`, `max_stall` → `max stall`.
+pub(crate) fn title(name: &str) -> String {
+    let words: Vec<String> = name
+        .split(['_', ' '])
+        .map(|word| match word {
+            "ttft" | "tpot" | "itl" | "icl" | "e2e" | "ntpot" => word.to_uppercase(),
+            other => other.to_owned(),
+        })
+        .collect();
+    words.join(" ")
+}
+
+/// Intervals from one run, or why there are none. Results of earlier versions have one of p99 that does not hold what
+/// it claims, and none of the mean: theirs is not shown.
+fn interval(metric: &Metric) -> Option<String> {
+    let reason = metric.no_interval.as_deref();
+    if metric.mean_interval.is_none() {
+        return reason.map(|reason| format!("no 95 % interval from this run alone: {reason}"));
+    }
+    let all = [
+        ("mean", metric.mean_interval),
+        ("p50", metric.p50_interval),
+        ("p90", metric.p90_interval),
+        ("p95", metric.p95_interval),
+        ("p99", metric.p99_interval),
+    ];
+    let text = |(statistic, interval): (&str, Option<ConfidenceInterval>)| {
+        let ConfidenceInterval { low, high } = interval?;
+        Some(format!("{statistic} {} … {}", number(low?), number(high?)))
+    };
+    let all: Vec<String> = all.into_iter().filter_map(text).collect();
+    let rest = reason.map_or_else(String::new, |reason| format!("; no further one: {reason}"));
+    Some(format!("95 % intervals from this run alone: {}{rest}", all.join(", ")))
+}
+
+pub(crate) fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        // Whole numbers may be seeds, which are never rounded.
+        Value::Number(n) if n.is_f64() => n.as_f64().map(number).unwrap_or_default(),
+        other => other.to_string(),
+    }
+}

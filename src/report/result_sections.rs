@@ -1,0 +1,467 @@
+//! Sections of a result that exist only when requested, each with its own heading: runs, hosts, SLOs, failures
+//! counted, the steady part, the server's stamps, cancellations, other outputs, sessions, tokens, and the load.
+
+use crate::chart::number;
+use crate::machine_sections::{gpus, preflight};
+use crate::result_page::{MetricRow, cell};
+use crate::search;
+use base::spec::CancelBy;
+use harness::{Adjusted, HostShare, LoadConditions, Metric, Pause, RunResult, SearchReport, zero_point_text};
+use serde::Serialize;
+
+/// A section, ready for the template.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct ResultBlock {
+    pub title: &'static str,
+    /// What it is about, in a sentence or two.
+    pub about: String,
+    /// Name, value, what was counted.
+    pub facts: Vec<[String; 3]>,
+    pub metrics: Vec<MetricRow>,
+    /// Headings of [`Self::rows`]; all but the first head number columns.
+    pub head: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+    /// SVG.
+    pub plots: Vec<String>,
+}
+
+impl ResultBlock {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.metrics.is_empty() && self.rows.is_empty()
+    }
+
+    /// Nothing where there is no value.
+    pub(crate) fn fact(&mut self, name: &str, value: Option<String>, what: impl Into<String>) {
+        self.facts.extend(value.map(|value| [name.to_owned(), value, what.into()]));
+    }
+
+    pub(crate) fn count(&mut self, name: &str, count: u64, what: impl Into<String>) {
+        self.fact(name, Some(number(count as f64)), what);
+    }
+}
+
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", number(share * 100.0))
+}
+
+/// Keys of a result that only these sections show.
+pub(crate) const SECTION_KEYS: [&str; 12] = [
+    "repeats",
+    "hosts",
+    "goodput",
+    "steady",
+    "server",
+    "cancellations",
+    "outputs",
+    "tokens",
+    "load",
+    "search",
+    "gpu",
+    "preflight",
+];
+
+/// The sections of this result, in reading order.
+pub(crate) fn sections(result: &RunResult, search: Option<&SearchReport>) -> Vec<ResultBlock> {
+    let blocks = [
+        search.map(search::section),
+        repeats(result),
+        hosts(result),
+        goodput(result),
+        adjusted(result),
+        steady(result),
+        stamps(result),
+        sessions(result),
+        cancellations(result),
+        tokens(result),
+        Some(outputs(result)),
+        load(result),
+        result.gpu.as_ref().map(gpus),
+        result.preflight.as_ref().map(preflight),
+    ];
+    blocks.into_iter().flatten().filter(|block| !block.is_empty()).collect()
+}
+
+/// Those that the result has.
+fn metrics(all: &[(&str, &Metric)]) -> Vec<MetricRow> {
+    all.iter().filter_map(|(name, metric)| MetricRow::new(name, metric)).collect()
+}
+
+/// From when this result counts waiting: `schedule`, or of a closed loop `user idle`.
+fn zero_point(result: &RunResult) -> String {
+    match result.latency.ttft.zero_point.as_str() {
+        "" => "schedule".to_owned(),
+        zero_point => zero_point.replace('_', " "),
+    }
+}
+
+fn token_source(result: &RunResult) -> &str {
+    or(&result.tokens.source, "the answers")
+}
+
+/// A text that an older result may not have.
+fn or<'a>(text: &'a str, missing: &'a str) -> &'a str {
+    if text.is_empty() { missing } else { text }
+}
+
+fn goodput(result: &RunResult) -> Option<ResultBlock> {
+    let goodput = result.goodput.as_ref()?;
+    let slo = goodput.slo;
+    let limits: Vec<String> = [(slo.ttft_ms, "TTFT"), (slo.tpot_ms, "TPOT"), (slo.e2e_ms, "E2E")]
+        .into_iter()
+        .filter_map(|(limit, name)| Some(format!("{name} ≤ {} ms", number(limit?))))
+        .collect();
+    let mut block = ResultBlock {
+        title: "SLO attainment",
+        about: format!(
+            "The SLO of each request: {}; TTFT and E2E from {}. A request that failed or was not sent misses it.",
+            limits.join(", "),
+            zero_point(result)
+        ),
+        ..ResultBlock::default()
+    };
+    let (good, of) = (number(goodput.good as f64), number(goodput.of as f64));
+    if goodput.is_unknown() {
+        block.fact("SLO attainment", Some("n/a".to_owned()), "no answer has a time per token");
+    } else {
+        block.fact("SLO attainment", goodput.attainment.map(percent), format!("{good} of {of} scheduled requests"));
+    }
+    block.fact(
+        "goodput, requests per second",
+        goodput.requests.map(number),
+        "requests that met all, over the full window",
+    );
+    block.fact(
+        "goodput, output tokens per second",
+        goodput.output_tokens.map(number),
+        format!("of requests that met all, over the full window; tokens from {}", token_source(result)),
+    );
+    Some(block)
+}
+
+/// A percentile that falls among those without an answer is infinite, which the result writes as null.
+fn adjusted(result: &RunResult) -> Option<ResultBlock> {
+    let metrics = [("TTFT ms", &result.latency.ttft_adjusted), ("E2E ms", &result.latency.e2e_adjusted)];
+    if metrics.iter().all(|(_, adjusted)| adjusted.unanswered == 0) {
+        return None;
+    }
+    let row = |(name, adjusted): (&str, &Adjusted)| {
+        let unanswered = number(adjusted.unanswered as f64);
+        let cell = |value: Option<f64>| value.map_or_else(|| format!("∞, {unanswered} unanswered"), number);
+        let mut row = vec![name.to_owned(), number(adjusted.n as f64), unanswered.clone()];
+        row.extend([adjusted.p50, adjusted.p90, adjusted.p95, adjusted.p99].map(cell));
+        row
+    };
+    Some(ResultBlock {
+        title: "Percentiles with failures counted",
+        about: format!(
+            "From {}, of all scheduled requests that were to be answered in full: one without an answer counts as \
+                infinite. Window: full. Percentiles: nearest rank.",
+            zero_point(result)
+        ),
+        head: vec!["metric", "values", "unanswered", "p50", "p90", "p95", "p99"],
+        rows: metrics.into_iter().filter(|(_, adjusted)| adjusted.n > 0).map(row).collect(),
+        ..ResultBlock::default()
+    })
+}
+
+/// Beside the full window, so that the reader sees the effect of ramp and tail.
+fn steady(result: &RunResult) -> Option<ResultBlock> {
+    let steady = result.steady.as_ref()?;
+    let mut block = ResultBlock {
+        title: "Steady part and full window",
+        about: format!(
+            "Without ramp and tail: intended arrivals from {} s to {} s, {} successful requests. Full: all \
+                successful requests, schedule start to the end of the last one. Latencies in ms: TTFT and E2E from \
+                {}, TPOT from the first chunk; tokens from {}.",
+            number(steady.from_s),
+            number(steady.to_s),
+            number(steady.requests as f64),
+            zero_point(result),
+            token_source(result)
+        ),
+        head: vec!["metric", "full", "steady", "difference"],
+        ..ResultBlock::default()
+    };
+    let mut row = |name: &str, full: Option<f64>, steady: Option<f64>| {
+        if full.is_none() && steady.is_none() {
+            return;
+        }
+        let difference = full.zip(steady).filter(|(full, _)| *full > 0.0);
+        let difference = difference.map(|(full, steady)| format!("{:+.1} %", (steady / full - 1.0) * 100.0));
+        block.rows.push(vec![
+            name.to_owned(),
+            cell(full),
+            cell(steady),
+            difference.unwrap_or_else(|| "n/a".to_owned()),
+        ]);
+    };
+    row("requests per second", result.rates.requests_full, Some(steady.requests_per_s));
+    row("output tokens per second", result.rates.output_tokens, steady.output_tokens_per_s);
+    let latency = &result.latency;
+    for (name, full, steady) in [
+        ("TTFT", &latency.ttft, &steady.ttft),
+        ("TPOT", &latency.tpot, &steady.tpot),
+        ("E2E", &latency.e2e, &steady.e2e),
+    ] {
+        row(&format!("{name} p50"), full.p50, steady.p50);
+        row(&format!("{name} p99"), full.p99, steady.p99);
+    }
+    let drift = steady.drift;
+    block.fact(
+        "drift of TTFT",
+        Some(format!("{} → {} ms", number(drift.first_half_ms), number(drift.second_half_ms))),
+        format!("mean of the first and the second half of the run; {}", drift.at_equal_load_text()),
+    );
+    Some(block)
+}
+
+fn stamps(result: &RunResult) -> Option<ResultBlock> {
+    let server = result.server.as_ref()?;
+    let mut block = ResultBlock {
+        title: "Server time stamps",
+        about: "Time stamps that the server sent with each answer. Its clock is its own: only differences between \
+            its stamps are used. What is outside the server is our TTFT from the issue, less the server's."
+            .to_owned(),
+        metrics: metrics(&[
+            ("queue in the server", &server.queue),
+            ("TTFT as the server stamps it", &server.ttft),
+            ("E2E as the server stamps it", &server.e2e),
+            ("TTFT outside the server", &server.ttft_outside),
+        ]),
+        ..ResultBlock::default()
+    };
+    block.count("without stamps", server.without, "successful requests");
+    for (blocks, name) in [
+        (server.kv_cache_reused_blocks, "KV cache blocks reused"),
+        (server.kv_cache_alloc_new_blocks, "KV cache blocks newly allocated"),
+        (server.kv_cache_alloc_total_blocks, "KV cache blocks allocated"),
+    ] {
+        block.fact(name, Some(number(blocks as f64)), "sum over successful requests with stamps");
+    }
+    Some(block)
+}
+
+fn sessions(result: &RunResult) -> Option<ResultBlock> {
+    let sessions = result.load.sessions.as_ref()?;
+    let mut block = ResultBlock {
+        title: "Sessions",
+        about: "A later turn is due when the answer before it has ended and the user has paused; so a slow server \
+            delays later turns, and they are shown separately."
+            .to_owned(),
+        metrics: metrics(&[
+            ("TTFT of first turns", &sessions.ttft_first),
+            ("TTFT of later turns", &sessions.ttft_later),
+        ]),
+        ..ResultBlock::default()
+    };
+    block.count("sessions", sessions.count, "with at least one request issued");
+    block.fact("turns of a session", Some(number(sessions.turns_mean)), "mean, of issued requests");
+    block.count("turns of the longest", u64::from(sessions.turns_max), "issued requests");
+    Some(block)
+}
+
+fn cancellations(result: &RunResult) -> Option<ResultBlock> {
+    let cancelled = result.cancellations.as_ref()?;
+    let mut block = ResultBlock {
+        title: "Cancelled requests",
+        about: format!(
+            "Cancelled as configured, by {}, after {} tokens; {} of the requests were selected. They are neither ok \
+                nor failed, and in no latency above.",
+            match cancelled.by {
+                CancelBy::Rpc => "rpc",
+                CancelBy::Stop => "stop",
+            },
+            number(f64::from(cancelled.after_tokens)),
+            percent(cancelled.share)
+        ),
+        metrics: metrics(&[("from the cancel to the end", &cancelled.end_after_cancel)]),
+        ..ResultBlock::default()
+    };
+    block.count("cancelled early", cancelled.requests, "requests");
+    block.count("tokens they had", cancelled.tokens, "in all, those that came after the cancel included");
+    Some(block)
+}
+
+/// The server's counts beside Regatta's.
+fn tokens(result: &RunResult) -> Option<ResultBlock> {
+    let tokens = &result.tokens;
+    if tokens.source.is_empty() {
+        return None;
+    }
+    let mut block = ResultBlock {
+        title: "Tokens",
+        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or \
+            its text retokenized, or chunks, as the source shows."
+            .to_owned(),
+        ..ResultBlock::default()
+    };
+    block.count("output tokens", tokens.output, format!("source: {}", tokens.source));
+    if let Some(how) = &tokens.chunk_source {
+        let about = format!("{how}, for inter-token latency and each second");
+        block.fact("tokens of single chunks", Some("not counted".to_owned()), about);
+    }
+    block.count("output tokens requested", tokens.output_requested, "by the schedule, of the same requests");
+    block.count("input tokens", tokens.input, format!("source: {}", or(&tokens.input_source, "unknown")));
+    let by_server = tokens.input_server.map(|tokens| number(tokens as f64));
+    block.fact("input tokens as the server counts", by_server, "its usage, for the same prompts");
+    block.count("shorter than requested", tokens.shorter, "requests, ended by an end token");
+    block.count("longer than requested", tokens.longer, "requests");
+    block.fact("tokens of a first chunk", tokens.mean_first_chunk.map(number), "mean, of first chunks that had any");
+    block.fact(
+        "coalesced chunks",
+        tokens.coalesced_share.map(percent),
+        "came in one socket read with the chunk before, and are one arrival with it",
+    );
+    block.count("without a final marker", tokens.without_final_marker, "successful streams");
+    Some(block)
+}
+
+fn outputs(result: &RunResult) -> ResultBlock {
+    let count = |count: u64| number(count as f64);
+    let rows = result.outputs.iter().map(|(name, output)| {
+        let example = output.example.clone().unwrap_or_default();
+        vec![name.clone(), count(output.responses), count(output.bytes), count(output.misshapen), example]
+    });
+    ResultBlock {
+        title: "Other outputs",
+        about: "Requested outputs other than tokens. Misshapen: tensors whose shape does not fit the request."
+            .to_owned(),
+        head: vec!["output", "responses", "bytes", "misshapen", "the first misshapen"],
+        rows: rows.collect(),
+        ..ResultBlock::default()
+    }
+}
+
+fn load(result: &RunResult) -> Option<ResultBlock> {
+    let load = &result.load;
+    if *load == LoadConditions::default() {
+        return None;
+    }
+    let mut block = ResultBlock { title: "Load delivery", ..ResultBlock::default() };
+    let stated = |text: &str, sentence: String| (!text.is_empty()).then_some(sentence);
+    let from = format!("Waiting (from {}) counts from {}.", zero_point(result), load.zero_point);
+    let lengths = format!("Lengths of prompts: {}.", load.input_lengths);
+    let about = [stated(&load.zero_point, from), stated(&load.input_lengths, lengths)];
+    block.about = about.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    block.count("most in flight", load.in_flight_max, "requests at once, from their stamps");
+    let cap = load
+        .max_in_flight
+        .map(|cap| format!("arrivals that waited because {} requests were in flight", number(f64::from(cap))));
+    block.count(
+        "held back",
+        load.held_back,
+        cap.unwrap_or_else(|| "arrivals that waited; no limit on requests in flight was set".to_owned()),
+    );
+    let pacing = Some(result.client.pacing.clone()).filter(|pacing| !pacing.is_empty());
+    block.fact("timing of arrivals", pacing, "a spin is in no share of CPU: without it the core would be idle");
+    block.fact("think time of users", think(result.requested.think), "between an answer and the next request");
+    if let Some(data) = &load.data {
+        let again = if data.repeated { ", some more than once" } else { "" };
+        let (taken, records) = (number(data.taken as f64), number(data.records as f64));
+        block.fact("data", Some(data.file.clone()), format!("{taken} taken of {records} records{again}"));
+        let left_out = (!data.skipped.is_empty()).then(|| data.skipped.join("; "));
+        block.fact("records left out", left_out, "they were not sent");
+    }
+    Some(block)
+}
+
+/// A pause as requested; a pause of zero is not shown.
+fn think(pause: Pause) -> Option<String> {
+    match pause {
+        Pause::Fixed(ms) => (ms > 0.0).then(|| format!("fixed, {} ms", number(ms))),
+        Pause::Exponential(ms) => (ms > 0.0).then(|| format!("exponential, {} ms", number(ms))),
+        Pause::Uniform { min, max } => Some(format!("uniform, {} to {} ms", number(min), number(max))),
+    }
+}
+
+const HOST_COLUMNS: [&str; 10] = [
+    "host",
+    "ok",
+    "failed",
+    "requests/s",
+    "tokens/s",
+    "TTFT p50, ms",
+    "TTFT p99, ms",
+    "TPOT p50, ms",
+    "TPOT p99, ms",
+    "metrics read",
+];
+
+fn hosts(result: &RunResult) -> Option<ResultBlock> {
+    let row = |host: &HostShare| {
+        vec![
+            host.host.clone(),
+            number(host.ok as f64),
+            number(host.failed as f64),
+            cell(host.requests_per_s),
+            cell(host.output_tokens_per_s),
+            cell(host.ttft.p50),
+            cell(host.ttft.p99),
+            cell(host.tpot.p50),
+            cell(host.tpot.p99),
+            cell(host.server_metrics.as_ref().map(|metrics| metrics.scrapes as f64)),
+        ]
+    };
+    (!result.hosts.is_empty()).then(|| ResultBlock {
+        title: "Hosts",
+        about: format!(
+            "Each host's own requests. Rates are over the window of the whole run, so they add up; TTFT from {}, of \
+                successful requests; tokens from {}.",
+            zero_point_text(&result.latency.ttft.zero_point),
+            result.tokens.source
+        ),
+        head: HOST_COLUMNS.to_vec(),
+        rows: result.hosts.iter().map(row).collect(),
+        ..ResultBlock::default()
+    })
+}
+
+/// Key in `repeats.over_runs`, and its name.
+const RUN_NUMBERS: [(&str, &str); 10] = [
+    ("ttft_mean", "TTFT mean"),
+    ("ttft_p50", "TTFT p50"),
+    ("ttft_p99", "TTFT p99"),
+    ("tpot_mean", "TPOT mean"),
+    ("tpot_p99", "TPOT p99"),
+    ("e2e_mean", "E2E mean"),
+    ("e2e_p99", "E2E p99"),
+    ("requests_full", "requests"),
+    ("output_tokens", "output tokens"),
+    ("goodput", "goodput"),
+];
+
+fn repeats(result: &RunResult) -> Option<ResultBlock> {
+    let repeats = result.repeats.as_ref()?;
+    let row = |(key, name): &(&str, &str)| {
+        let over = repeats.over_runs.get(*key)?;
+        let values: Vec<String> = over.values.iter().map(|value| number(*value)).collect();
+        let spread = (over.mean != 0.0).then(|| format!("{} %", number(over.stddev / over.mean * 100.0)));
+        Some(vec![
+            format!("{name}, {}", over.unit),
+            number(over.mean),
+            format!("{} … {}", number(over.low), number(over.high)),
+            spread.unwrap_or_else(|| "n/a".to_owned()),
+            values.join(" "),
+        ])
+    };
+    Some(ResultBlock {
+        title: "Runs",
+        about: format!(
+            "{} runs of the same measurement with different seeds. The interval is of the mean over runs, 95 %, by \
+                Student's t; \
+             the spread is the standard deviation between runs in percent of the mean. The head of the page and its \
+             table of all results \
+             have the means, too, and the failures of all runs. All other numbers on this page are of run {}, in \
+             which the \
+             populations, zero points and token sources are given.",
+            repeats.runs.len(),
+            repeats.shown,
+        ),
+        head: vec!["number", "mean", "95 % interval", "spread", "runs"],
+        rows: RUN_NUMBERS.iter().filter_map(row).collect(),
+        ..ResultBlock::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

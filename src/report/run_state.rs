@@ -1,0 +1,367 @@
+//! The one fold: events in, a run state out. Live events and replayed ones give the same state.
+//!
+//! It reads no clock. A caller that knows when an event happened uses [`RunState::fold_at`]; without times there is
+//! everything but the timeline.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use base::event::{Done, Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally};
+use base::files::Digest;
+
+/// The state of a run after the events so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunState {
+    pub run: Option<RunId>,
+    pub manifest: String,
+    pub params: BTreeMap<String, String>,
+    /// How many tasks the plan has.
+    pub total: usize,
+    pub jobs: usize,
+    /// RFC 3339, UTC.
+    pub started_at: String,
+    /// The run this one waits for: its name and process.
+    pub waiting_for: Option<(String, u32)>,
+    /// In the order in which they first appear.
+    pub tasks: IndexMap<TaskId, TaskState>,
+    /// Cached tasks that were reported as a number only.
+    pub cached_at_once: usize,
+    pub notices: Vec<Notice>,
+    pub stopping: Option<String>,
+    pub finished: Option<Finished>,
+    /// What ended so far, counted from the events themselves.
+    pub tally: TaskTally,
+    /// Servers that were not started because no task needed them. No event reports them: they are counted from the
+    /// plan, after the end.
+    #[serde(skip)]
+    pub not_needed: usize,
+}
+
+/// One task's part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TaskState {
+    pub state: TaskPhase,
+    pub service: bool,
+    pub attempts: u32,
+    /// The shared store that a cached one came from, in this run.
+    pub from: Option<String>,
+    /// Why it was not cached.
+    pub reasons: Vec<String>,
+    /// Why it was skipped or cancelled.
+    pub why: Option<String>,
+    pub headline: Option<String>,
+    /// Lines below it, each with a name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<(String, String)>,
+    /// What qualifies its verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    pub failure: Option<Box<Failure>>,
+    /// What went wrong in attempts that were tried again.
+    pub retried: Vec<String>,
+    pub log: Option<PathBuf>,
+    pub out: Option<PathBuf>,
+    pub digest: Option<Digest>,
+    pub unchanged: bool,
+    /// How long it took, or a service was up; of the last attempt.
+    pub seconds: Option<f64>,
+    /// Seconds from the start of the run, where known.
+    pub started: Option<f64>,
+    pub ended: Option<f64>,
+    /// Services: seconds until ready.
+    pub ready: Option<f64>,
+    pub endpoints: Vec<Endpoint>,
+    /// The last progress event; removed when the task ends.
+    pub progress: Option<Box<TaskProgress>>,
+    /// Process groups that are up.
+    pub groups: Vec<i32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskPhase {
+    #[default]
+    Running,
+    /// A service that is ready.
+    #[serde(rename = "up")]
+    Serving,
+    Ran,
+    Cached,
+    Skipped,
+    Failed,
+    Cancelled,
+    /// Failed, and about to be tried again.
+    Retrying,
+}
+
+impl TaskPhase {
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Serving,
+        Self::Ran,
+        Self::Cached,
+        Self::Skipped,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Retrying,
+    ];
+
+    pub const fn is_finished(self) -> bool {
+        !matches!(self, Self::Running | Self::Serving | Self::Retrying)
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Serving => "up",
+            Self::Ran => "ran",
+            Self::Cached => "cached",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Retrying => "retrying",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskProgress {
+    pub text: String,
+    pub done: u64,
+    pub total: Option<u64>,
+    /// Of a benchmark that measures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveMeasurement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    pub task: Option<TaskId>,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Finished {
+    /// As the runner counted.
+    pub tally: TaskTally,
+    pub exit: u8,
+    pub seconds: f64,
+}
+
+impl TaskState {
+    fn set_done(&mut self, done: &Done) {
+        self.headline.clone_from(&done.headline);
+        self.below.clone_from(&done.below);
+        self.warnings.clone_from(&done.warnings);
+    }
+
+    /// The state as text for readers: an interrupted task did not fail.
+    pub fn label(&self) -> &'static str {
+        if self.is_interrupted() { "interrupted" } else { self.state.as_str() }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        let kind = self.failure.as_ref().map(|failure| failure.kind);
+        self.state == TaskPhase::Failed && kind == Some(FailureKind::Interrupted)
+    }
+}
+
+impl RunState {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next event, at an unknown time.
+    pub fn fold(&mut self, event: &Event) {
+        self.apply(event, None);
+    }
+
+    /// The next event, `seconds` after the run started.
+    pub fn fold_at(&mut self, event: &Event, seconds: f64) {
+        self.apply(event, Some(seconds));
+    }
+
+    /// How many tasks are finished, in any way.
+    pub const fn done(&self) -> usize {
+        let TaskTally { ran, cached, skipped, failed, cancelled } = self.tally;
+        ran + cached + skipped + failed + cancelled
+    }
+
+    /// How many tasks that were running were interrupted; the tally has them among those that failed.
+    pub fn interrupted(&self) -> usize {
+        self.in_phase(TaskPhase::Failed).filter(|(_, entry)| entry.is_interrupted()).count()
+    }
+
+    /// Whether what failed are benchmarks without a valid verdict, and nothing else.
+    pub fn is_only_invalid(&self) -> bool {
+        let is_invalid = |entry: &TaskState| {
+            entry.failure.as_deref().is_none_or(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
+        };
+        self.tally.failed > 0 && self.in_phase(TaskPhase::Failed).all(|(_, entry)| is_invalid(entry))
+    }
+
+    /// How many tasks have no event of their end: those that the run did not reach, and servers that no task needed.
+    pub const fn unmentioned(&self) -> usize {
+        self.total.saturating_sub(self.done())
+    }
+
+    /// How many tasks came to an end of their own: not those that were interrupted, or not started.
+    pub fn finished_tasks(&self) -> usize {
+        self.done() - self.tally.cancelled - self.interrupted()
+    }
+
+    /// Tasks that are running, services that are up.
+    pub fn running(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.tasks.iter().filter(|(_, entry)| !entry.state.is_finished())
+    }
+
+    /// Tasks in a state, in the order in which they first appear.
+    pub fn in_phase(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.tasks.iter().filter(move |(_, entry)| entry.state == state)
+    }
+
+    /// The state of a task; creates it if the task is new.
+    fn entry(&mut self, task: &TaskId) -> &mut TaskState {
+        if !self.tasks.contains_key(task) {
+            self.tasks.insert(task.clone(), TaskState::default());
+        }
+        &mut self.tasks[task]
+    }
+
+    /// Every change of state passes here, so that the tally equals the count of the tasks even if an event repeats.
+    fn set(&mut self, task: &TaskId, state: TaskPhase, at: Option<f64>) -> &mut TaskState {
+        let before = self.tasks.get(task).map(|entry| entry.state);
+        if let Some(count) = before.and_then(|state| count_of(&mut self.tally, state)) {
+            *count -= 1;
+        }
+        if let Some(count) = count_of(&mut self.tally, state) {
+            *count += 1;
+        }
+        let entry = self.entry(task);
+        entry.state = state;
+        entry.progress = None;
+        entry.ended = if state.is_finished() { at.or(entry.ended) } else { None };
+        entry
+    }
+
+    fn apply(&mut self, event: &Event, at: Option<f64>) {
+        match event {
+            Event::RunStarted { run, manifest, params, settings: _, tasks, jobs, at, pid: _ } => {
+                self.run = Some(run.clone());
+                self.manifest.clone_from(manifest);
+                self.params.clone_from(params);
+                self.total = *tasks;
+                // Growing in steps takes twice the memory; what a file says may be wrong.
+                self.tasks.reserve((*tasks).min(1 << 17));
+                self.jobs = *jobs;
+                self.started_at.clone_from(at);
+                self.waiting_for = None;
+            }
+            Event::Waiting { run, pid } => self.waiting_for = Some((run.clone(), *pid)),
+            Event::TaskCached { task, done, out, from } => {
+                let entry = self.set(task, TaskPhase::Cached, at);
+                entry.set_done(done);
+                entry.out.clone_from(out);
+                entry.from.clone_from(from);
+            }
+            Event::TaskFetching { task, .. } => {
+                self.set(task, TaskPhase::Running, at).started = at;
+            }
+            Event::AllCached { tasks } => {
+                self.cached_at_once += tasks;
+                self.tally.cached += tasks;
+            }
+            Event::TaskSkipped { task, why } => {
+                self.set(task, TaskPhase::Skipped, at).why = Some(why.clone());
+            }
+            Event::TaskStarted { task, attempt, service, reasons, log } => {
+                let entry = self.set(task, TaskPhase::Running, at);
+                entry.service = *service;
+                entry.attempts = *attempt;
+                entry.reasons.clone_from(reasons);
+                entry.log.clone_from(log);
+                entry.started = at;
+            }
+            Event::ProcessStarted { task, pgid } => self.entry(task).groups.push(*pgid),
+            Event::ExternalResourceStarted { .. }
+            | Event::ExternalResourceRemoved { .. }
+            | Event::MetricsServed { .. } => {}
+            Event::ProcessEnded { task, pgid } => {
+                let groups = &mut self.entry(task).groups;
+                groups.retain(|group| group != pgid);
+                // Of thousands of tasks, few have a process.
+                groups.shrink_to_fit();
+            }
+            Event::ServiceReady { task, endpoints, seconds } => {
+                let entry = self.set(task, TaskPhase::Serving, at);
+                entry.service = true;
+                entry.ready = Some(*seconds);
+                entry.endpoints.clone_from(endpoints);
+            }
+            Event::ServiceStopped { task, seconds } => {
+                // A service that failed stays failed: that it is also down is no news.
+                if self.tasks.get(task).is_none_or(|entry| entry.state != TaskPhase::Failed) {
+                    self.set(task, TaskPhase::Ran, at);
+                }
+                let entry = self.entry(task);
+                entry.service = true;
+                entry.seconds = Some(*seconds);
+            }
+            Event::TaskFinished { task, done, out, digest, unchanged, seconds } => {
+                let entry = self.set(task, TaskPhase::Ran, at);
+                entry.set_done(done);
+                entry.out.clone_from(out);
+                entry.digest = *digest;
+                entry.unchanged = *unchanged;
+                entry.seconds = Some(*seconds);
+            }
+            Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
+                let entry = if *will_retry {
+                    let entry = self.set(task, TaskPhase::Retrying, at);
+                    entry.retried.push(failure.what.clone());
+                    entry
+                } else {
+                    let entry = self.set(task, TaskPhase::Failed, at);
+                    entry.failure = Some(failure.clone());
+                    entry
+                };
+                entry.attempts = *attempt;
+                entry.seconds = Some(*seconds);
+            }
+            Event::TaskCancelled { task, why } => {
+                self.set(task, TaskPhase::Cancelled, at).why = Some(why.clone());
+            }
+            Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
+            Event::Progress { task, text, done, total, live } => {
+                // Progress events may come late; they never bring a task back, and a server that is ready no longer
+                // loads.
+                let is_over = |entry: &TaskState| entry.state.is_finished() || entry.state == TaskPhase::Serving;
+                if let Some(entry) = self.tasks.get_mut(task).filter(|entry| !is_over(entry)) {
+                    let progress = TaskProgress { text: text.clone(), done: *done, total: *total, live: *live };
+                    entry.progress = Some(Box::new(progress));
+                }
+            }
+            Event::Stopping { why } => self.stopping = Some(why.clone()),
+            Event::RunFinished { tally, exit, seconds } => {
+                self.finished = Some(Finished { tally: *tally, exit: *exit, seconds: *seconds });
+            }
+        }
+    }
+}
+
+const fn count_of(tally: &mut TaskTally, state: TaskPhase) -> Option<&mut usize> {
+    match state {
+        TaskPhase::Ran => Some(&mut tally.ran),
+        TaskPhase::Cached => Some(&mut tally.cached),
+        TaskPhase::Skipped => Some(&mut tally.skipped),
+        TaskPhase::Failed => Some(&mut tally.failed),
+        TaskPhase::Cancelled => Some(&mut tally.cancelled),
+        TaskPhase::Running | TaskPhase::Serving | TaskPhase::Retrying => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,531 @@
+//! How text looks on a terminal: color, durations, numbers, tables, long lines. Text from outside never brings
+//! control codes along.
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+/// Color, or none; and how wide lines may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Styler {
+    on: bool,
+    /// Of the terminal, in characters; `None` where there is none: a file or a pipe gets whole lines.
+    width: Option<usize>,
+}
+
+/// What a text is, not how it looks. Serialized as its class on a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum TextRole {
+    #[serde(rename = "good")]
+    Good,
+    #[serde(rename = "bad")]
+    Bad,
+    #[serde(rename = "odd")]
+    Warning,
+    #[serde(rename = "soft")]
+    Quiet,
+    #[serde(rename = "strong")]
+    Strong,
+    #[serde(rename = "nw")]
+    Name,
+    #[default]
+    #[serde(rename = "")]
+    Plain,
+}
+
+impl Styler {
+    pub const OFF: Self = Self { on: false, width: None };
+    pub const ON: Self = Self { on: true, width: None };
+
+    /// As requested; `Auto` looks at stdout and at the environment (`NO_COLOR` and similar variables).
+    pub fn chosen(choice: anstream::ColorChoice) -> Self {
+        let on = match choice {
+            anstream::ColorChoice::Never => false,
+            anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => true,
+            anstream::ColorChoice::Auto => {
+                anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+            }
+        };
+        let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+        Self { on, width }
+    }
+
+    /// This styler on a terminal of another width.
+    #[cfg(test)]
+    #[must_use]
+    pub const fn of_width(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
+    }
+
+    /// Of the terminal, in characters.
+    pub const fn width(self) -> Option<usize> {
+        self.width
+    }
+
+    /// Lines that are wider than the terminal, broken.
+    pub fn fit(self, text: String) -> String {
+        match self.width {
+            Some(width) => wrapped(&text, width),
+            None => text,
+        }
+    }
+
+    pub fn tone(self, tone: TextRole, text: impl AsRef<str>) -> String {
+        let text = text.as_ref();
+        let style = match tone {
+            TextRole::Good => AnsiColor::Green.on_default(),
+            TextRole::Bad => AnsiColor::Red.on_default().bold(),
+            TextRole::Warning => AnsiColor::Yellow.on_default(),
+            TextRole::Quiet => Style::new().dimmed(),
+            TextRole::Strong => Style::new().bold(),
+            TextRole::Name => AnsiColor::Cyan.on_default(),
+            TextRole::Plain => Style::new(),
+        };
+        if self.on && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+/// A text from outside, safe to print: escape sequences removed, tabs widened, control characters removed or shown as
+/// `·`.
+pub fn clean(text: &str) -> String {
+    // Most texts, and a plan may have many.
+    if !text.contains(char::is_control) {
+        return text.to_owned();
+    }
+    anstream::adapter::strip_str(text)
+        .to_string()
+        .chars()
+        .flat_map(|c| match c {
+            '\t' => ['\u{20}'; 4].into_iter().take(4),
+            c if c.is_control() => ['·'; 4].into_iter().take(1),
+            c => [c; 4].into_iter().take(1),
+        })
+        .collect()
+}
+
+/// Like `clean`, for a text of several lines, which stay lines; without the empty end of a script.
+pub fn clean_lines(text: &str) -> String {
+    text.trim_end().lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// One line of at most `most` characters; `…` marks a cut.
+pub fn cut(text: &str, most: usize) -> String {
+    let first = clean(text.lines().next().unwrap_or_default());
+    if first.chars().count() <= most && text.lines().nth(1).is_none() {
+        return first;
+    }
+    let kept: String = first.chars().take(most.saturating_sub(2)).collect();
+    format!("{} …", kept.trim_end())
+}
+
+/// `8 ms`, `1.2 s`, `42 s`, `3m 07s`, `2h 05m`.
+pub fn duration_text(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "?".to_owned();
+    }
+    if seconds < 0.9995 {
+        format!("{:.0} ms", seconds * 1e3)
+    } else if seconds < 9.95 {
+        format!("{seconds:.1} s")
+    } else if seconds < 59.5 {
+        format!("{seconds:.0} s")
+    } else if seconds < 3599.5 {
+        let whole = seconds.round() as u64;
+        format!("{}m {:02}s", whole / 60, whole % 60)
+    } else {
+        let minutes = (seconds / 60.0).round() as u64;
+        format!("{}h {:02}m", minutes / 60, minutes % 60)
+    }
+}
+
+/// A parameter as a user would type it: a list with commas; nothing for one that was left out.
+pub fn as_typed(value: &str) -> Option<String> {
+    match serde_json::from_str(value) {
+        Ok(serde_json::Value::Null) => None,
+        Ok(serde_json::Value::Array(items)) => {
+            let text = |item: &serde_json::Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+            Some(items.iter().map(text).collect::<Vec<_>>().join(","))
+        }
+        _ => Some(value.to_owned()),
+    }
+}
+
+/// An RFC 3339 time without fractions of a second.
+pub fn to_the_second(time: &str) -> String {
+    match (time.split_once('.'), time.ends_with('Z')) {
+        (Some((whole, _)), true) => format!("{whole}Z"),
+        _ => time.to_owned(),
+    }
+}
+
+/// A cell with its role.
+type Cell = (TextRole, String);
+
+/// A text of more characters than this is a sentence.
+const SENTENCE: usize = 40;
+
+/// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
+/// sentence at the end of a row has nothing beside it, and makes no column wider.
+pub fn table(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
+    rows_with(styler, indent, rows, is_sentence_at_end, |_, _| false)
+}
+
+/// Like `table`, where any cell but the first may be a sentence: what stands beside it follows it.
+pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
+    rows_with(styler, indent, rows, |row, column| column > 0 && is_sentence(&row[column]), |_, _| false)
+}
+
+/// Like `table`, with numbers that end under each other. The last cell of a row that has fewer cells than there are
+/// `columns` is as wide as those that are missing.
+pub(crate) fn columns_of(
+    styler: Styler,
+    indent: &str,
+    rows: &[Vec<Cell>],
+    columns: usize,
+    is_number: impl Fn(usize) -> bool,
+) -> String {
+    let is_rest = |row: &[Cell], column: usize| row.len() < columns && column + 1 == row.len();
+    let may_be_wide = |row: &[Cell], column| is_rest(row, column) || is_sentence_at_end(row, column);
+    rows_with(styler, indent, rows, may_be_wide, |row, column| is_number(column) && !is_rest(row, column))
+}
+
+fn is_sentence((_, text): &Cell) -> bool {
+    text.chars().count() > SENTENCE
+}
+
+fn is_sentence_at_end(row: &[Cell], column: usize) -> bool {
+    Some(column) == last_of(row) && is_sentence(&row[column])
+}
+
+/// The last cell with a text.
+fn last_of(row: &[Cell]) -> Option<usize> {
+    row.iter().rposition(|(_, text)| !text.is_empty())
+}
+
+fn rows_with(
+    styler: Styler,
+    indent: &str,
+    rows: &[Vec<Cell>],
+    may_be_wide: impl Fn(&[Cell], usize) -> bool,
+    is_right: impl Fn(&[Cell], usize) -> bool,
+) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        for (column, (_, text)) in row.iter().enumerate() {
+            let width = if may_be_wide(row, column) { 0 } else { text.chars().count() };
+            match widths.get_mut(column) {
+                Some(widest) => *widest = width.max(*widest),
+                None => widths.push(width),
+            }
+        }
+    }
+    let mut starts = vec![indent.chars().count()];
+    for width in &widths {
+        starts.push(starts[starts.len() - 1] + width + 2);
+    }
+    let lines: Vec<String> =
+        rows.iter().map(|row| line_of(styler, indent, row, &widths, |column| is_right(row, column))).collect();
+    let narrow = styler.width().filter(|width| lines.iter().any(|line| shown_width(line) > *width));
+    let layout = narrow.map(|width| NarrowLayout::new(styler, width, starts));
+    let mut out = String::new();
+    for (row, line) in rows.iter().zip(lines) {
+        match &layout {
+            Some(layout) if shown_width(&line) > layout.width || layout.moves(row) => layout.write(row, &mut out),
+            _ => out.push_str(&line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// A row with each cell in its column.
+fn line_of(styler: Styler, indent: &str, row: &[Cell], widths: &[usize], is_right: impl Fn(usize) -> bool) -> String {
+    let mut out = indent.to_owned();
+    for (column, (tone, text)) in row.iter().enumerate() {
+        let gap = widths[column].saturating_sub(text.chars().count());
+        let (before, after) = if is_right(column) { (gap, 0) } else { (0, gap) };
+        out.push_str(&" ".repeat(before));
+        out.push_str(&styler.tone(*tone, text));
+        if Some(column) >= last_of(row) {
+            break;
+        }
+        out.push_str(&" ".repeat(after + 2));
+    }
+    out
+}
+
+/// Where the cells of rows begin that are too long for the terminal.
+struct NarrowLayout {
+    styler: Styler,
+    width: usize,
+    /// Of each column, where there is room for all.
+    starts: Vec<usize>,
+    /// Where lines go on, of all rows alike.
+    hang: usize,
+}
+
+impl NarrowLayout {
+    /// Lines go on in the last column that leaves room for two fifths of a line, and for some words on a narrow
+    /// terminal.
+    fn new(styler: Styler, width: usize, starts: Vec<usize>) -> Self {
+        let room = (width * 3 / 5).min(width.saturating_sub(32).max(width / 4));
+        // Behind the last column there is nothing.
+        let columns = starts.iter().skip(1).rev().skip(1);
+        let hang = columns.copied().find(|start| *start <= room).unwrap_or_else(|| (starts[0] + 4).min(width / 2));
+        Self { styler, width, starts, hang }
+    }
+
+    /// A row that only goes on with the cells of the one above it goes on where that one does.
+    fn moves(&self, row: &[Cell]) -> bool {
+        let first = row.iter().position(|(_, text)| !text.is_empty());
+        first.is_some_and(|first| self.starts[first] > self.hang)
+    }
+
+    /// Columns up to that in which lines go on keep their place, the others come together.
+    fn write(&self, row: &[Cell], out: &mut String) {
+        let mut at = 0;
+        for (column, (tone, text)) in row.iter().enumerate().filter(|(_, (_, text))| !text.is_empty()) {
+            let gap = if at == 0 { 0 } else { at + 2 };
+            let mut next = gap.max(self.starts[column].min(self.hang));
+            let mut part = String::new();
+            for word in text.split(' ') {
+                let length = word.chars().count();
+                if at > self.hang && next + length > self.width {
+                    self.put(*tone, &mut part, out);
+                    out.push('\n');
+                    at = 0;
+                    next = self.hang;
+                }
+                if part.is_empty() {
+                    out.push_str(&" ".repeat(next.saturating_sub(at)));
+                } else {
+                    part.push(' ');
+                }
+                part.push_str(word);
+                at = next + length;
+                next = at + 1;
+            }
+            self.put(*tone, &mut part, out);
+        }
+    }
+
+    fn put(&self, tone: TextRole, part: &mut String, out: &mut String) {
+        if !part.is_empty() {
+            out.push_str(&self.styler.tone(tone, &*part));
+            part.clear();
+        }
+    }
+}
+
+/// Breaks lines of more than `width` characters between words. A part goes on where the cell that was broken begins
+/// (cells are two or more spaces apart), or where the last one did that leaves room. Escape sequences of colors take
+/// no room; a word that is longer than a line stays whole.
+pub fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        if shown_width(line) > width {
+            wrap_line(line, width, &mut out);
+        } else {
+            out.push_str(line);
+        }
+        out.push_str(end);
+    }
+    out
+}
+
+fn wrap_line(line: &str, width: usize, out: &mut String) {
+    // One that leaves no room is not kept.
+    let leading = line.chars().take_while(|c| *c == ' ').count();
+    let indent = if leading <= width * 3 / 5 { leading } else { 4.min(width / 5) };
+    out.push_str(&" ".repeat(indent));
+    // `hang`: where the cell that is being written begins.
+    let (mut column, mut hang, mut cells, mut gap) = (indent, indent + 4, 1, 0);
+    for part in line[leading..].split(' ') {
+        if part.is_empty() {
+            gap += 1;
+            continue;
+        }
+        let begins_cell = gap > 0 && column > indent;
+        cells += usize::from(begins_cell);
+        // The second column keeps its place; behind it a line that is too long has no room for columns.
+        let spaces = match (column > indent, begins_cell) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) if cells == 2 => gap + 1,
+            (true, true) => 2,
+        };
+        let length = shown_width(part);
+        if column + spaces + length <= width || column == indent {
+            out.push_str(&" ".repeat(spaces));
+            column += spaces;
+        } else if column < hang {
+            let spaces = spaces.min(2).max(hang - column);
+            out.push_str(&" ".repeat(spaces));
+            column += spaces;
+        } else {
+            out.push('\n');
+            out.push_str(&" ".repeat(hang));
+            column = hang;
+        }
+        // A cell in the right half would go on in too narrow a column.
+        if begins_cell && column <= width * 3 / 5 {
+            hang = column;
+        }
+        out.push_str(part);
+        column += length;
+        gap = 0;
+    }
+}
+
+/// Characters, without those of escape sequences.
+pub fn shown_width(text: &str) -> usize {
+    anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum()
+}
+
+/// With its sign and one digit. What rounds to nothing has no sign: `-0.0 %` reads like a difference.
+pub fn signed_percent(percent: f64) -> String {
+    let rounded = (percent * 10.0).round() / 10.0;
+    if rounded == 0.0 { "0.0".to_owned() } else { format!("{rounded:+.1}") }
+}
+
+/// `722 ±31`, half of the interval; `68.3 (0 … 445)` where it is not of equal length on both sides, because it ends
+/// at 0.
+pub(crate) fn mean_text(value: f64, (low, high): (f64, f64), number: impl Fn(f64) -> String) -> String {
+    let (below, above) = (value - low, high - value);
+    if (above - below).abs() > 1e-6 * above.abs() {
+        return format!("{} ({} … {})", number(value), number(low), number(high));
+    }
+    format!("{} ±{}", number(value), number(above))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::units::three_digits;
+
+    #[test]
+    fn durations_read_well_at_every_scale() {
+        let shown: Vec<String> =
+            [0.0, 0.0084, 0.9996, 1.24, 9.96, 59.6, 187.0, 3599.6, 7_512.0, f64::NAN].map(duration_text).to_vec();
+        assert_eq!(shown.join(" | "), "0 ms | 8 ms | 1.0 s | 1.2 s | 10 s | 1m 00s | 3m 07s | 1h 00m | 2h 05m | ?");
+    }
+
+    #[test]
+    fn parameters_are_shown_as_they_are_typed() {
+        let shown = [r#"["a","b"]"#, "[1,2]", "null", "12s", "[", "7"].map(as_typed);
+        assert_eq!(
+            shown,
+            [Some("a,b"), Some("1,2"), None, Some("12s"), Some("["), Some("7")].map(|v| v.map(str::to_owned))
+        );
+    }
+
+    #[test]
+    fn a_time_has_no_fraction() {
+        let shown = ["2026-11-20T22:43:01.638906061Z", "2026-11-20T22:43:01Z", "soon"].map(to_the_second);
+        assert_eq!(shown, ["2026-11-20T22:43:01Z", "2026-11-20T22:43:01Z", "soon"]);
+    }
+
+    #[test]
+    fn a_log_line_cannot_move_the_cursor() {
+        assert_eq!(clean("\u{1b}[2J\u{1b}[31mred\u{1b}[0m\ta\rb\u{7}"), "red    a·b");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_says_so() {
+        assert_eq!(cut("short", 10), "short");
+        assert_eq!(cut("exactly 10", 10), "exactly 10");
+        assert_eq!(cut("more than ten", 10), "more tha …");
+        assert_eq!(cut("one\ntwo", 10), "one …");
+        assert_eq!(cut("", 10), "");
+    }
+
+    #[test]
+    fn a_script_keeps_its_lines() {
+        assert_eq!(clean_lines("set -e\nmake\u{1b}[1m\n'\n\n"), "set -e\nmake\n'");
+    }
+
+    #[test]
+    fn a_table_lines_up_whatever_the_color() {
+        let row = |a: &str, b: &str| vec![(TextRole::Good, a.to_owned()), (TextRole::Plain, b.to_owned())];
+        let rows = [row("a", "one"), row("long", ""), row("", "two")];
+        assert_eq!(table(Styler::OFF, "  ", &rows), "  a     one\n  long\n        two\n");
+        let painted = table(Styler::ON, "  ", &rows);
+        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), table(Styler::OFF, "  ", &rows));
+    }
+
+    fn row(cells: &[&str]) -> Vec<Cell> {
+        cells.iter().map(|text| (TextRole::Plain, (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn rows_that_are_too_long_go_on_in_one_column() {
+        let rows = [
+            row(&["failed", "run_harness/offline", "12 s", "the server died before the first answer came"]),
+            row(&["", "", "", "warning: core_wait: workers waited for a core, 1.2 %"]),
+            row(&["ran", "engine", "3 s", "built"]),
+        ];
+        assert_eq!(
+            table(Styler::OFF.of_width(66), "  ", &rows),
+            "  failed  run_harness/offline  12 s  the server died before the\n\
+             \x20                              first answer came\n\
+             \x20                              warning: core_wait: workers waited\n\
+             \x20                              for a core, 1.2 %\n\
+             \x20 ran     engine               3 s   built\n"
+        );
+        assert_eq!(
+            table(Styler::OFF.of_width(40), "  ", &rows),
+            "  failed  run_harness/offline  12 s  the\n\
+             \x20         server died before the first\n\
+             \x20         answer came\n\
+             \x20         warning: core_wait: workers\n\
+             \x20         waited for a core, 1.2 %\n\
+             \x20 ran     engine  3 s  built\n"
+        );
+        let painted = table(Styler::ON.of_width(40), "  ", &rows);
+        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), table(Styler::OFF.of_width(40), "  ", &rows));
+    }
+
+    #[test]
+    fn a_word_that_is_longer_than_a_line_stays_whole() {
+        let rows = [row(&["log", "/a/path/that/is/long"]), row(&["why", "because of that"])];
+        assert_eq!(
+            table(Styler::OFF.of_width(15), "", &rows),
+            "log  /a/path/that/is/long\nwhy  because of\n    that\n"
+        );
+    }
+
+    #[test]
+    fn a_sentence_goes_on_under_its_cell() {
+        let text = "  name    text      what the key is for, in a sentence\n  n2      whole\n";
+        let expected = "  name    text  what the key is for, in\n                a sentence\n  n2      whole\n";
+        assert_eq!(wrapped(text, 40), expected);
+        assert_eq!(wrapped(text, 60), text);
+    }
+
+    #[test]
+    fn columns_behind_the_second_come_together_where_a_line_is_too_long() {
+        let text = "name    one | two | three          [one]  which of them\n";
+        assert_eq!(wrapped(text, 30), "name    one | two | three\n        [one]  which of them\n");
+        assert_eq!(wrapped(text, 50), "name    one | two | three  [one]  which of them\n");
+        assert_eq!(wrapped("a                    right/b\n", 20), "a   right/b\n");
+    }
+
+    #[test]
+    fn colors_take_no_room_and_a_long_word_stays_whole() {
+        assert_eq!(wrapped("\u{1b}[2mone two\u{1b}[0m", 7), "\u{1b}[2mone two\u{1b}[0m");
+        assert_eq!(wrapped("log  /a/path/that/is/long", 10), "log  /a/path/that/is/long");
+    }
+
+    #[test]
+    fn nothing_has_no_sign() {
+        let shown = [-0.04, 0.04, -0.0, 0.05, -0.06, 12.34].map(signed_percent);
+        assert_eq!(shown, ["0.0", "0.0", "0.0", "+0.1", "-0.1", "+12.3"]);
+    }
+
+    #[test]
+    fn an_interval_that_was_cut_has_its_ends() {
+        assert_eq!(mean_text(722.0, (691.0, 753.0), three_digits), "722 ±31.0");
+        assert_eq!(mean_text(68.3, (0.0, 444.9), three_digits), "68.3 (0.00 … 445)");
+        assert_eq!(mean_text(5.0, (5.0, 5.0), three_digits), "5.00 ±0.00");
+    }
+}

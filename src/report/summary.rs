@@ -1,0 +1,376 @@
+//! The summary at the end: what ran, what did not and why, the numbers, the failures with their details, and the paths.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::run_state::{RunState, TaskPhase, TaskState};
+use crate::styler::{Styler, TextRole, clean, clean_lines, cut, duration_text, ragged, table};
+use base::event::{Failure, FailureKind, TaskId};
+use base::units::counted;
+
+/// Where a run's things are, as they are to be shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunPaths {
+    /// The HTML page.
+    pub report: Option<PathBuf>,
+    /// The folder of links to the newest outputs.
+    pub latest: Option<PathBuf>,
+    pub logs: Option<PathBuf>,
+}
+
+/// At most this many tasks that ran are listed; the rest is a number, and in the report.
+const LISTED: usize = 40;
+
+/// The most characters of a log's line; the log has all of it.
+const LONGEST_LINE: usize = 400;
+
+/// The whole summary, lines with `\n`.
+pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> String {
+    let mut out = String::new();
+    write_finished(run_state, styler, &mut out);
+    write_not_run(run_state, styler, &mut out);
+    headlines(run_state, styler, &mut out);
+    if !out.is_empty() {
+        out.insert(0, '\n');
+    }
+    for (task, entry) in run_state.in_phase(TaskPhase::Failed) {
+        if let Some(failure) = &entry.failure {
+            out.push_str(&failed(task, entry, failure, styler));
+        }
+    }
+    closing(run_state, places, styler, &mut out);
+    out
+}
+
+fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
+    let rows: Vec<_> = run_state
+        .in_phase(TaskPhase::Ran)
+        .take(LISTED)
+        .map(|(task, entry)| {
+            let mut notes = Vec::new();
+            if entry.service {
+                notes.push("service".to_owned());
+            }
+            if entry.attempts > 1 {
+                notes.push(format!("attempt {}", entry.attempts));
+            }
+            if entry.unchanged {
+                notes.push("output unchanged".to_owned());
+            }
+            vec![
+                (TextRole::Good, "✓".to_owned()),
+                (TextRole::Name, task.to_string()),
+                (TextRole::Plain, entry.seconds.map(duration_text).unwrap_or_default()),
+                (TextRole::Quiet, notes.join(", ")),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Ran"));
+    out.push_str(&table(styler, "  ", &rows));
+    if run_state.tally.ran > rows.len() {
+        let _ = writeln!(out, "  … and {} more", run_state.tally.ran - rows.len());
+    }
+}
+
+fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
+    if run_state.tally.cached > 0
+        && (run_state.done() > run_state.tally.cached
+            || run_state.in_phase(TaskPhase::Cached).any(|(_, entry)| entry.from.is_some()))
+    {
+        let fetched = run_state.in_phase(TaskPhase::Cached).filter(|(_, entry)| entry.from.is_some()).count();
+        let text = match (run_state.tally.cached - fetched, fetched) {
+            (before, 0) => format!("{} as before", counted(before, "task")),
+            (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
+            (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
+        };
+        let _ = writeln!(out, "{}\n  {text}", styler.tone(TextRole::Strong, "Cached"));
+    }
+    for (state, title) in [(TaskPhase::Skipped, "Skipped"), (TaskPhase::Cancelled, "Not started")] {
+        let rows: Vec<_> = run_state
+            .in_phase(state)
+            .take(LISTED)
+            .map(|(task, entry)| {
+                vec![
+                    (TextRole::Name, task.to_string()),
+                    (TextRole::Quiet, clean(entry.why.as_deref().unwrap_or_default())),
+                ]
+            })
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let count = run_state.in_phase(state).count();
+        let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, title));
+        out.push_str(&table(styler, "  ", &rows));
+        if count > rows.len() {
+            let _ = writeln!(out, "  … and {} more", count - rows.len());
+        }
+    }
+}
+
+/// A headline is a verdict or a name, two spaces, and numbers; the brackets at its end hold how the numbers
+/// were measured, which is put below them.
+fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
+    let rows: Vec<_> = run_state
+        .tasks
+        .iter()
+        .filter_map(|(task, entry)| {
+            let headline = clean(entry.headline.as_deref()?);
+            let (text, how) = headline.split_once(" (").unwrap_or((&headline, ""));
+            let text = text.trim_end();
+            let (first, numbers) = text.split_once("  ").unwrap_or((text, ""));
+            let again = if entry.state == TaskPhase::Cached { "cached" } else { "" };
+            let mut row = vec![(TextRole::Name, task.to_string()), (verdict_role(first), first.to_owned())];
+            if !numbers.is_empty() {
+                row.push((TextRole::Plain, numbers.trim().to_owned()));
+            }
+            let empty = (TextRole::Plain, String::new());
+            let below = entry.below.iter().map(|(name, text)| {
+                vec![(TextRole::Plain, String::new()), (TextRole::Name, clean(name)), (TextRole::Plain, clean(text))]
+            });
+            let warnings = entry.warnings.iter().map(|warning| {
+                vec![
+                    (TextRole::Plain, String::new()),
+                    (TextRole::Warning, "warning".to_owned()),
+                    (TextRole::Plain, clean(warning)),
+                ]
+            });
+            let below = below.chain(warnings);
+            let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
+            if how.is_empty() {
+                row.extend(aside.first().map(|text| (TextRole::Quiet, (*text).to_owned())));
+                return Some(std::iter::once(row).chain(below).collect());
+            }
+            let aside = vec![empty.clone(), empty, (TextRole::Quiet, aside.join(", "))];
+            Some([row, aside].into_iter().chain(below).collect::<Vec<_>>())
+        })
+        .flatten()
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Results"));
+    out.push_str(&ragged(styler, "  ", &rows));
+}
+
+/// The color of a verdict; other texts have none.
+fn verdict_role(word: &str) -> TextRole {
+    if word.starts_with("INVALID") {
+        TextRole::Bad
+    } else if word.starts_with("VALID WITH") {
+        TextRole::Warning
+    } else if word.starts_with("VALID") {
+        TextRole::Good
+    } else {
+        TextRole::Plain
+    }
+}
+
+/// One failure: command, last lines, likely cause, what to try, and where to look.
+fn failed(task: &TaskId, entry: &TaskState, failure: &Failure, styler: Styler) -> String {
+    let mut out = String::new();
+    let took = entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took));
+    let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
+    let attempt = if entry.attempts > 1 { format!(" (attempt {})", entry.attempts) } else { String::new() };
+    let head = styler.tone(TextRole::Bad, format!("✗ {task} {}{after}{attempt}", failure_word(failure)));
+    let _ = writeln!(out, "\n{head}: {}", clean(failure_text(failure)));
+    let mut before = "";
+    for (name, text) in failure_lines(entry, failure) {
+        // A script keeps its lines, so that it can be read and copied.
+        for line in clean_lines(&text).lines() {
+            let shown = if name == before { "" } else { name };
+            let _ = writeln!(out, "  {} {line}", styler.tone(TextRole::Quiet, format!("{shown:<8}")));
+            before = name;
+        }
+    }
+    let reasons = reasons_of(failure);
+    if reasons.is_empty() && !failure.tail.is_empty() {
+        let _ = writeln!(out, "  {}", styler.tone(TextRole::Quiet, "last lines"));
+        for tail in &failure.tail {
+            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, "│"), cut(tail.trim_end(), LONGEST_LINE));
+        }
+    }
+    out
+}
+
+/// `failed`, `interrupted`, or a verdict.
+pub(crate) const fn failure_word(failure: &Failure) -> &'static str {
+    match failure.kind {
+        FailureKind::Interrupted => "interrupted",
+        FailureKind::Invalid(verdict) => verdict.as_str(),
+        _ => "failed",
+    }
+}
+
+/// What to know about a failure, each line with its name.
+pub(crate) fn failure_lines(entry: &TaskState, failure: &Failure) -> Vec<(&'static str, String)> {
+    let reasons = reasons_of(failure);
+    let texts =
+        |name: &'static str, texts: &[String]| texts.iter().map(|text| (name, text.clone())).collect::<Vec<_>>();
+    let text = |name: &'static str, text: &Option<String>| texts(name, text.as_slice());
+    let path = |name: &'static str, path: &Option<PathBuf>| {
+        path.iter().map(|path| (name, path.display().to_string())).collect()
+    };
+    let cause = if reasons.is_empty() { text("cause", &failure.cause) } else { Vec::new() };
+    [
+        texts("because", reasons),
+        text("command", &failure.command),
+        texts("earlier", &entry.retried),
+        cause,
+        text("try", &failure.hint),
+        path("log", &failure.log),
+        path("kept", &failure.kept),
+    ]
+    .concat()
+}
+
+/// The text of a failure. A benchmark's headline begins with its verdict, which stands beside it already.
+pub(crate) fn failure_text(failure: &Failure) -> &str {
+    match failure.kind {
+        FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
+        _ => &failure.what,
+    }
+}
+
+/// Why a benchmark is no measurement: what it leaves in place of a program's last lines. Empty for other failures.
+pub(crate) fn reasons_of(failure: &Failure) -> &[String] {
+    match failure.kind {
+        FailureKind::Invalid(_) => &failure.tail,
+        _ => &[],
+    }
+}
+
+fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut String) {
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    let (tone, word) = verdict(run_state);
+    let mut parts = Vec::new();
+    let interrupted = run_state.interrupted();
+    // All that a run which ended well left out are servers that no task needed.
+    let is_cut = run_state.finished.is_some_and(|end| end.exit != 0);
+    let not_needed = if is_cut { run_state.not_needed } else { 0 };
+    let unreached = if is_cut { run_state.unmentioned().saturating_sub(not_needed) } else { 0 };
+    for (n, word) in [
+        (run_state.tally.ran, "ran"),
+        (run_state.tally.cached, "cached"),
+        (run_state.tally.skipped, "skipped"),
+        (run_state.tally.failed - interrupted, "failed"),
+        (interrupted, "interrupted"),
+        (run_state.tally.cancelled + unreached, "not started"),
+        (not_needed, "not needed"),
+    ] {
+        if n > 0 {
+            parts.push(format!("{n} {word}"));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("nothing to do".to_owned());
+    }
+    let time = run_state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
+    let _ = writeln!(out, "{} {}{time}", styler.tone(tone, word), parts.join(", "));
+    let mut line = |name: &str, path: Option<&PathBuf>| {
+        if let Some(path) = path {
+            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, format!("{name:<8}")), path.display());
+        }
+    };
+    line("report", places.report.as_ref());
+    line("outputs", places.latest.as_ref());
+    line("logs", places.logs.as_ref());
+}
+
+/// The first word of the last line.
+fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
+    if run_state.stopping.is_some() || run_state.finished.is_some_and(|end| end.exit == 130) {
+        (TextRole::Warning, "interrupted:")
+    } else if run_state.is_only_invalid() {
+        (TextRole::Bad, "invalid:")
+    } else if run_state.tally.failed > 0 || run_state.finished.is_some_and(|end| end.exit != 0) {
+        (TextRole::Bad, "failed:")
+    } else if run_state.finished.is_none() {
+        (TextRole::Warning, "unfinished:")
+    } else {
+        (TextRole::Good, "done:")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::event::{Event, Verdict};
+
+    /// For good, in its first attempt.
+    fn task_failed(task: &TaskId, failure: &Failure, seconds: f64) -> Event {
+        let (task, failure) = (task.clone(), Box::new(failure.clone()));
+        Event::TaskFailed { task, attempt: 1, failure, will_retry: false, seconds }
+    }
+
+    #[test]
+    fn an_invalid_benchmark_says_its_verdict_once_and_each_reason_once() {
+        let mut failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), "INVALID(load)  686 tok/s")
+            .cause("limits: TTFT p99 is 175 ms");
+        failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
+        let mut run_state = RunState::new();
+        let task = TaskId::new("load");
+        run_state.fold(&task_failed(&task, &failure, 16.0));
+        insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
+        ✗ load INVALID(load) after 16 s: 686 tok/s
+          because  limits: TTFT p99 is 175 ms
+                   core_wait: 1.2 %
+        ");
+    }
+
+    #[test]
+    fn a_task_that_was_interrupted_did_not_fail() {
+        let mut run_state = RunState::new();
+        for (task, kind) in [("a", FailureKind::Interrupted), ("b", FailureKind::Exit(3))] {
+            run_state.fold(&task_failed(&TaskId::new(task), &Failure::new(kind, "it ended"), 1.0));
+        }
+        assert_eq!((run_state.interrupted(), run_state.finished_tasks()), (1, 1));
+        let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
+        assert!(text.ends_with("failed: 1 failed, 1 interrupted\n"), "{text}");
+    }
+
+    #[test]
+    fn all_that_a_failed_run_did_not_start_is_counted() {
+        let mut run_state = RunState::new();
+        run_state.total = 6;
+        run_state.fold(&task_failed(&TaskId::new("a"), &Failure::new(FailureKind::Exit(3), "it ended"), 1.0));
+        run_state.fold(&Event::TaskCancelled { task: TaskId::new("b"), why: "it needs a".to_owned() });
+        let tally = run_state.tally;
+        run_state.fold(&Event::RunFinished { tally, exit: 1, seconds: 2.0 });
+        let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
+        assert!(text.ends_with("failed: 1 failed, 5 not started in 2.0 s\n"), "{text}");
+        run_state.not_needed = 1;
+        let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
+        assert!(text.ends_with("failed: 1 failed, 4 not started, 1 not needed in 2.0 s\n"), "{text}");
+    }
+
+    #[test]
+    fn a_long_line_of_a_log_is_cut() {
+        let mut failure = Failure::new(FailureKind::Exit(3), "exit code 3");
+        failure.tail = vec!["x".repeat(3000)];
+        let mut run_state = RunState::new();
+        let task = TaskId::new("build");
+        run_state.fold(&task_failed(&task, &failure, 1.0));
+        let text = failed(&task, &run_state.tasks[&task], &failure, Styler::OFF);
+        assert!(text.lines().all(|line| line.chars().count() < 410) && text.ends_with("x …\n"), "{text}");
+    }
+
+    #[test]
+    fn a_script_is_shown_line_by_line() {
+        let failure = Failure::new(FailureKind::Exit(3), "exit code 3").command("sh -c 'set -e\nmake\n'");
+        let mut run_state = RunState::new();
+        let task = TaskId::new("build");
+        run_state.fold(&task_failed(&task, &failure, 1.0));
+        insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
+        ✗ build failed after 1.0 s: exit code 3
+          command  sh -c 'set -e
+                   make
+                   '
+        ");
+    }
+}

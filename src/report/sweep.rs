@@ -1,0 +1,344 @@
+//! A sweep: a row for each point in the order of the levels, what it found in a sentence and three numbers, and its
+//! curves.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::document::{Badge, Block, Cell, Document, Fact, Item, Section, Table, TableColumn};
+use crate::styler::{TextRole, mean_text};
+use crate::sweep_charts::{NamedSweep, draw};
+use base::event::Verdict;
+use base::units::{counted, three_digits};
+use harness::{
+    KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, RunIdentity, SweepOrigin, SweepPoint, SweepReport,
+    zero_point_text,
+};
+
+/// A sweep on the page of a run.
+#[derive(Serialize)]
+pub(crate) struct SweepSection {
+    pub name: String,
+    pub anchor: String,
+    /// `8 of 8 valid`.
+    pub verdict: String,
+    pub tone: TextRole,
+    pub simulated: bool,
+    pub identity: Option<String>,
+    pub sentence: String,
+    pub numbers: Vec<Fact>,
+    pub points: Table,
+    pub notes: Vec<Block>,
+    /// Why points are not VALID.
+    pub reasons: Vec<Block>,
+    /// SVG. The first is the picture of the head.
+    pub plots: Vec<String>,
+}
+
+pub(crate) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSection {
+    let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
+    SweepSection {
+        name: name.to_owned(),
+        anchor: format!("sweep-{place}"),
+        verdict: format!("{}{simulated}", report.verdict_text()),
+        tone: tone(report),
+        simulated: report.is_simulated(),
+        identity: report.identity.as_ref().map(RunIdentity::line),
+        sentence: sentence(report),
+        numbers: numbers(report),
+        points: points(report),
+        notes: notes(report),
+        reasons: reasons(report),
+        plots: draw(&[NamedSweep { name: name.to_owned(), report }]),
+    }
+}
+
+/// One sweep alone.
+pub fn sweep(name: &str, report: &SweepReport) -> Document {
+    let section = section(name, report, 0);
+    let mut plots = section.plots.into_iter();
+    let table = Block::table(section.points);
+    let blocks = [table].into_iter().chain(section.notes).chain(section.reasons);
+    let picture = plots.next();
+    Document {
+        name: format!("{name} · sweep"),
+        title: "Sweep",
+        badges: simulated_badge(report.is_simulated()),
+        head: vec![Block::items(vec![named_sweep("", name, report)]).on_page()],
+        sentence: Some(section.sentence),
+        facts: section.numbers,
+        picture,
+        sections: vec![
+            Section::page("Curves").with([Block::charts(plots)]),
+            Section::titled_on_page("Points").with(blocks),
+        ],
+        footer: "Made by regatta import.",
+    }
+}
+
+/// What stands beside the title of a page of simulated servers.
+pub(crate) fn simulated_badge(is_simulated: bool) -> Vec<Badge> {
+    is_simulated.then(|| Badge { role: TextRole::Warning, text: "SIMULATED".to_owned() }).into_iter().collect()
+}
+
+/// A sweep with its verdict, and what was measured below it.
+pub(crate) fn named_sweep(letter: &str, name: &str, report: &SweepReport) -> Item {
+    let identity = report.identity.as_ref().map(RunIdentity::line);
+    let unknown = || "what was measured is not known: no identity in the file".to_owned();
+    let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
+    Item {
+        role: tone(report),
+        mark: letter.to_owned(),
+        text: format!("{name}  {}{simulated}", report.verdict_text()),
+        below: std::iter::once(identity.unwrap_or_else(unknown)).chain(report.warnings_line()).collect(),
+    }
+}
+
+/// The color of its verdict.
+fn tone(report: &SweepReport) -> TextRole {
+    match report.valid() {
+        _ if report.imported.is_some() => TextRole::Warning,
+        0 => TextRole::Bad,
+        valid if valid < report.points.len() => TextRole::Warning,
+        _ if report.points.iter().any(|point| point.verdict != Some(Verdict::Valid)) => TextRole::Warning,
+        _ => TextRole::Good,
+    }
+}
+
+fn value(number: Option<MeasuredNumber>) -> Option<f64> {
+    number.map(|number| number.value)
+}
+
+/// A number of a point: its column, its value, and its key over runs.
+type PointNumber = (TableColumn, fn(&SweepPoint) -> Option<f64>, &'static str);
+
+/// The numbers that points of a sweep have. A narrow terminal does without those of a priority.
+fn point_numbers(report: &SweepReport) -> Vec<PointNumber> {
+    let ms = |title: &str| TableColumn::number(title).unit("ms");
+    let rate = TableColumn::number;
+    let numbers: [PointNumber; 11] = [
+        (rate("req/s"), |point| point.requests_per_s, "requests_full"),
+        (rate("tok/s"), |point| point.output_tokens_per_s, "output_tokens"),
+        (rate("tok/s/user").priority(1), |point| point.tokens_per_s_per_user, ""),
+        (rate("tok/s/GPU").priority(2), |point| point.tokens_per_s_per_gpu, ""),
+        (ms("TTFT p50"), |point| value(point.ttft.p50), "ttft_p50"),
+        (ms("TTFT p99"), |point| value(point.ttft.p99), "ttft_p99"),
+        (ms("TPOT p50"), |point| value(point.tpot.p50), "tpot_p50"),
+        (ms("TPOT p99"), |point| value(point.tpot.p99), "tpot_p99"),
+        (ms("E2E mean").priority(3), |point| value(point.e2e.mean), "e2e_mean"),
+        (ms("E2E p99").priority(4), |point| value(point.e2e.p99), "e2e_p99"),
+        (rate("goodput").unit("req/s"), |point| point.goodput_per_s, "goodput"),
+    ];
+    let is_optional = |column: &TableColumn| ["tok/s/GPU", "goodput"].contains(&column.title.as_str());
+    let has = |(column, value, _): &PointNumber| {
+        !is_optional(column) || report.points.iter().any(|point| value(point).is_some())
+    };
+    numbers.into_iter().filter(has).collect()
+}
+
+fn points(report: &SweepReport) -> Table {
+    let heading = report.points.first().map(|point| point.level.heading()).unwrap_or_default();
+    let is_mixed = report.points.iter().any(|point| point.level.heading() != heading);
+    let numbers = point_numbers(report);
+    let level = TableColumn::new(if is_mixed { "level" } else { heading });
+    let columns = std::iter::once(level).chain(numbers.iter().map(|(column, ..)| column.clone()));
+    let look = if report.points.len() > 60 { "points many" } else { "points" };
+    let mut table = Table::new("points", columns.chain([TableColumn::new("verdict")])).look(look);
+    let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed).map(|knee| knee.point as usize);
+    for (at, point) in report.points.iter().enumerate() {
+        let level = if is_mixed { point.level.to_string() } else { point.level.amount() };
+        let level = point.role.map_or_else(|| level.clone(), |role| format!("{level} ({})", role.as_str()));
+        let marks = [(knee == Some(at)).then_some("knee"), point.on_front.then_some("◆")];
+        let marks = marks.into_iter().flatten().map(str::to_owned).collect();
+        let role = if point.is_usable() { TextRole::Plain } else { TextRole::Quiet };
+        let mut cells = vec![Cell::new(TextRole::Name, level).marks(marks)];
+        cells.extend(numbers.iter().map(|(_, value, key)| match point.interval_over_runs(key).zip(value(point)) {
+            Some((ends, value)) => Cell::new(role, mean_text(value, ends, three_digits)),
+            None => Cell::number(role, value(point)),
+        }));
+        let verdict = match point.verdict {
+            Some(Verdict::Valid) => TextRole::Good,
+            None => TextRole::Quiet,
+            Some(Verdict::ValidWithWarnings) => TextRole::Warning,
+            _ => TextRole::Bad,
+        };
+        cells.push(Cell::new(verdict, point.verdict_line()));
+        table.row_like(if point.is_usable() { "" } else { "unusable" }, cells);
+    }
+    table
+}
+
+/// What the sweep found.
+fn sentence(report: &SweepReport) -> String {
+    let [first, .., last] = report.points.as_slice() else {
+        return report.points.first().map(|point| format!("One point, at {}.", point.level)).unwrap_or_default();
+    };
+    let mut text = format!("{} points, from {} to {}", report.points.len(), first.level, last.level);
+    if let Some(best) = report.best() {
+        let rate = best.output_tokens_per_s.map(three_digits).unwrap_or_default();
+        let _ = write!(text, "; at most {rate} output tokens per second, at {}", best.level);
+    }
+    let _ = match report.knee.as_ref().map(|knee| (knee.state, &knee.level)) {
+        Some((KneeState::Bracketed, level)) => {
+            write!(text, "; beyond {level} more load costs more latency than it brings throughput.")
+        }
+        Some((KneeState::AtHighest, level)) if report.has_overload() => {
+            write!(text, "; the knee lies at {level}, the highest level without overload, or above.")
+        }
+        Some((KneeState::AtHighest, _)) => write!(text, "; the knee lies at the highest level or above."),
+        Some((KneeState::AtLowest, _)) => write!(text, "; the knee lies at the lowest level or below."),
+        None => write!(text, "."),
+    };
+    text
+}
+
+fn numbers(report: &SweepReport) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(best) = report.best() {
+        let gpu = best.tokens_per_s_per_gpu.map(|rate| format!(", {} per GPU", three_digits(rate))).unwrap_or_default();
+        facts.push([
+            "highest throughput".to_owned(),
+            format!("{} tok/s", cell(best.output_tokens_per_s)),
+            format!("output tokens of successful requests, valid points without overload only; at {}{gpu}", best.level),
+        ]);
+    }
+    let knee = report.knee.as_ref().and_then(|knee| Some((knee, report.points.get(knee.point as usize)?)));
+    if let Some((knee, at)) = knee {
+        let bound = match knee.state {
+            KneeState::Bracketed => "",
+            KneeState::AtHighest => "≥ ",
+            KneeState::AtLowest => "≤ ",
+        };
+        let ttft = cell(value(at.ttft.p99));
+        let user =
+            at.tokens_per_s_per_user.map(|rate| format!(", {} tok/s/user", three_digits(rate))).unwrap_or_default();
+        let about = format!("highest power; there {} tok/s, TTFT p99 {ttft} ms{user}", cell(at.output_tokens_per_s));
+        facts.push(["knee".to_owned(), format!("{bound}{}", knee.level), about]);
+    }
+    let lowest = |latency: fn(&SweepPoint) -> &LatencySummary| {
+        let valid = report.points.iter().filter(|point| point.is_accepted());
+        let measured = valid.filter_map(|point| Some((point, value(latency(point).p50)?)));
+        measured.min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    if let Some((point, ttft)) = lowest(|point| &point.ttft) {
+        let tpot =
+            value(point.tpot.p50).map(|tpot| format!(", TPOT p50 {} ms", three_digits(tpot))).unwrap_or_default();
+        let from = from_zero_points(&[&point.zero_point]);
+        let about = format!("the least of the valid points, {from}; at {}{tpot}", point.level);
+        facts.push(["lowest TTFT p50".to_owned(), format!("{} ms", three_digits(ttft)), about]);
+    }
+    facts
+}
+
+/// A number, or that there is none.
+fn cell(number: Option<f64>) -> String {
+    number.map_or_else(|| "n/a".to_owned(), three_digits)
+}
+
+/// `from schedule`, `from when the user became idle`; of a sweep of an earlier version it is not known.
+fn from_zero_points(names: &[&str]) -> String {
+    let texts: Vec<String> = names.iter().filter(|name| !name.is_empty()).map(|name| zero_point_text(name)).collect();
+    if texts.is_empty() {
+        "from the zero point of each result".to_owned()
+    } else {
+        format!("from {}", texts.join(" or "))
+    }
+}
+
+/// What the numbers and marks mean.
+fn notes(report: &SweepReport) -> Vec<Block> {
+    let mut notes = match &report.imported {
+        None => vec![format!(
+            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests; tok/s/user is \
+             1,000 / TPOT p50",
+            from_zero_points(&report.zero_points())
+        )],
+        Some(origin) => imported_notes(origin).to_vec(),
+    };
+    notes.extend((report.runs() > 1).then(|| {
+        format!(
+            "each number is the mean of up to {} runs; ± is half of its 95 % interval over runs, whose ends are there \
+             where it is cut at 0",
+            report.runs()
+        )
+    }));
+    let gpus = report.gpus.as_ref();
+    notes.extend(gpus.map(|gpus| format!("tok/s/GPU: over {} ({})", counted(gpus.count as usize, "GPU"), gpus.source)));
+    notes.extend(report.knee.as_ref().map(|knee| {
+        let more = match knee.state {
+            KneeState::Bracketed => "",
+            KneeState::AtLowest => "; it is the lowest level, so the knee may be lower",
+            KneeState::AtHighest if report.has_overload() => {
+                "; it is the highest level without overload, so the knee may be higher"
+            }
+            KneeState::AtHighest => "; it is the highest level, so the knee may be higher",
+        };
+        format!("knee: {} at {}{more}", knee.definition, knee.level)
+    }));
+    if report.points.iter().any(|point| point.on_front) {
+        notes.push(
+            "◆: Pareto-optimal, no valid point has both more tokens per second for a user and more for the server"
+                .to_owned(),
+        );
+    }
+    if report.has_overload() {
+        notes.push(
+            "overload: that the server holds this rate was not seen, and latencies may grow with the length of the \
+                run; \
+             no candidate for the knee or the front"
+                .to_owned(),
+        );
+    }
+    let definitions = report.imported.iter().flat_map(|origin| &origin.definitions);
+    let on_page = definitions.map(|(name, definition)| format!("{name}: {definition}")).chain([about_charts(report)]);
+    Block::notes(notes).chain(Block::notes(on_page).map(|note| note.on_page())).collect()
+}
+
+fn about_charts(report: &SweepReport) -> String {
+    let source = if report.runs() > 1 {
+        "of the mean over the runs of a point"
+    } else {
+        "from the requests of that point, where they are enough for one"
+    };
+    format!(
+        "Whiskers are 95 % intervals {source}. A cross is a point that is no measurement of the server; it is on no \
+            curve. A \
+         hollow point is above a limit, or has `overload`. The Pareto front has no such point, and none that is not \
+         valid."
+    )
+}
+
+/// Which tool measured, and what its numbers mean.
+fn imported_notes(origin: &SweepOrigin) -> [String; 2] {
+    let version = origin.tool_version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+    [
+        format!(
+            "measured by {}{version}, not by Regatta: its own numbers, with the definitions of {}",
+            origin.tool, origin.title
+        ),
+        format!(
+            "latencies in ms; tok/s are output tokens, counted by {}; tok/s/user is 1,000 / TPOT p50",
+            origin.token_source
+        ),
+    ]
+}
+
+/// Why points are not VALID; on a page also their warnings.
+fn reasons(report: &SweepReport) -> Vec<Block> {
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    for point in &report.points {
+        for reason in &point.reasons {
+            let is_error = !point.is_accepted() && reason.severity != ReasonSeverity::Warning;
+            let (role, list) = if is_error { (TextRole::Bad, &mut errors) } else { (TextRole::Warning, &mut warnings) };
+            let sign = if is_error { "✗" } else { "!" };
+            let text = format!("{sign} {}: {}", point.level, reason.line());
+            list.push(Item { role, text, ..Item::default() });
+        }
+    }
+    let summary = |title: &str, list: &[Item]| (format!("{title} ({})", list.len()), list.len() <= 4);
+    let (error_summary, is_open) = summary("Why points are not VALID", &errors);
+    let (warning_summary, _) = summary("Warnings of points", &warnings);
+    let errors = (!errors.is_empty()).then(|| Block::items(errors).folded(error_summary, is_open));
+    let warnings = (!warnings.is_empty()).then(|| Block::items(warnings).folded(warning_summary, false));
+    errors.into_iter().chain(warnings.map(|block| block.on_page())).collect()
+}
