@@ -1,5 +1,6 @@
 //! Other tools of this field, one folder for each: its command line, its result files in and out.
 //!
+//! The options of each program are a file, `tools/NAME.toml`; `command_line::tool_table` reads it and does what its rows say.
 //! What tools share is beside them: `command_line` (arguments, and what each of them means here), `results` (numbers that
 //! were read, a file to write) and `metrics` (what each tool's metrics mean; [`compat()`] computes them from the same requests). What
 //! knows all tools stands above them: `translate` ([`read_line()`], [`read_script()`]: from a program's name to its tool) and `formats`
@@ -8,7 +9,7 @@
 //! A part uses only those to the left of it (above, on the lines before):
 //!
 //! ```text
-//!  command_line  metrics  published_ports  tool_configs ← results  typed_server ← command_server ← trtllm_serve  perf_analyzer ←
+//!  command_line  metrics  published_ports  tool_configs ← results  command_server ← trtllm_serve  perf_analyzer ←
 //!  aiperf  benchmark_report  curl  docker  genai_perf  git_clone  guidellm  llmb_run  loadgen  mlflow  nvidia_harness  nvidia_smi
 //!  prepare_dataset  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
@@ -37,12 +38,13 @@ mod sglang;
 mod slurm;
 mod tensorrt_llm;
 mod tool_configs;
+#[cfg(test)]
+mod tools;
 mod translate;
 mod triton_backend;
 mod triton_cli;
 mod trtllm_bench;
 mod trtllm_serve;
-mod typed_server;
 mod vllm;
 
 pub use command_line::{

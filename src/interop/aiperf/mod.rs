@@ -3,6 +3,3 @@
 pub(super) mod command_line;
 pub(super) mod export;
 pub(super) mod import;
-mod input_file;
-mod option_table;
-mod warm_up;

@@ -2,9 +2,6 @@
 
 mod data;
 mod measured;
-mod options;
-mod run;
-mod warm_up;
 
 pub(super) mod command_line;
 pub(super) mod import;

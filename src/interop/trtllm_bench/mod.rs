@@ -2,4 +2,3 @@
 
 pub(super) mod command_line;
 pub(super) mod import;
-mod throughput;

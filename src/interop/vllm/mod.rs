@@ -1,12 +1,10 @@
-//! vLLM: its server, its benchmarks, and the result files of `vllm bench serve`, whose format SGLang's `bench_serving` shares.
+//! vLLM: its server, its benchmarks, and the result files of `vllm bench serve`, whose format SGLang's
+//! `bench_serving` shares.
 
-mod bench_serve;
+pub(super) mod bench_serve;
 mod dataset;
-mod in_process;
-mod ramp;
-mod server;
-mod sweep;
-mod sweep_params;
+pub(super) mod in_process;
+pub(super) mod sweep;
 
 pub(super) mod command_line;
 pub(super) mod export;
