@@ -146,7 +146,7 @@ impl ServerProgram {
         let (line, mut others) = self.table.read_rows(is_key, arguments, &mut TranslationBuilder::default());
         let mut given: Vec<(&GivenOption, &OptionRow)> =
             line.given.iter().filter_map(|given| Some((given, self.table.row(given.name)?))).collect();
-        given.sort_by_key(|(_, row)| (row.is_number(), row.to.is_some()));
+        given.sort_by_key(|(_, row)| (row.to.is_some(), row.is_number()));
         let mut keys = Map::new();
         let mut unreadable = Vec::new();
         for (given, row) in given {
