@@ -1,31 +1,23 @@
-//! A server that its own command line starts → a `serve` stage, for programs with OpenAI's interface: the typed action of the program,
-//! or `serve: { command: … }`.
+//! A server that its own command line starts → a `serve` stage, for programs with OpenAI's interface: the typed
+//! action of the program (a `vllm serve` line becomes `serve: { vllm: … }`), or `serve: { command: … }`.
+//!
+//! Rows of its file with `computes` are not passed on as they are; `multiplies_gpus` says how many GPUs it takes;
+//! those with `sets` are keys of the action. Everything else stays in the line.
+
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::command_line::options::{Opt, one, read_known};
-use super::command_line::program::Env;
-use super::command_line::translation::{Translation, TranslationBuilder, manifest};
-use super::command_line::translation_error::TranslationError;
-use super::command_line::visible_gpus::visible;
-use super::typed_server::TypedServer;
+use crate::command_line::{
+    Env, GivenOption, OptionRow, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, put_secret,
+};
 use base::spec::Quantity;
 
 /// A program that serves a model.
 pub(crate) struct ServerProgram {
-    /// `vllm serve`.
-    pub tool: &'static str,
-    /// The options that are not passed on as they are; `--port` is one.
-    pub own: &'static [Opt],
-    /// Options whose numbers, multiplied, are how many GPUs it takes.
-    pub ranks: &'static [Opt],
-    pub port: &'static str,
-    /// Where it listens if no port is given.
-    pub usual_port: u16,
-    /// The variable that the program reads its key from; none where it has only an option.
-    pub key_variable: Option<&'static str>,
-    /// The action for it, where there is one.
-    pub typed: Option<&'static TypedServer>,
+    pub table: &'static LazyLock<ToolTable>,
+    /// It has an action of its own, not `serve: { command: … }`.
+    pub is_typed: bool,
 }
 
 /// The stage in the making.
@@ -46,17 +38,22 @@ impl ServerProgram {
     pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
         let mut builder = TranslationBuilder::default();
         let mut server = self.command(start, arguments, &mut builder);
-        server.port = server.port.or((!server.has_free_port).then_some(self.usual_port));
-        visible(env, &mut builder);
+        let usual_port = || self.table.row("--port")?.default.as_ref()?.parse().ok();
+        server.port = server.port.or_else(|| if server.has_free_port { None } else { usual_port() });
+        env.report_visible_gpus(&mut builder);
         let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
-        builder.finish(self.tool, manifest("server", self.tool, stages))
+        let tool = self.table.program;
+        builder.finish(tool, manifest("server", tool, stages))
     }
 
     /// The program with its arguments; what has a place elsewhere is there.
     pub fn command(&self, start: &[&str], arguments: &[String], builder: &mut TranslationBuilder) -> CommandStage {
-        let (line, others) = read_known(self.tool, self.own, arguments, builder);
+        let (line, others) = self.table.read_rows(|row| row.computes.is_some(), arguments, builder);
         // They stay in the line, too.
-        let (ranks, _) = read_known(self.tool, self.ranks, &others, &mut TranslationBuilder::default());
+        let (passed, _) = self.table.read_known(&others, &mut TranslationBuilder::default());
+        let is_rank =
+            |name: &&str| self.table.row(name).is_some_and(|row| row.multiplies_gpus && row.applies_to(&passed));
+        let ranks: Vec<&str> = self.table.options.iter().map(|option| option.names[0]).filter(is_rank).collect();
         let mut server = CommandStage {
             words: start.iter().map(|word| (*word).to_owned()).chain(others).collect(),
             typed: None,
@@ -64,76 +61,131 @@ impl ServerProgram {
             has_free_port: false,
             inputs: Map::new(),
             secrets: Vec::new(),
-            gpus: ranks.product(&self.ranks.iter().map(|option| option.names[0]).collect::<Vec<_>>()),
+            gpus: passed.product(&ranks),
         };
         for given in &line.given {
-            match given.name {
-                name if name == self.port && given.value().starts_with("{{") => {
-                    server.has_free_port = true;
-                    builder.note(format!(
-                        "the server listens on a free port: `{}` has no value in the text",
-                        given.value()
-                    ));
-                }
-                name if name == self.port => match given.value().parse() {
-                    Ok(port) => server.port = Some(port),
-                    Err(_) => builder.push_error(format!("`{}` is no port", given.as_written())),
-                },
-                "--api-key" => match self.key_variable {
-                    Some(name) => {
-                        server.secrets.push(name.to_owned());
-                        builder.note(format!(
-                            "the key of --api-key is read from the environment variable {name}; it is not written down"
-                        ));
-                    }
-                    None => builder.push_untranslated(
-                        "--api-key …",
-                        "a key is not written down, and this program reads it from no variable: here the server takes every request",
-                    ),
-                },
-                "--hf-token" => {
-                    server.secrets.push("HF_TOKEN".to_owned());
-                    builder.note("the token of --hf-token is read from the environment variable HF_TOKEN; it is not written down");
-                }
-                "--uds" => builder.push_untranslated(given.as_written(), "requests go to a port, which it has here"),
-                "--chat-template" if given.value().contains("{%") => {
-                    builder.push_untranslated("--chat-template …", "save the template as a file and give its path");
-                }
-                // A relative path has no meaning where the server is started.
-                name => {
-                    let key = name.trim_start_matches('-').replace('-', "_");
-                    server.words.extend([given.written.clone(), format!("{{{{ inputs.{key} }}}}")]);
-                    server.inputs.insert(key, json!(given.value()));
-                }
+            if let Some(row) = self.table.row(given.name) {
+                self.put(&mut server, given, row, builder);
             }
         }
-        self.doubt(&server.words[start.len()..], builder);
-        let typed = self.typed.and_then(|typed| Some((typed.action, typed.keys(start, &server.words[start.len()..])?)));
-        server.typed = typed;
-        server.words.extend([self.port.to_owned(), "{port}".to_owned()]);
+        let passed = &server.words[start.len()..];
+        self.doubt(passed, builder);
+        server.typed = self.typed_keys(start, passed);
+        server.words.extend(["--port", "{port}"].map(str::to_owned));
         server
     }
-}
 
-impl ServerProgram {
-    /// Arguments are passed on as they are, also those that are not known here. One that is nearly a known option is named.
+    /// An option that is not passed on as it is.
+    fn put(&self, server: &mut CommandStage, given: &GivenOption, row: &OptionRow, builder: &mut TranslationBuilder) {
+        match row.computes.as_deref() {
+            Some("port") if given.value().starts_with("{{") => {
+                server.has_free_port = true;
+                builder
+                    .note(format!("the server listens on a free port: `{}` has no value in the text", given.value()));
+            }
+            Some("port") => match given.value().parse() {
+                Ok(port) => server.port = Some(port),
+                Err(_) => builder.push_error(format!("`{}` is no port", given.as_written())),
+            },
+            Some("key") => match self.table.key_variable {
+                Some(name) => {
+                    server.secrets.push(name.to_owned());
+                    builder.note(format!(
+                        "the key of --api-key is read from the environment variable {name}; it is not written down"
+                    ));
+                }
+                None => builder.push_untranslated(
+                    "--api-key …",
+                    "a key is not written down, and this program reads it from no variable: here the server takes \
+                        every request",
+                ),
+            },
+            Some("hub_token") => {
+                server.secrets.push("HF_TOKEN".to_owned());
+                builder.note(
+                    "the token of --hf-token is read from the environment variable HF_TOKEN; it is not written down",
+                );
+            }
+            Some("socket") => builder.push_untranslated(given.as_written(), row.reason()),
+            Some("template") if given.value().contains("{%") => {
+                builder.push_untranslated("--chat-template …", "save the template as a file and give its path");
+            }
+            // A relative path has no meaning where the server is started.
+            _ => {
+                let key = given.name.trim_start_matches('-').replace('-', "_");
+                server.words.extend([given.written.clone(), format!("{{{{ inputs.{key} }}}}")]);
+                server.inputs.insert(key, json!(given.value()));
+            }
+        }
+    }
+
+    /// Arguments are passed on as they are, also those that are not known here. One that is nearly a known option is
+    /// named.
     fn doubt(&self, words: &[String], builder: &mut TranslationBuilder) {
-        let typed = self.typed.map_or([&[] as &[Opt]; 3], |typed| [typed.texts, typed.numbers, typed.switches]);
-        let tables = [self.own, self.ranks].into_iter().chain(typed);
-        let known: Vec<&str> = tables.flatten().flat_map(|option| option.names).copied().collect();
+        let names = self.table.options.iter().flat_map(|option| option.names).copied();
+        // `_` and `-` are the same in a name.
+        let names: Vec<String> = names.map(|name| name.replace('_', "-")).collect();
         for word in words.iter().filter(|word| word.starts_with("--")) {
             let name = word.split('=').next().unwrap_or(word).replace('_', "-");
             // Two letters of a long name, and no other name that begins alike.
-            let is_near = |other: &&str| other.len() > 8 && strsim::damerau_levenshtein(&name, other) <= 2;
-            let near = known
-                .iter()
-                .copied()
-                .find(is_near)
-                .filter(|near| !known.contains(&name.as_str()) && !name.starts_with(near));
+            let is_near = |other: &&String| other.len() > 8 && strsim::damerau_levenshtein(&name, other) <= 2;
+            let near = names.iter().find(is_near);
+            let near = near.filter(|near| !names.contains(&name) && !name.starts_with(near.as_str()));
             if let Some(near) = near {
                 builder.push_untranslated(word.clone(), format!("it is passed on as it is; did you mean `{near}`?"));
             }
         }
+    }
+
+    /// The action of the program and its keys; none where no model can be found. The model has an option, or is the
+    /// first argument.
+    fn typed_keys(&self, start: &[&str], arguments: &[String]) -> Option<(&'static str, Map<String, Value>)> {
+        const MODEL: &str = "model";
+        let action = self.table.action.rsplit('.').next().filter(|_| self.is_typed)?;
+        let is_key = |row: &OptionRow| row.sets.is_some();
+        let (line, mut others) = self.table.read_rows(is_key, arguments, &mut TranslationBuilder::default());
+        let mut given: Vec<(&GivenOption, &OptionRow)> =
+            line.given.iter().filter_map(|given| Some((given, self.table.row(given.name)?))).collect();
+        given.sort_by_key(|(_, row)| (row.to.is_some(), row.is_number()));
+        let mut keys = Map::new();
+        let mut unreadable = Vec::new();
+        for (given, row) in given {
+            match (typed_value(given, row), &row.sets) {
+                (Some(value), Some(key)) => drop(keys.insert(key.clone(), value)),
+                // `--max-model-len auto`.
+                _ => unreadable.push(given),
+            }
+        }
+        if others.first().is_some_and(|word| !word.starts_with('-')) {
+            keys.insert(MODEL.to_owned(), json!(others.remove(0)));
+        }
+        for given in unreadable {
+            others.push(given.written.clone());
+            others.extend(given.values.iter().cloned());
+        }
+        let model = keys.remove(MODEL)?;
+        let mut keys: Map<String, Value> = std::iter::once((MODEL.to_owned(), model)).chain(keys).collect();
+        if !start.iter().copied().eq(self.table.program.split(' ')) {
+            keys.insert("program".to_owned(), json!(start));
+        }
+        if !others.is_empty() {
+            keys.insert("args".to_owned(), json!(others));
+        }
+        Some((action, keys))
+    }
+}
+
+/// The value of a key; none where the key cannot have it.
+fn typed_value(given: &GivenOption, row: &OptionRow) -> Option<Value> {
+    match &row.to {
+        Some(value) => Some(json!(value == "true")),
+        None if row.is_number() => {
+            let is_share = given.name.ends_with("-utilization");
+            let whole = given.number::<u32>().filter(|number| number.known().is_some() || !is_share);
+            whole.map(|number| json!(number)).or_else(|| given.number::<f64>().map(|number| json!(number)))
+        }
+        // One name; of several the program serves under each.
+        None => (given.values.len() == 1).then(|| json!(given.value())),
     }
 }
 
@@ -152,44 +204,26 @@ impl CommandStage {
             stage.insert("inputs".to_owned(), Value::Object(self.inputs));
         }
         env.put_into(&mut stage);
-        for name in self.secrets {
-            match stage.entry("secrets").or_insert_with(|| json!([])).as_array_mut() {
-                Some(names) if !names.contains(&json!(name)) => names.push(json!(name)),
-                _ => {}
-            }
+        for name in &self.secrets {
+            put_secret(&mut stage, name);
         }
         stage.insert("serve".to_owned(), json!({ action: server }));
         Value::Object(stage)
     }
 }
 
-/// Engines without parallelism over several hosts.
-static LLAMA_SERVER: ServerProgram = ServerProgram {
-    tool: "llama-server",
-    own: &[one(&["--port"]), one(&["--api-key"]), one(&["--api-key-file"]), one(&["--chat-template-file"])],
-    ranks: &[],
-    port: "--port",
-    usual_port: 8080,
-    key_variable: Some("LLAMA_API_KEY"),
-    typed: None,
-};
+pub(crate) static LLAMA_SERVER: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/llama-server.toml")], &[]));
+pub(crate) static TEXT_GENERATION_LAUNCHER: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/text-generation-launcher.toml")], &[]));
 
-static TEXT_GENERATION_LAUNCHER: ServerProgram = ServerProgram {
-    tool: "text-generation-launcher",
-    own: &[one(&["--port", "-p"]), one(&["--api-key"])],
-    ranks: &[one(&["--num-shard"])],
-    port: "--port",
-    usual_port: 3000,
-    key_variable: Some("API_KEY"),
-    typed: None,
-};
-
-/// llama.cpp's server.
+/// llama.cpp's server, which has no parallelism over several hosts.
 pub(crate) fn llama_server(path: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
-    LLAMA_SERVER.translate(&[path], env, arguments)
+    ServerProgram { table: &LLAMA_SERVER, is_typed: false }.translate(&[path], env, arguments)
 }
 
 /// Text Generation Inference's server.
 pub(crate) fn text_generation_launcher(env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
-    TEXT_GENERATION_LAUNCHER.translate(&["text-generation-launcher"], env, arguments)
+    let program = ServerProgram { table: &TEXT_GENERATION_LAUNCHER, is_typed: false };
+    program.translate(&["text-generation-launcher"], env, arguments)
 }

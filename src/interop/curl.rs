@@ -1,28 +1,25 @@
 //! `curl` of a server's own interfaces: one request, its metrics, its readiness.
 
-use serde_json::{Map, Value};
+use std::sync::LazyLock;
 
-use crate::command_line::headers::header;
-use crate::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address};
-use crate::command_line::options::{Opt, ParsedLine, flag, many, one, read};
-use crate::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::{
+    CHAT, COMPLETIONS, NoMeaning, ParsedLine, ToolTable, TranslatedLoad, Translation, TranslationBuilder,
+    TranslationError, TranslationKind,
+};
+use serde_json::{Map, Value};
 
 const TOOL: &str = "curl";
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--request", "-X"]), one(&["--data", "-d", "--data-raw", "--data-binary", "--json"]), one(&["--header", "-H"]), flag(&["--silent", "-s"]), flag(&["--verbose", "-v"]),
-    flag(&["--show-error", "-S"]), flag(&["--location", "-L"]), flag(&["--fail", "-f"]), flag(&["--include", "-i"]), one(&["--output", "-o"]), flag(&["--no-buffer", "-N"]), flag(&["--insecure", "-k"]),
-    one(&["--write-out", "-w"]), one(&["--max-time", "-m"]), flag(&["-sS"]), flag(&["-sf"]), flag(&["-fsS"]), flag(&["-fsSL"]), flag(&["-sL"]), flag(&["-LO"]), flag(&["-6"]), flag(&["-4"]), flag(&["--remote-name", "-O"]), many(&["--url"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/curl.toml")], &[]));
 
 /// The sentence on a body that is a pattern of a page.
-const PATTERN: &str = "the line has no meaning here: it is a pattern of the page, no request; give its fields, as `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`";
+const PATTERN: &str = "the line has no meaning here: it is a pattern of the page, no request; give its fields, as \
+    `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`";
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut builder);
+    let line = TABLE.read_words(words, &mut builder);
     let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
         builder.push_error("`curl` without a URL");
         return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
@@ -58,7 +55,8 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         }
         ["health" | "health_generate"] | ["health", "ready" | "live"] => nothing(
             url,
-            "a server that a stage starts is waited for, for its `ready.timeout`; for others a benchmark waits as long as its `ready_timeout` says",
+            "a server that a stage starts is waited for, for its `ready.timeout`; for others a benchmark waits as \
+                long as its `ready_timeout` says",
         ),
         ["start_profile" | "stop_profile"] => {
             nothing(url, "a profile is taken on the server, with its own tools; a `shell` stage sends this request")
@@ -96,7 +94,8 @@ fn with_body(
         _ if data.starts_with('@') => {
             let file = data.trim_start_matches('@');
             return Ok(TranslationKind::Nothing(format!(
-                "the line has no meaning here: the request is in `{file}`, which is not read; give its fields behind `-d`"
+                "the line has no meaning here: the request is in `{file}`, which is not read; give its fields behind \
+                    `-d`"
             )));
         }
         _ => return Err(TranslationError::new(format!("the request behind `-d` is no JSON object: {data}"))),
@@ -124,7 +123,9 @@ fn generate(
     builder: &mut TranslationBuilder,
 ) -> Result<TranslationKind, NoMeaning> {
     if fields.get("stop") == Some(&Value::Bool(true)) {
-        return Err("the line has no meaning here: it cancels the request of that id; Ctrl-C or `--deadline` of `regatta triton infer` cancels its own".into());
+        return Err("the line has no meaning here: it cancels the request of that id; Ctrl-C or `--deadline` of \
+            `regatta triton infer` cancels its own"
+            .into());
     }
     unsent_headers(line, builder);
     // Triton reads the fields of `parameters` as it does those beside it.
@@ -165,19 +166,19 @@ fn completions(
     let mut load = TranslatedLoad::default();
     let is_chat = path.ends_with("chat/completions");
     let (protocol, usual) = if is_chat { CHAT } else { COMPLETIONS };
-    load.put("--protocol", protocol);
+    load.put("protocol", protocol);
     // Without a port it is that of the scheme.
     let server = if server.contains(':') { server.to_owned() } else { format!("http://{server}") };
-    address(&server, &format!("/{path}"), usual, &mut load);
+    load.address(&server, &format!("/{path}"), usual);
     if let Some(Value::String(model)) = fields.shift_remove("model") {
-        load.put("--model", model);
+        load.put("model", model);
     }
     let is_streaming = fields.shift_remove("stream") == Some(Value::Bool(true));
-    load.flag(if is_streaming { "--streaming" } else { "--no-streaming" });
+    load.streaming(is_streaming);
     let lengths = ["max_completion_tokens", "max_tokens"];
     let length = lengths.iter().find_map(|name| fields.get(*name)?.as_u64());
     if let Some(tokens) = length {
-        load.put("--output-tokens", tokens.to_string());
+        load.put("output_tokens", tokens.to_string());
         for name in lengths {
             fields.shift_remove(name);
         }
@@ -186,13 +187,16 @@ fn completions(
         fields.insert("max_tokens".to_owned(), Value::Null);
     }
     for given in line.given.iter().filter(|given| given.name == "--header") {
-        header(given, &mut load, builder);
+        load.headers(given);
     }
-    load.add("--extra", Value::Object(fields).to_string());
-    load.put("--concurrency", "1");
-    load.put("--requests", "1");
-    load.put("--warmup", "0");
-    let what = if is_chat { "messages" } else { "prompt" };
-    builder.note(format!("the request has the line's own `{what}`, in place of one that a benchmark makes up"));
+    builder.notes.append(&mut load.builder.notes);
+    builder.untranslated.append(&mut load.builder.untranslated);
+    builder.problems.append(&mut load.builder.problems);
+    load.add("extra", Value::Object(fields).to_string());
+    load.put("concurrency", "1");
+    load.put("stop.requests", "1");
+    load.put("warmup", "0");
+    let field = if is_chat { "messages" } else { "prompt" };
+    builder.note(format!("the request has the line's own `{field}`, in place of one that a benchmark makes up"));
     load.means()
 }

@@ -1,26 +1,24 @@
 //! `git clone` → a `git` stage, or a `weights` stage for a repository of the Hugging Face hub.
 
-use serde_json::{Map, json};
+use std::sync::LazyLock;
 
-use crate::command_line::options::{Opt, flag, one, read};
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::{ToolTable, Translation, TranslationBuilder, TranslationError, TranslationKind, manifest};
+use serde_json::{Map, json};
 
 const TOOL: &str = "git clone";
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--branch", "-b"]), one(&["--depth"]), flag(&["--recursive", "--recurse-submodules"]), flag(&["--single-branch"]), flag(&["--quiet", "-q"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/git-clone.toml")], &[]));
 
 /// `git clone URL [FOLDER]` is a stage; a checkpoint of the Hugging Face hub is a `weights` stage.
 pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let Some(rest) = arguments.split_first().filter(|(command, _)| *command == "clone").map(|(_, rest)| rest) else {
-        let text = "`git` has no meaning here: a `git` stage clones a revision with its submodules, and applies patches by `cherry_picks`";
+        let text = "`git` has no meaning here: a `git` stage clones a revision with its submodules, and applies \
+            patches by `cherry_picks`";
         return builder.finish("git", TranslationKind::Nothing(text.to_owned()));
     };
-    let line = read(TOOL, TABLE, rest, &mut builder);
+    let line = TABLE.read_words(rest, &mut builder);
     let Some(url) = line.plain.first() else {
         return Err(TranslationError::new("`git clone` needs a URL"));
     };

@@ -1,14 +1,15 @@
 //! Other tools of this field: their command lines, one folder for each, their result files, and what their metrics mean.
 //!
-//! What the tools' command lines share is in `command_line` (arguments, and what each of them means here). `translate` knows all tools
-//! ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of result files, and recognizes and
-//! writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics mean; [`compat()`] computes them from the same
-//! requests.
+//! The options of each program are a file, `tools/NAME.toml`; `command_line::tool_table` reads it and does what its rows
+//! say. What tools share is in `command_line` (arguments, and what each of them means here). `translate` knows all tools
+//! ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of result files, and
+//! recognizes and writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics mean;
+//! [`compat()`] computes them from the same requests.
 //!
 //! A part uses only those to the left of it (above, on the lines before):
 //!
 //! ```text
-//!  command_line  metrics  published_ports  tool_configs ← typed_server ← command_server ← trtllm_serve  perf_analyzer ← aiperf
+//!  command_line  metrics  published_ports  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf
 //!  curl  docker  genai_perf  git_clone  guidellm  llmb_run  nvidia_harness  nvidia_smi  prepare_dataset  sglang  slurm
 //!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
@@ -33,12 +34,13 @@ mod sglang;
 mod slurm;
 mod tensorrt_llm;
 mod tool_configs;
+#[cfg(test)]
+mod tools;
 mod translate;
 mod triton_backend;
 mod triton_cli;
 mod trtllm_bench;
 mod trtllm_serve;
-mod typed_server;
 mod vllm;
 
 pub use command_line::{

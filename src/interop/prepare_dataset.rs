@@ -1,22 +1,21 @@
 //! `prepare_dataset.py` of TensorRT-LLM: a file of requests → a stage that writes it.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
-use crate::command_line::options::{Opt, flag, one, read_known};
-use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::{
+    Opt, ToolTable, Translation, TranslationBuilder, TranslationError, flag, manifest, one, read_known,
+};
 use base::units::shell_word;
 
 const TOOL: &str = "prepare_dataset.py";
 const NAME: &str = "prepare_dataset";
 const FILE: &str = "dataset.jsonl";
 
-/// What is read of the line; it stays in it, but for where the file goes.
-#[rustfmt::skip]
-static READ: &[Opt] = &[
-    one(&["--tokenizer"]), one(&["--num-requests"]), one(&["--input-mean"]), one(&["--input-stdev"]), one(&["--output-mean"]), one(&["--output-stdev"]),
-    one(&["--input-min"]), one(&["--input-max"]), one(&["--output-min"]), one(&["--output-max"]),
-];
+/// Where the file goes, which is another place here; and what is only read of the line.
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/prepare-dataset.toml")], &[]));
 static WHERE: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// `path` is the script's; `written_to` is the file that its output is redirected to.
@@ -27,7 +26,7 @@ pub(crate) fn translate(
 ) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let (places, others) = read_known(TOOL, WHERE, words, &mut builder);
-    let (line, _) = read_known(TOOL, READ, words, &mut builder);
+    let (line, _) = TABLE.read_known(words, &mut builder);
     let mut inputs = Map::new();
     let script = if path.starts_with(['/', '{']) {
         path.to_owned()
@@ -58,7 +57,8 @@ pub(crate) fn translate(
             number(name).filter(|text| *text != "0").map(|text| format!(" {option} {text}")).unwrap_or_default()
         };
         builder.note(format!(
-            "against a server no file is needed: `regatta bench TARGET --input-tokens {input}{} --output-tokens {output}{}{requests}` makes the same requests up",
+            "against a server no file is needed: `regatta bench TARGET --input-tokens {input}{} --output-tokens \
+                {output}{}{requests}` makes the same requests up",
             deviation("--input-stdev", "--input-tokens-stddev"),
             deviation("--output-stdev", "--output-tokens-stddev"),
         ));

@@ -1,4 +1,5 @@
-//! YAML files of other tools that are recognized, not read: configs of load tools, and files with command lines in them.
+//! YAML files of other tools that are recognized, not read: configs of load tools, and files with command lines in
+//! them.
 
 use serde_json::{Map, Value};
 
@@ -19,8 +20,8 @@ pub fn tool_of_config(text: &str) -> Option<&'static str> {
     let is_other = !all.contains_key("regatta");
     // AIPerf's may have all of it under one key.
     let all = all.get("benchmark").and_then(Value::as_object).unwrap_or(&all);
-    let found = TOOLS.iter().find(|(_, keys)| keys.iter().all(|key| all.contains_key(*key)));
-    found.filter(|_| is_other).map(|(tool, _)| *tool)
+    let tool = TOOLS.iter().find(|(_, keys)| keys.iter().all(|key| all.contains_key(*key)));
+    tool.filter(|_| is_other).map(|(tool, _)| *tool)
 }
 
 /// What a file is that holds command lines: its name, and where the lines are.

@@ -1,19 +1,14 @@
 //! `triton import`, `triton start`, `triton profile` … of triton_cli.
 
-use crate::command_line::load::host_and_port;
-use crate::command_line::options::{Opt, flag, one, read};
-use crate::command_line::translation::{RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
+use std::sync::LazyLock;
+
+use crate::command_line::{
+    RunLine, RunSetting, ToolTable, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port,
+};
 use crate::genai_perf::command_line as genai_perf;
 
-const TOOL: &str = "triton";
-
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--model", "-m"]), one(&["--source", "-s"]), one(&["--backend"]), one(&["--repo", "--model-repository", "--model-store"]), one(&["--mode"]), one(&["--image"]),
-    one(&["--server-timeout"]), one(&["--frontend"]), one(&["--openai-chat-template-tokenizer"]), one(&["--prompt"]), one(&["--interface", "-i"]), one(&["--url", "-u"]), one(&["--port", "-p"]),
-    flag(&["--verbose", "-v"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/triton-cli.toml")], &[]));
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let Some((command, rest)) = words.split_first() else {
@@ -23,7 +18,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         return genai_perf::translate("triton profile", genai_perf::Subcommand::Profile, rest);
     }
     let mut builder = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, rest, &mut builder);
+    let line = TABLE.read_words(rest, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
         builder.push_error(format!("`{word}`: triton {command} takes options only"));
     }
@@ -59,16 +54,10 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
                 run.serves = true;
                 builder.note("`service=…` selects the server; there the model repository decides it");
             }
-            for (name, why) in [
-                ("--source", "the checkpoint is a parameter of the manifest"),
-                ("--repo", "a model repository is an output of its stage: `latest/generate_triton_config`"),
-                ("--mode", "`container:` of a stage sets where it runs"),
-                ("--image", "`container:` of a stage sets where it runs"),
-                ("--server-timeout", "`ready.timeout` of the server"),
-                ("--openai-chat-template-tokenizer", "the server has the one of its model"),
-            ] {
-                if let Some(value) = line.value(name) {
-                    builder.push_untranslated(format!("{name} {value}"), why);
+            for option in &TABLE.options {
+                let Some(row) = TABLE.row(option.names[0]).filter(|row| row.computes.is_none()) else { continue };
+                if let Some(value) = line.value(option.names[0]) {
+                    builder.push_untranslated(format!("{} {value}", option.names[0]), row.reason());
                 }
             }
             TranslationKind::Run(run)

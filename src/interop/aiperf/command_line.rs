@@ -1,20 +1,14 @@
 //! `aiperf profile`, GenAI-Perf's successor.
 
-use serde_json::json;
+use std::sync::LazyLock;
 
-use super::input_file::{FirstLine, InputFile};
-use super::option_table::{TABLE, left};
-use super::warm_up;
-use crate::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
-use crate::command_line::headers::header;
-use crate::command_line::json_number::number;
-use crate::command_line::load::{
-    CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput,
-    length, needs_tokenizer, overlapping_address, ready_timeout, tokenizer, whole,
+use serde_json::{Value, json};
+
+use crate::command_line::{
+    CHAT, COMPLETIONS, Compute, ConversationOptions, GivenOption, NoMeaning, ParsedLine, SHAREGPT_FILE, ToolTable,
+    TranslatedLoad, Translation, TranslationBuilder, TranslationError, length_pairs, number, rate_of_conversations,
+    share,
 };
-use crate::command_line::options::{GivenOption, ParsedLine, read};
-use crate::command_line::translation::{Translation, TranslationBuilder};
-use crate::command_line::translation_error::TranslationError;
 use base::spec::Quantity;
 
 const TOOL: &str = "aiperf profile";
@@ -32,94 +26,116 @@ const CONVERSATIONS: ConversationOptions = ConversationOptions {
     delay_ratio: "--conversation-turn-delay-ratio",
 };
 
+pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
+    let functions: &[(&str, Compute)] = &[
+        ("model", model),
+        ("api_key", api_key),
+        ("concurrency", concurrency),
+        ("rate", |load, _, given| level("rate", given, load)),
+        ("input_tokens", |load, _, given| level("input_tokens", given, load)),
+        ("output_tokens", |load, _, given| level("output_tokens", given, load)),
+        ("arrivals", arrivals),
+        ("smoothness", smoothness),
+        ("length_pairs", length_pairs),
+        ("system_prompt", system_prompt),
+        ("range_ratio", range_ratio),
+        ("duration", duration),
+        ("distinct_prompts", distinct_prompts),
+        ("prefixes", prefixes),
+        ("public_dataset", public_dataset),
+    ];
+    ToolTable::new(&[include_str!("../tools/aiperf.toml")], functions)
+});
+
 pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<Translation, TranslationError> {
-    let mut builder = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut builder);
-    for word in line.plain.iter().chain(&line.behind) {
-        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
-    }
     let mut load = TranslatedLoad::default();
-    let (protocol, usual) = match line.value("--endpoint-type").unwrap_or("chat") {
-        "completions" => COMPLETIONS,
-        other => {
-            if other != "chat" {
-                builder
-                    .push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
-            }
-            CHAT
-        }
-    };
-    load.put("--protocol", protocol);
-    if !line.has("--use-legacy-max-tokens") {
-        load.limits_completion_tokens();
-    }
-    let urls: Vec<&str> = line
-        .given
-        .iter()
-        .filter(|given| given.name == "--url")
-        .flat_map(|given| &given.values)
-        .map(String::as_str)
-        .collect();
-    let urls = if urls.is_empty() { vec!["localhost:8000"] } else { urls };
-    overlapping_address(&urls, line.value("--endpoint").unwrap_or(usual), usual, &mut load, &mut builder);
-    if let Some(file) = line.value("--config") {
-        return TranslationBuilder::nothing(
-            TOOL,
-            format!(
-                "the line has no meaning here: its settings are in `{file}`, which is not read; give them as options"
-            ),
-        );
-    }
-    if let Some(rate) = line.value("--user-centric-rate") {
-        return TranslationBuilder::nothing(TOOL, user_centric(rate, line.value("--num-users")));
-    }
-    if let Some(name) = line.value("--public-dataset").filter(|name| *name != "sharegpt") {
-        return TranslationBuilder::nothing(
-            TOOL,
-            format!(
-                "the line has no meaning here: the data set `{name}` is not downloaded; save its prompts as JSON lines and give them with `--input-file FILE --custom-dataset-type single_turn`"
-            ),
-        );
-    }
-    if let Some(given) = line.given.iter().find(|given| searches(given.name)) {
-        return TranslationBuilder::nothing(
-            TOOL,
-            format!(
-                "`{TOOL} {}` has no meaning here: it searches for a load within limits; that is `bench.search`, which finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
-                given.as_written()
-            ),
-        );
-    }
-    let file = match InputFile::of(&line, first_line, &mut builder) {
+    let line = TABLE.read(words, &mut load.builder);
+    interface(&line, &mut load);
+    let file = match is_measured(&line).and_then(|()| InputFile::parse(&line, first_line, &mut load.builder)) {
         Ok(file) => file,
         Err(why) => return TranslationBuilder::nothing(TOOL, why),
     };
     if let Some(file) = file {
         file.put(&line, &mut load);
     }
-    for given in &line.given {
-        if !levels(given, &mut load, &mut builder) && !length(&mut load, given) {
-            option(given, &line, &mut load, &mut builder);
-        }
+    TABLE.apply(&line, &mut load);
+    if load.get("data.kind") == Some("sharegpt") && !load.has("output_tokens") {
+        load.needs_tokenizer(line.value("--tokenizer").or(line.value("--model")));
     }
-    if load.get("--data-kind") == Some("sharegpt") && !load.has("--output-tokens") {
-        let model = line.value("--tokenizer").or(line.value("--model"));
-        needs_tokenizer(model, &mut load, &mut builder);
-    }
-    // It sends a trace at its time stamps, whatever level is given.
     if file == Some(InputFile::Trace) {
-        let levels = ["--concurrency", "--request-rate"];
-        for given in line.given.iter().filter(|given| levels.contains(&given.name)) {
-            builder.note(format!("{}: arrivals are those of the trace, as AIPerf sends one whose lines have a `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and the level", given.as_written()));
-        }
-        load.trace(1.0);
-        load.keys.shift_remove("max_in_flight");
+        trace(&line, &mut load);
     }
-    CONVERSATIONS.put(&line, &mut load, &mut builder);
-    rate_of_conversations("--request-rate", &mut load, &mut builder);
-    warm_up::put(&line, &mut load, &mut builder);
-    defaults(&line, file, &mut load, &mut builder);
-    builder.finish(TOOL, load.means())
+    CONVERSATIONS.put(&line, &mut load);
+    rate_of_conversations("--request-rate", &mut load);
+    warm_up(&line, &mut load);
+    defaults(&line, file, &mut load);
+    load.finish(TOOL)
+}
+
+/// The servers and their protocol.
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
+    let (protocol, usual) = match line.setting("--endpoint-type") {
+        "completions" => COMPLETIONS,
+        "chat" => CHAT,
+        other => {
+            load.builder
+                .push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
+            CHAT
+        }
+    };
+    load.put("protocol", protocol);
+    if !line.has("--use-legacy-max-tokens") {
+        load.limits_completion_tokens();
+    }
+    let given = line.given.iter().filter(|given| given.name == "--url");
+    let mut urls: Vec<&str> = given.flat_map(|given| &given.values).map(String::as_str).collect();
+    if urls.is_empty() {
+        urls.push(line.setting("--url"));
+    }
+    load.overlapping_address(&urls, line.value("--endpoint").unwrap_or(usual), usual);
+}
+
+/// The sentence on a line that is not measured.
+fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
+    if let Some(file) = line.value("--config") {
+        return Err(format!(
+            "the line has no meaning here: its settings are in `{file}`, which is not read; give them as options"
+        )
+        .into());
+    }
+    if let Some(rate) = line.value("--user-centric-rate") {
+        return Err(user_centric(rate, line.value("--num-users")).into());
+    }
+    if let Some(name) = line.value("--public-dataset").filter(|name| *name != "sharegpt") {
+        return Err(format!(
+            "the line has no meaning here: the data set `{name}` is not downloaded; save its prompts as JSON lines \
+                and give them with `--input-file FILE --custom-dataset-type single_turn`"
+        )
+        .into());
+    }
+    match line.given.iter().find(|given| is_of_search(given.name)) {
+        Some(given) => Err(format!(
+            "`{TOOL} {}` has no meaning here: it searches for a load within limits; that is `bench.search`, which \
+                finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
+            given.as_written()
+        )
+        .into()),
+        None => Ok(()),
+    }
+}
+
+/// It sends a trace at its time stamps, whatever level is given.
+fn trace(line: &ParsedLine, load: &mut TranslatedLoad) {
+    for given in line.given.iter().filter(|given| ["--concurrency", "--request-rate"].contains(&given.name)) {
+        load.builder.note(format!(
+            "{}: arrivals are those of the trace, as AIPerf sends one whose lines have a \
+            `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and \
+            the level",
+            given.as_written()
+        ));
+    }
+    load.trace(1.0);
+    load.keys.shift_remove("max_in_flight");
 }
 
 /// Why turns at a fixed distance are not sent, and what is.
@@ -131,12 +147,14 @@ fn user_centric(rate: &str, users: Option<&str>) -> String {
         _ => format!("{users}/{rate} s"),
     };
     format!(
-        "`{TOOL} --user-centric-rate {rate}` has no meaning here: there the turns of a user begin {gap} apart, here a user pauses from the end of an answer on; `--concurrency {users}` with `think_time: {{ fixed: … }}`, of {gap} less the time of an answer, is near it"
+        "`{TOOL} --user-centric-rate {rate}` has no meaning here: there the turns of a user begin {gap} apart, here a \
+            user pauses from the end of an answer on; `--concurrency {users}` with `think_time: {{ fixed: … }}`, of \
+            {gap} less the time of an answer, is near it"
     )
 }
 
 /// Options that make the line a search for a load; limits alone do not.
-fn searches(name: &str) -> bool {
+fn is_of_search(name: &str) -> bool {
     name.starts_with("--search-") || name.starts_with("--optuna-")
 }
 
@@ -144,188 +162,301 @@ fn number_text(value: f64) -> String {
     number((value * 1e3).round() / 1e3).to_string()
 }
 
-fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    let value = given.value();
-    match given.name {
-        "--model" => {
-            load.put("--model", value);
-            if given.values.len() > 1 {
-                builder.push_untranslated(
-                    given.as_written(),
-                    "one measurement drives one model, the first; add a `bench` for each",
-                );
-            }
-        }
-        // Read together, above.
-        "--endpoint-type" | "--endpoint" | "--url" | "--use-legacy-max-tokens" => {}
-        "--streaming" => load.flag("--streaming"),
-        "--api-key" => api_key("--api-key", load, builder),
-        "--header" => header(given, load, builder),
-        "--wait-for-model-timeout" => ready_timeout(given, load, builder),
-        "--extra-inputs" => given.values.iter().for_each(|word| extra(load, builder, word, true)),
-        "--goodput" => goodput(load, builder, given),
-        "--random-seed" => load.put("--seed", value),
-        "--concurrency" if line.has("--request-rate") => whole(given, load, builder, "max_in_flight"),
-        "--concurrency" => load.put("--concurrency", value),
-        "--request-rate" => load.put("--rate", value),
-        "--request-rate-mode" => match value {
-            "constant" | "poisson" => load.put("--arrivals", value),
-            "gamma" => {
-                if !line.has("--arrival-smoothness") {
-                    builder.note("gaps of a gamma distribution with the smoothness 1 are Poisson's");
-                }
-            }
-            _ => builder.push_untranslated(
-                given.as_written(),
-                "at once up to a number in flight is a closed loop: --concurrency",
-            ),
-        },
-        "--arrival-smoothness" if line.value("--request-rate-mode") == Some("gamma") => {
-            burstiness(given, load, builder);
-        }
-        "--request-count" => load.put("--requests", value),
-        // Read together, above.
-        name if name.starts_with("--conversation-") => {}
-        "--seq-dist" => length_pairs(&given.as_written(), value, load, builder),
-        "--num-profile-runs" => load.put("--repeat", value),
-        // Read together, above.
-        "--warmup-duration" | "--warmup-request-count" | "--num-warmup-sessions" | "--input-file" => {}
-        "--shared-system-prompt-length" => match given.number::<u32>() {
-            Some(tokens) if tokens != Quantity::Known(0) => {
-                load.keys.insert("prefixes".to_owned(), json!({"count": 1, "tokens": tokens}));
-            }
-            _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
-        },
-        "--random-range-ratio" => around(given, line, load, builder),
-        "--benchmark-duration" if value.contains(',') => builder.push_error(format!(
-            "`{}`: one number is read; a list is a line, and a measurement, for each of its values",
-            given.as_written()
-        )),
-        "--benchmark-duration" => load.put("--duration", format!("{value}s")),
-        "--request-timeout-seconds" => {
-            load.put_request_key("deadline", json!(format!("{value}s")));
-        }
-        "--request-cancellation-rate" if value.parse::<f64>().is_ok_and(|rate| rate == 0.0) => {}
-        "--request-cancellation-rate" | "--request-cancellation-delay" => {
-            builder.push_untranslated(
-                given.as_written(),
-                "requests are ended after tokens, not after a time: `bench.request.cancel`",
-            );
-        }
-        "--num-dataset-entries" if line.has("--input-file") => {
-            builder.push_untranslated(given.as_written(), "each record of the data is sent once");
-        }
-        "--num-dataset-entries" | "--prefix-prompt-pool-size" | "--prefix-prompt-length" => pool(given, line, load),
-        "--tokenizer" => tokenizer(given, load, builder),
-        "--public-dataset" => {
-            load.put("--data", SHAREGPT_FILE);
-            load.put("--data-kind", "sharegpt");
-            load.keys.insert("data".to_owned(), json!({"order": "shuffled", "repeat": true}));
-            builder.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
-        }
-        "--batch-size-text" if value == "1" => {}
-        "--custom-dataset-type"
-        | "--fixed-schedule"
-        | "--fixed-schedule-auto-offset"
-        | "--no-fixed-schedule"
-        | "--allow-dataset-wrap"
-        | "--no-allow-dataset-wrap"
-            if line.has("--input-file") => {}
-        name => builder.push_untranslated(given.as_written(), left(name)),
+fn model(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    load.put("model", given.value());
+    if given.values.len() > 1 {
+        load.builder.push_untranslated(
+            given.as_written(),
+            "one measurement drives one model, the first; add a `bench` for each",
+        );
     }
+    true
 }
 
-/// `10,20,30` is a measurement for each.
-fn levels(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> bool {
-    let (option, key) = match given.name {
-        "--concurrency" => ("--concurrency", "concurrency"),
-        "--request-rate" => ("--rate", "rate"),
-        "--synthetic-input-tokens-mean" => ("--input-tokens", "input_tokens"),
-        "--output-tokens-mean" => ("--output-tokens", "output_tokens"),
-        _ => return false,
-    };
+fn api_key(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) -> bool {
+    load.api_key("--api-key");
+    true
+}
+
+fn concurrency(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    if line.has("--request-rate") && !given.value().contains(',') {
+        load.whole("max_in_flight", given);
+        return true;
+    }
+    level("concurrency", given, load)
+}
+
+/// One level or length; `10,20,30` is a measurement for each.
+fn level(key: &'static str, given: &GivenOption, load: &mut TranslatedLoad) -> bool {
     if !given.value().contains(',') {
-        return false;
+        if key.ends_with("_tokens") {
+            load.length(key, given.value())
+        } else {
+            load.put(key, given.value())
+        }
+        return true;
     }
     let values: Option<Vec<_>> =
         given.value().split(',').map(|part| part.trim().parse::<f64>().ok().map(number)).collect();
     match values {
-        Some(_) if load.is_swept() => builder.push_untranslated(
+        Some(_) if load.is_swept() => load.builder.push_untranslated(
             given.as_written(),
             "one key of a sweep is read, the first; `foreach` of a stage takes several",
         ),
-        Some(values) => load.sweep(Some(option), key, values, builder),
-        None => builder.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
+        Some(values) => load.sweep(key, values),
+        None => load.builder.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
+    }
+    true
+}
+
+fn arrivals(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    match given.value() {
+        law @ ("constant" | "poisson") => load.put("arrivals", law),
+        "gamma" if line.has("--arrival-smoothness") => {}
+        "gamma" => load.builder.note("gaps of a gamma distribution with the smoothness 1 are Poisson's"),
+        _ => return false,
+    }
+    true
+}
+
+fn smoothness(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    let is_gamma = line.value("--request-rate-mode") == Some("gamma");
+    if is_gamma {
+        load.burstiness(given);
+    }
+    is_gamma
+}
+
+fn system_prompt(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    match given.number::<u32>() {
+        Some(tokens) if tokens != Quantity::Known(0) => load.prefixes(1, &tokens),
+        _ => load.builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
     }
     true
 }
 
 /// Lengths evenly around their means, or up to them, by the tool whose style it is.
-fn around(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    let is_share = |ratio: &Quantity<f64>| ratio.known().is_none_or(|ratio| (0.0..=1.0).contains(ratio));
-    let Some(ratio) = given.number::<f64>().filter(is_share) else {
-        return builder.push_untranslated(given.as_written(), "a ratio from 0 to 1 is read");
-    };
+fn range_ratio(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    let Some(ratio) = share(given) else { return false };
     let is_sglang = line.value("--random-corpus-style").is_some_and(|style| style.starts_with("sglang"));
     for (name, key) in [("--synthetic-input-tokens-mean", "input_tokens"), ("--output-tokens-mean", "output_tokens")] {
         let Some(mean) = line.number::<f64>(name) else { continue };
         let beside = |sign: &str, known: fn(f64, f64) -> f64| Quantity::Known(1.0).combine(sign, ratio.clone(), known);
-        let share = |share: Quantity<f64>| mean.clone().combine("*", share, |one, other| one * other);
+        let share = |share: Quantity<f64>| mean.clone().combine("*", share, |mean, share| mean * share);
         let (low, high) = if is_sglang {
             (share(ratio.clone()), mean.clone())
         } else {
-            (share(beside("-", |one, ratio| one - ratio)), share(beside("+", |one, ratio| one + ratio)))
+            (share(beside("-", |whole, ratio| whole - ratio)), share(beside("+", |whole, ratio| whole + ratio)))
         };
         let [low, high] = [low, high].map(|length| length.whole().map(|length| length.max(1)));
         load.length_between(key, &low, &high);
     }
+    true
 }
 
-fn pool(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad) {
-    let number = |name: &str| line.number::<u32>(name).filter(|number| *number != Quantity::Known(0));
-    if given.name == "--num-dataset-entries" {
-        if let Some(entries) = number("--num-dataset-entries") {
-            load.keys.insert("distinct_prompts".to_owned(), json!(entries));
+fn duration(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    if given.value().contains(',') {
+        load.builder.push_error(format!(
+            "`{}`: one number is read; a list is a line, and a measurement, for each of its values",
+            given.as_written()
+        ));
+    } else {
+        load.put("stop.duration", format!("{}s", given.value()));
+    }
+    true
+}
+
+fn distinct_prompts(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    if let Some(entries) = positive(line, given.name) {
+        load.set("distinct_prompts", json!(entries));
+    }
+    true
+}
+
+fn prefixes(load: &mut TranslatedLoad, line: &ParsedLine, _: &GivenOption) -> bool {
+    let count = positive(line, "--prefix-prompt-pool-size");
+    if let (Some(count), Some(tokens)) = (count, positive(line, "--prefix-prompt-length")) {
+        load.prefixes(count, &tokens);
+    }
+    true
+}
+
+fn positive(line: &ParsedLine, name: &str) -> Option<Quantity<u32>> {
+    line.number::<u32>(name).filter(|number| *number != Quantity::Known(0))
+}
+
+fn public_dataset(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) -> bool {
+    load.data("sharegpt", SHAREGPT_FILE);
+    load.set("data", json!({"order": "shuffled", "repeat": true}));
+    load.builder.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
+    true
+}
+
+/// The warm-up, which has the load of the measured requests, as here: a number of requests or of conversations, or a
+/// time. Several are limits, the first of which ends it.
+fn warm_up(line: &ParsedLine, load: &mut TranslatedLoad) {
+    let whole = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok());
+    let sessions = whole("--num-warmup-sessions").map(|sessions| {
+        let turns = whole("--conversation-turn-mean").filter(|turns| *turns > 1.0).unwrap_or(1.0);
+        (sessions * turns).ceil()
+    });
+    let requests = line.value("--warmup-request-count");
+    let is_sessions =
+        sessions.is_some_and(|sessions| whole("--warmup-request-count").is_none_or(|requests| sessions < requests));
+    let left = "there the first of its limits ends the warm-up; here it has one number of requests";
+    for name in ["--num-warmup-sessions", "--warmup-request-count", "--warmup-duration"] {
+        let is_used = match name {
+            "--num-warmup-sessions" => is_sessions,
+            "--warmup-request-count" => !is_sessions,
+            _ => requests.is_none() && sessions.is_none(),
+        };
+        if let Some(value) = line.value(name).filter(|_| !is_used) {
+            load.builder.push_untranslated(format!("{name} {value}"), left);
         }
-    } else if let (Some(count), Some(tokens)) = (number("--prefix-prompt-pool-size"), number("--prefix-prompt-length"))
-    {
-        load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
+    }
+    match (sessions.filter(|_| is_sessions), requests, line.value("--warmup-duration")) {
+        (Some(turns), ..) => {
+            load.put("warmup", turns.to_string());
+            load.builder.note(format!(
+                "the warm-up is {turns} requests, as many as its conversations have turns on \
+                average; each is a first turn"
+            ));
+        }
+        (None, Some(requests), _) => load.put("warmup", requests),
+        (None, None, Some(seconds)) => {
+            load.put("warmup", "1");
+            load.set("warmup_time", json!(format!("{seconds}s")));
+        }
+        (None, None, None) => load.put("warmup", "0"),
     }
 }
 
-fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    if !load.has("--concurrency") && !load.has("--rate") && !load.has("--trace") {
-        load.put("--concurrency", "1");
+/// Sets what a line without an option means there.
+fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoad) {
+    if !load.has("concurrency") && !load.has("rate") && !load.has("speed") {
+        load.put("concurrency", "1");
     }
-    if !load.has("--requests") && !load.has("--duration") && !load.has("--data") {
-        let users = load.highest("--concurrency").or_else(|| line.number("--concurrency"));
-        let requests = users.unwrap_or(Quantity::Known(1)).times(2_u64).at_least(10_u64);
-        load.put("--requests", requests.to_string());
-        builder.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as AIPerf has it") });
+    if !load.has("stop.requests") && !load.has("stop.duration") && !load.has("data") {
+        let users = load.most_users().or_else(|| line.number("--concurrency"));
+        load.usual_requests(users, "AIPerf");
     }
     // The first of its limits ends it.
-    if load.has("--requests")
-        && let Some(duration) = load.remove("--duration")
+    if load.has("stop.requests")
+        && let Some(duration) = load.remove("stop.duration")
     {
-        duration_beside_requests(format!("--benchmark-duration {}", duration.trim_end_matches('s')), builder);
+        load.drop_duration(format!("--benchmark-duration {}", duration.trim_end_matches('s')));
     }
-    // `_resolve_entries` in aiperf/config/flags/_converter_dataset.py: as many prompts as requests, where their number is given.
-    if !load.has("--requests")
+    // `_resolve_entries` in aiperf/config/flags/_converter_dataset.py: as many prompts as requests, where their
+    // number is given.
+    if !load.has("stop.requests")
         && ["distinct_prompts", "sessions"].iter().all(|key| !load.keys.contains_key(*key))
-        && !load.has("--data")
+        && !load.has("data")
     {
-        load.keys.insert("distinct_prompts".to_owned(), json!(PROMPTS_OF_A_DURATION));
+        load.set("distinct_prompts", json!(PROMPTS_OF_A_DURATION));
     }
     let has_lengths = matches!(file, Some(InputFile::Lengths | InputFile::Trace));
-    if !load.has("--output-tokens") && has_lengths {
-        builder.note("of a line without `output_length` the model decides the length there; here it needs `output_tokens`, which is then that of all lines");
-    } else if !load.has("--output-tokens") && load.get("--data-kind").is_none_or(|kind| kind == "jsonl") {
-        if load.has("--data") {
-            load.put("--output-tokens", "128");
+    if !load.has("output_tokens") && has_lengths {
+        load.builder.note(
+            "of a line without `output_length` the model decides the length there; here it needs \
+            `output_tokens`, which is then that of all lines",
+        );
+    } else if !load.has("output_tokens") && load.get("data.kind").is_none_or(|kind| kind == "jsonl") {
+        if load.has("data") {
+            load.put("output_tokens", "128");
         }
-        builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+        load.builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
     }
     if !line.has("--streaming") {
-        load.flag("--no-streaming");
+        load.streaming(false);
     }
+}
+
+/// The first line of a file that is at hand.
+pub(crate) type FirstLine<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What is in the file of prompts of a line. Where the line does not name its type, AIPerf takes it from the first
+/// line of the file (`_infer_dataset_type` in aiperf/dataset/composer/custom.py of 0.13.0).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputFile {
+    /// A prompt for each request, one after the other and from the top again.
+    Prompts,
+    /// The same, drawn at random.
+    Pool,
+    /// Lengths, sent at the level of the line.
+    Lengths,
+    /// Requests at the time stamps of a trace.
+    Trace,
+}
+
+impl InputFile {
+    /// That of the line. An error is the sentence on a type that is not read.
+    fn parse(
+        line: &ParsedLine,
+        first_line: FirstLine<'_>,
+        builder: &mut TranslationBuilder,
+    ) -> Result<Option<Self>, NoMeaning> {
+        let Some(file) = line.value("--input-file") else { return Ok(None) };
+        let scheduled = |kind: Self| if line.has("--fixed-schedule") { Self::Trace } else { kind };
+        match line.value("--custom-dataset-type") {
+            Some("single_turn") => Ok(Some(scheduled(Self::Prompts))),
+            Some("random_pool") => Ok(Some(Self::Pool)),
+            Some("mooncake_trace") if line.has("--no-fixed-schedule") => Ok(Some(Self::Lengths)),
+            Some("mooncake_trace") => Ok(Some(Self::Trace)),
+            Some(other) => Err(not_read(file, other)),
+            None => match first_line(file).map(|text| Self::seen(file, &text)) {
+                Some(Ok(Self::Trace)) if line.has("--no-fixed-schedule") => Ok(Some(Self::Lengths)),
+                Some(seen) => seen.map(|kind| Some(scheduled(kind))),
+                None => {
+                    if !line.has("--fixed-schedule") {
+                        builder.note(format!(
+                            "--input-file {file}: it is not here, and AIPerf takes its type from its \
+                            first line; here it has a prompt in each line. For a trace (`timestamp`, `input_length`), \
+                            which comes at its time stamps, add --custom-dataset-type mooncake_trace"
+                        ));
+                    }
+                    Ok(Some(scheduled(Self::Prompts)))
+                }
+            },
+        }
+    }
+
+    fn seen(file: &str, first: &str) -> Result<Self, NoMeaning> {
+        let record: Value = serde_json::from_str(first.trim()).unwrap_or_default();
+        let has = |name: &str| record.get(name).is_some();
+        if has("turns") {
+            return Err(not_read(file, "multi_turn"));
+        }
+        let is_trace = has("input_length")
+            || has("hash_ids")
+            || has("timestamp") && ["text_input", "messages", "payload"].into_iter().any(has);
+        Ok(match (is_trace, has("timestamp")) {
+            (true, true) => Self::Trace,
+            (true, false) => Self::Lengths,
+            (false, _) => Self::Prompts,
+        })
+    }
+
+    /// The data of the load, and how often each record is sent.
+    fn put(self, line: &ParsedLine, load: &mut TranslatedLoad) {
+        let is_mooncake = self == Self::Trace && line.value("--custom-dataset-type") != Some("single_turn");
+        let kind = if is_mooncake { "mooncake" } else { "jsonl" };
+        load.data(kind, line.value("--input-file").unwrap_or_default());
+        if self == Self::Pool {
+            load.set("data.order", json!("shuffled"));
+        }
+        // It begins again at their end.
+        let has_end = line.has("--request-count") || line.has("--benchmark-duration");
+        if self != Self::Trace && has_end && !line.has("--no-allow-dataset-wrap") {
+            load.set("data.repeat", json!(true));
+        }
+    }
+}
+
+fn not_read(file: &str, kind: &str) -> NoMeaning {
+    format!(
+        "the line has no meaning here: `{file}` of the type {kind} is not read; read are single_turn, random_pool and \
+            mooncake_trace. Save conversations as JSON lines, one for each turn, `{{\"session_id\": 1, \"prompt\": \
+            \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
+    )
+    .into()
 }

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::json_number::number;
 use super::load::TranslatedLoad;
-use super::options::ParsedLine;
-use super::translation::TranslationBuilder;
+use super::options::{GivenOption, ParsedLine};
 
 /// The names of a tool's options for conversations.
 pub(crate) struct ConversationOptions {
@@ -27,8 +26,9 @@ impl ConversationOptions {
         is_above(self.count, 0.0) || is_above(self.turns_mean, 1.0)
     }
 
-    /// `bench.sessions`, its pauses, and a number of requests. Each turn has the answers that came before it in front.
-    pub fn put(&self, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+    /// `bench.sessions`, its pauses, and a number of requests. Each turn has the answers that came before it in
+    /// front.
+    pub fn put(&self, line: &ParsedLine, load: &mut TranslatedLoad) {
         if !self.are_in(line) {
             return;
         }
@@ -36,8 +36,9 @@ impl ConversationOptions {
             Some(Ok(number)) if number.is_finite() && number >= 0.0 => number,
             Some(_) => {
                 let given = line.value(name).unwrap_or_default();
-                builder.push_error(format!(
-                    "`{name} {given}`: one number of at least 0 is read; a list is a line, and a measurement, for each of its values"
+                load.builder.push_error(format!(
+                    "`{name} {given}`: one number of at least 0 is read; a list is a line, and a measurement, for \
+                        each of its values"
                 ));
                 usual
             }
@@ -54,22 +55,25 @@ impl ConversationOptions {
             json!({"fixed": number(turns.round().max(1.0))})
         };
         let mut sessions = json!({"turns": turns_law, "history": "answers"});
-        // Before each turn but the first: `_create_turn` of AIPerf 0.13.0 (aiperf/dataset/composer/synthetic.py) and GenAI-Perf 0.0.16
+        // Before each turn but the first: `_create_turn` of AIPerf 0.13.0 (aiperf/dataset/composer/synthetic.py) and
+        // GenAI-Perf 0.0.16
         // (genai_perf/inputs/retrievers/synthetic_data_retriever.py).
         if pause > 0.0 {
-            sessions["turn_delay"] = self.pause(pause, spread, builder);
+            sessions["turn_delay"] = self.pause(pause, spread, load);
         }
-        load.keys.insert("sessions".to_owned(), sessions);
+        load.set("sessions", sessions);
         // More turns than this many conversations have begin them again.
         let turns_of_all = (count * turns).ceil();
-        let requests = load.get("--requests").and_then(|requests| requests.parse::<f64>().ok());
-        if count > 0.0 && requests.is_some_and(|requests| requests > turns_of_all) && !load.has("--data") {
-            load.keys.insert("distinct_prompts".to_owned(), number(turns_of_all));
+        let requests = load.get("stop.requests").and_then(|requests| requests.parse::<f64>().ok());
+        if count > 0.0 && requests.is_some_and(|requests| requests > turns_of_all) && !load.has("data") {
+            load.set("distinct_prompts", number(turns_of_all));
         }
-        if count > 0.0 && !load.has("--requests") && !load.has("--duration") {
-            load.put("--requests", turns_of_all.to_string());
+        // A window of GenAI-Perf, in milliseconds, does not end its conversations.
+        let has_end = load.get("stop.duration").is_some_and(|time| !time.ends_with("ms"));
+        if count > 0.0 && !load.has("stop.requests") && !has_end {
+            load.put("stop.requests", turns_of_all.to_string());
             if deviation > 0.0 {
-                builder.note(format!(
+                load.builder.note(format!(
                     "{} {count}: as many requests as this number of conversations has on average",
                     self.count
                 ));
@@ -77,26 +81,31 @@ impl ConversationOptions {
         }
     }
 
-    fn pause(&self, mean: f64, stddev: f64, builder: &mut TranslationBuilder) -> Value {
+    fn pause(&self, mean: f64, stddev: f64, load: &mut TranslatedLoad) -> Value {
         let ms = |value: f64| format!("{}ms", number(value.round()));
         if stddev <= 0.0 {
             return json!({"fixed": ms(mean)});
         }
         // An even law of the same mean and deviation, as far as it is above 0.
         let half = (stddev * 3f64.sqrt()).min(mean);
-        builder.note(format!("{} {}: pauses are evenly spread, not normally", self.delay_stddev, number(stddev)));
+        load.builder.note(format!("{} {}: pauses are evenly spread, not normally", self.delay_stddev, number(stddev)));
         json!({"uniform": {"min": ms(mean - half), "max": ms(mean + half)}})
     }
 }
 
-/// A rate of requests, where a conversation has several: there each arrival is a turn. A rate is one of conversations here, so it
-/// is as many times lower as they have turns.
-pub(crate) fn rate_of_conversations(written: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+/// A rate of requests, where a conversation has several: there each arrival is a turn. A rate is one of conversations
+/// here, so it is as many times lower as they have turns.
+pub(crate) fn rate_of_conversations(written: &str, load: &mut TranslatedLoad) {
     let turns = load.keys.get("sessions").and_then(|sessions| sessions.get("turns"));
     let mean = turns.and_then(|turns| turns.get("fixed").or(turns.pointer("/normal/mean"))?.as_f64());
-    let Some(mean) = mean.filter(|mean| *mean > 1.0 && load.has("--rate")) else { return };
+    let Some(mean) = mean.filter(|mean| *mean > 1.0 && load.has("rate")) else { return };
     load.divide_rate(mean);
-    builder.note(format!("{written}: there every arrival of the rate is a turn, the next one of a conversation or the first one of another; here conversations begin at that rate divided by their {} turns, so the mean rate of requests is the same, but a later turn is sent when the answer before it has come", number(mean)));
+    load.builder.note(format!(
+        "{written}: there every arrival of the rate is a turn, the next one of a conversation \
+        or the first one of another; here conversations begin at that rate divided by their {} turns, so the mean \
+        rate of requests is the same, but a later turn is sent when the answer before it has come",
+        number(mean)
+    ));
 }
 
 /// One pair of lengths and how often it comes.
@@ -108,7 +117,8 @@ struct LengthPair {
     has_deviation: bool,
 }
 
-/// `256,128:60;512,256:40`, `[(256,128):60,(512,256):40]`, `256|10,128|5:100`, or JSON `{"pairs": [{"isl", "osl", "prob"}]}`.
+/// `256,128:60;512,256:40`, `[(256,128):60,(512,256):40]`, `256|10,128|5:100`, or JSON `{"pairs": [{"isl", "osl",
+/// "prob"}]}`.
 fn pairs(text: &str) -> Option<Vec<LengthPair>> {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(text) {
         let read = |pair: &Value| {
@@ -154,39 +164,42 @@ fn semicolons(text: &str) -> String {
 }
 
 /// Lengths with weights, of prompts and of answers.
-pub(crate) fn length_pairs(written: &str, text: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    let usable = |pair: &LengthPair| pair.input >= 1.0 && pair.output >= 1.0 && pair.weight >= 0.0;
-    let Some(all) = pairs(text).filter(|all| !all.is_empty() && all.iter().all(usable)) else {
-        return builder.push_error(format!("`{written}`: pairs such as `256,128:60;512,256:40`"));
+pub(crate) fn length_pairs(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    let written = given.as_written();
+    let is_usable = |pair: &LengthPair| pair.input >= 1.0 && pair.output >= 1.0 && pair.weight >= 0.0;
+    let Some(pairs) = pairs(given.value()).filter(|pairs| !pairs.is_empty() && pairs.iter().all(is_usable)) else {
+        load.builder.push_error(format!("`{written}`: pairs such as `256,128:60;512,256:40`"));
+        return true;
     };
-    let total: f64 = all.iter().map(|pair| pair.weight).sum();
     let lengths = [
-        ("--input-tokens", "input_tokens", all.iter().map(|pair| pair.input).collect::<Vec<_>>()),
-        ("--output-tokens", "output_tokens", all.iter().map(|pair| pair.output).collect()),
+        ("input_tokens", pairs.iter().map(|pair| pair.input).collect::<Vec<_>>()),
+        ("output_tokens", pairs.iter().map(|pair| pair.output).collect()),
     ];
-    let is_varied = |tokens: &[f64]| tokens.iter().any(|one| (one - tokens[0]).abs() > 0.5);
-    if lengths.iter().all(|(_, _, tokens)| is_varied(tokens)) {
-        builder.note(format!("{written}: there both lengths are drawn together, in pairs; here each is drawn by itself with the same weights"));
+    let is_varied = |tokens: &[f64]| tokens.iter().any(|length| (length - tokens[0]).abs() > 0.5);
+    if lengths.iter().all(|(_, tokens)| is_varied(tokens)) {
+        load.builder.note(format!(
+            "{written}: there both lengths are drawn together, in pairs; here each is drawn by \
+            itself with the same weights"
+        ));
     }
-    if all.iter().any(|pair| pair.has_deviation) {
-        builder.push_untranslated(
-            written,
+    if pairs.iter().any(|pair| pair.has_deviation) {
+        load.builder.push_untranslated(
+            &written,
             "of each pair its means are used, without their deviations: `input_tokens: { normal: … }` has one",
         );
     }
-    for (option, key, tokens) in lengths {
-        let mean = tokens.iter().zip(&all).map(|(tokens, pair)| tokens * pair.weight).sum::<f64>()
-            / total.max(f64::MIN_POSITIVE);
-        load.put(option, (mean.round().max(1.0) as u64).to_string());
+    let total: f64 = pairs.iter().map(|pair| pair.weight).sum();
+    for (key, tokens) in lengths {
+        let weighted = tokens.iter().zip(&pairs).map(|(tokens, pair)| tokens * pair.weight);
+        let mean = weighted.sum::<f64>() / total.max(f64::MIN_POSITIVE);
+        load.put(key, (mean.round().max(1.0) as u64).to_string());
         if is_varied(&tokens) {
-            let weighted: Vec<Value> = tokens
-                .iter()
-                .zip(&all)
-                .map(|(tokens, pair)| json!({"tokens": number(tokens.round()), "weight": number(pair.weight)}))
-                .collect();
-            load.keys.insert(key.to_owned(), json!({ "empirical": weighted }));
+            let weight = |(tokens, pair): (&f64, &LengthPair)| json!({"tokens": number(tokens.round()), "weight": number(pair.weight)});
+            let weighted: Vec<Value> = tokens.iter().zip(&pairs).map(weight).collect();
+            load.set(key, json!({ "empirical": weighted }));
         }
     }
+    true
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ const READ_ON_THE_HOST: [&str; 11] = [
 
 /// `HOST:INSIDE` of a container's mounts, the longest path inside it first.
 pub(crate) fn mounts(container: &Map<String, Value>) -> Vec<(String, String)> {
-    let all = container.get("mounts").and_then(Value::as_array).into_iter().flatten();
-    read_mounts(all.filter_map(Value::as_str))
+    let written = container.get("mounts").and_then(Value::as_array).into_iter().flatten();
+    read_mounts(written.filter_map(Value::as_str))
 }
 
 /// Of a server whose ranks are a step in a container; none where it has no container.
@@ -38,7 +38,7 @@ fn step_mounts(stage: &Map<String, Value>) -> Option<Vec<(String, String)>> {
 }
 
 fn read_mounts<'a>(mounts: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = mounts
+    let mut pairs: Vec<(String, String)> = mounts
         .filter_map(|mount| {
             let mut parts = mount.split(':');
             let (host, inside) = (parts.next()?, parts.next()?);
@@ -46,8 +46,8 @@ fn read_mounts<'a>(mounts: impl Iterator<Item = &'a str>) -> Vec<(String, String
         })
         .filter(|(_, inside)| inside.starts_with('/'))
         .collect();
-    all.sort_by_key(|(_, inside)| std::cmp::Reverse(inside.len()));
-    all
+    pairs.sort_by_key(|(_, inside)| std::cmp::Reverse(inside.len()));
+    pairs
 }
 
 /// Programs look their paths up where the stage's container has them; what a stage reads itself is on the host.

@@ -1,10 +1,12 @@
 //! Options as argparse, click and `getopt_long` read them, from a table for each tool.
 //!
-//! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same in a
-//! name: NVIDIA's pages write both. An option that is not in the table is an error, with the nearest that is.
+//! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same
+//! in a name: NVIDIA's pages write both. An option that is not in the table is an error, with the nearest that is.
 
 use std::str::FromStr;
 
+use super::load_options::share;
+use super::tool_table::ToolTable;
 use super::translation::TranslationBuilder;
 use base::diag::did_you_mean;
 use base::spec::{Numeric, Quantity};
@@ -75,6 +77,8 @@ impl GivenOption {
 /// A line, read.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedLine {
+    /// The options that the program has, where a file has them.
+    pub table: Option<&'static ToolTable>,
     pub given: Vec<GivenOption>,
     /// Arguments that belong to no option.
     pub plain: Vec<String>,
@@ -98,36 +102,60 @@ impl ParsedLine {
         numbers.fold(Quantity::Known(1), |product, number| product.times(number.map(|number| number.max(1))))
     }
 
+    /// Reports arguments that belong to no option.
+    pub fn has_options_only(&self, tool: &str, builder: &mut TranslationBuilder) {
+        for word in self.plain.iter().chain(&self.behind) {
+            builder.push_error(format!("`{word}`: {tool} takes options only"));
+        }
+    }
+
+    /// The last of the options of this name.
+    pub fn last(&self, name: &str) -> Option<&GivenOption> {
+        self.given.iter().rev().find(|given| given.name == name)
+    }
+
+    /// The value of an option, or the tool's own default for it.
+    pub fn setting(&self, name: &str) -> &str {
+        let default = || self.table.and_then(|table| table.row(name)?.default.as_deref());
+        self.value(name).or_else(default).unwrap_or_default()
+    }
+
+    /// The number of the first of these options that has one; where none has, the default of the tool for them.
+    pub fn first_number<T: Numeric + FromStr + Default>(&self, names: &[&str]) -> Quantity<T> {
+        let of_tool = |name: &&str| self.table?.row(name)?.default.as_ref()?.parse().ok();
+        names
+            .iter()
+            .find_map(|name| self.number(name))
+            .or_else(|| names.iter().find_map(of_tool))
+            .unwrap_or(Quantity::Known(T::default()))
+    }
+
+    /// A ratio from 0 to 1, or the tool's own default for it.
+    pub fn share(&self, name: &str) -> Quantity<f64> {
+        let default = || self.table.and_then(|table| table.row(name)?.default.as_ref()?.parse().ok());
+        self.last(name).and_then(share).or_else(default).unwrap_or(Quantity::Known(0.0))
+    }
+
     /// The last one counts, as it does there.
     pub fn value(&self, name: &str) -> Option<&str> {
-        self.given.iter().rev().find(|given| given.name == name).map(GivenOption::value)
+        self.last(name).map(GivenOption::value)
     }
 }
 
 /// Reads the arguments behind a tool's name. What cannot be read goes to the builder's problems.
-pub(crate) fn read(
-    tool: &str,
-    table: &'static [Opt],
-    words: &[String],
-    builder: &mut TranslationBuilder,
-) -> ParsedLine {
+pub(crate) fn read(tool: &str, table: &[Opt], words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
     read_to(tool, table, words, builder, false)
 }
 
-/// Reads a tool's options up to its first plain argument, as `docker run` and `srun` do: that one and all behind it are
-/// `behind`.
-pub(crate) fn read_front(
-    tool: &str,
-    table: &'static [Opt],
-    words: &[String],
-    builder: &mut TranslationBuilder,
-) -> ParsedLine {
+/// Reads a tool's options up to its first plain argument, as `docker run` and `srun` do: that one and all behind it
+/// are `behind`.
+pub(crate) fn read_front(tool: &str, table: &[Opt], words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
     read_to(tool, table, words, builder, true)
 }
 
 fn read_to(
     tool: &str,
-    table: &'static [Opt],
+    table: &[Opt],
     words: &[String],
     builder: &mut TranslationBuilder,
     ends_at_plain: bool,
@@ -150,8 +178,8 @@ fn read_to(
         }
         let Some((option, written, attached)) = find(table, word) else {
             let name = word.split('=').next().unwrap_or(word);
-            let known = table.iter().flat_map(|option| option.names.iter().copied());
-            let hint = did_you_mean(name, known).unwrap_or_default();
+            let names = table.iter().flat_map(|option| option.names.iter().copied());
+            let hint = did_you_mean(name, names).unwrap_or_default();
             builder.push_error(format!("`{name}` is no option of {tool} that is known here; {hint}"));
             while words.get(at).is_some_and(|word| !is_option(word)) {
                 at += 1;
@@ -197,11 +225,11 @@ fn values(
     Some(values)
 }
 
-/// Takes the options of the table out of a line, for programs with far more options than have a meaning here. Every other
-/// argument is returned as it was written, in its order.
+/// Takes the options of the table out of a line, for programs with far more options than have a meaning here. Every
+/// other argument is returned as it was written, in its order.
 pub(crate) fn read_known(
     tool: &str,
-    table: &'static [Opt],
+    table: &[Opt],
     words: &[String],
     builder: &mut TranslationBuilder,
 ) -> (ParsedLine, Vec<String>) {
@@ -236,13 +264,13 @@ fn with_dashes(name: &str) -> String {
 }
 
 /// The option of this name, not abbreviated.
-fn exact(table: &'static [Opt], name: &str) -> Option<&'static Opt> {
+fn exact<'a>(table: &'a [Opt], name: &str) -> Option<&'a Opt> {
     let wanted = with_dashes(name);
     table.iter().find(|option| option.names.iter().any(|name| with_dashes(name) == wanted))
 }
 
 /// The option, the name as it was written, and a value that hangs on it.
-fn find(table: &'static [Opt], word: &str) -> Option<(&'static Opt, String, Option<String>)> {
+fn find<'a>(table: &'a [Opt], word: &str) -> Option<(&'a Opt, String, Option<String>)> {
     let (name, value) = match word.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (word, None),

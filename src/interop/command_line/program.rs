@@ -1,8 +1,11 @@
 //! What stands around a command: variables in front of it, launchers, Python.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
-use super::options::{Opt, flag, many, one, read_front};
+use super::options::{Opt, read_front};
+use super::tool_table::{LauncherOptions, launchers};
 use super::translation::TranslationBuilder;
 use super::translation_error::{ProblemKind, TranslationError};
 use base::units::is_identifier;
@@ -34,6 +37,16 @@ impl Env {
         Some(count)
     }
 
+    /// Reports `CUDA_VISIBLE_DEVICES` where the lease decides which GPUs are visible.
+    pub fn report_visible_gpus(&self, builder: &mut TranslationBuilder) {
+        if self.has("CUDA_VISIBLE_DEVICES") {
+            builder.push_untranslated(
+                "CUDA_VISIBLE_DEVICES=…",
+                "as many as the model needs are leased; `regatta run … --gpus` selects them",
+            );
+        }
+    }
+
     /// All others, as a stage has them: secrets only by name.
     pub fn put_into(&self, stage: &mut Map<String, Value>) {
         let others = self.0.iter().filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES");
@@ -52,59 +65,7 @@ impl Env {
 /// Brings up the ranks of TensorRT-LLM.
 pub(crate) const LAUNCHER: &str = "trtllm-llmapi-launch";
 /// Prefixes of a command that do not change what it does, with the options that they take.
-#[rustfmt::skip]
-static AROUND: &[(&str, &[Opt])] = &[
-    ("sudo", &[flag(&["-E", "--preserve-env"]), one(&["-u", "--user"]), flag(&["-H"]), flag(&["-n"])]),
-    ("time", &[flag(&["-p"]), flag(&["-v"])]),
-    ("nohup", &[]), ("exec", &[]), (LAUNCHER, &[]), ("command", &[]),
-    ("env", &[one(&["-u", "--unset"]), flag(&["-i"])]),
-    ("nice", &[one(&["-n", "--adjustment"])]),
-    ("timeout", &[one(&["-s", "--signal"]), one(&["-k", "--kill-after"])]),
-    ("numactl", &[one(&["-N", "--cpunodebind"]), one(&["-m", "--membind"]), one(&["-C", "--physcpubind"]), one(&["-i", "--interleave"]), flag(&["-l", "--localalloc"])]),
-    ("uvx", UV), ("mpirun", MPI), ("mpiexec", MPI), ("nsys", &[]), ("ncu", &[]), ("taskset", &[]), ("setsid", &[]), ("stdbuf", &[one(&["-o"]), one(&["-e"]), one(&["-i"])]),
-];
-
-/// Options of `ncu` without a value; all others have one.
-const NCU_FLAGS: [&str; 7] = ["-f", "--force-overwrite", "--nvtx", "--csv", "--quiet", "--call-stack", "--verbose"];
-
-/// Of `uv run` and `uvx`.
-static UV: &[Opt] = &[
-    one(&["--with"]),
-    one(&["--from"]),
-    one(&["--python", "-p"]),
-    one(&["--extra"]),
-    one(&["--group"]),
-    one(&["--project"]),
-    one(&["--torch-backend"]),
-    flag(&["--active"]),
-    flag(&["--no-project"]),
-    flag(&["--isolated"]),
-    flag(&["--frozen"]),
-    flag(&["--locked"]),
-    flag(&["--no-sync"]),
-];
-
-/// Of `conda run`.
-static CONDA: &[Opt] = &[
-    one(&["-n", "--name"]),
-    one(&["-p", "--prefix"]),
-    one(&["--cwd"]),
-    flag(&["--no-capture-output", "--live-stream"]),
-];
-
-static MPI: &[Opt] = &[
-    one(&["-n", "-np", "--np", "-c"]),
-    flag(&["--allow-run-as-root"]),
-    flag(&["--oversubscribe", "-oversubscribe"]),
-    one(&["--bind-to"]),
-    one(&["--map-by"]),
-    one(&["-x"]),
-    one(&["--host", "-host", "-H"]),
-    one(&["--hostfile"]),
-    one(&["--output-filename"]),
-    flag(&["--tag-output"]),
-    many(&["--mca", "-mca"]),
-];
+static LAUNCHERS: LazyLock<Vec<LauncherOptions>> = LazyLock::new(|| launchers(include_str!("../tools/launchers.toml")));
 
 /// A command without what stands around it.
 pub(crate) struct Program<'a> {
@@ -124,24 +85,29 @@ pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
     let mut around: Vec<Vec<String>> = Vec::new();
     let mut rest = words;
     while let Some((word, more)) = rest.split_first() {
-        match (assignment(word), AROUND.iter().find(|(name, _)| *name == word)) {
+        match (assignment(word), options_of(word)) {
             // Alone it is a line of its own.
             (Some((name, value)), _) if name != "RUN_ARGS" || more.iter().any(|word| word == "make") => {
                 env.0.push((name.to_owned(), value.to_owned()));
                 rest = more;
             }
-            (None, None) if let Some(table) = runs_in_an_environment(word, more) => {
-                rest = behind_options(word, table, &more[1..]);
+            // `uv run …`
+            (None, None)
+                if more.len() > 1
+                    && more[0] == "run"
+                    && let Some(options) = options_of(&format!("{word} run")) =>
+            {
+                rest = command_behind(word, options, &more[1..]);
             }
-            (_, Some((name, table))) => {
-                let behind = behind_options(name, table, more);
+            (_, Some(options)) => {
+                let command = command_behind(word, options, more);
                 // `timeout` has its time first.
-                let behind = if *name == "timeout" { behind.get(1..).unwrap_or_default() } else { behind };
-                let own = &rest[..rest.len() - behind.len()];
-                if own.len() > 1 || *name == LAUNCHER {
-                    around.push(own.to_vec());
+                let command = if word == "timeout" { command.get(1..).unwrap_or_default() } else { command };
+                let launcher = &rest[..rest.len() - command.len()];
+                if launcher.len() > 1 || word == LAUNCHER {
+                    around.push(launcher.to_vec());
                 }
-                rest = behind;
+                rest = command;
             }
             _ => break,
         }
@@ -154,20 +120,13 @@ pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
     Ok(Program { env, path, name, arguments, around })
 }
 
-/// `uv run …`, `conda run …`: the options that stand in front of the command.
-fn runs_in_an_environment(word: &str, more: &[String]) -> Option<&'static [Opt]> {
-    let table = match word {
-        "uv" => UV,
-        "conda" | "mamba" | "micromamba" => CONDA,
-        "poetry" | "pixi" | "hatch" | "pdm" => &[],
-        _ => return None,
-    };
-    (more.first()? == "run" && more.len() > 1).then_some(table)
+fn options_of(launcher: &str) -> Option<&'static [Opt]> {
+    LAUNCHERS.iter().find(|(names, _)| names.iter().any(|name| name == launcher)).map(|(_, options)| options.as_slice())
 }
 
-/// What stands behind the options of a launcher. MPI's `--mca` takes two values, and any option may be one that is not known
-/// here: then the command begins behind it.
-fn behind_options<'a>(name: &str, table: &'static [Opt], words: &'a [String]) -> &'a [String] {
+/// What stands behind the options of a launcher. MPI's `--mca` takes two values, and any option may be one that is
+/// not known here: then the command begins behind it.
+fn command_behind<'a>(name: &str, table: &[Opt], words: &'a [String]) -> &'a [String] {
     if name.starts_with("mpi") {
         let mut at = 0;
         while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
@@ -180,20 +139,21 @@ fn behind_options<'a>(name: &str, table: &'static [Opt], words: &'a [String]) ->
         return words.get(at..).unwrap_or_default();
     }
     if let "nsys" | "ncu" | "taskset" = name {
-        return behind_profiler(name, words);
+        return command_behind_profiler(name, table, words);
     }
     let mut builder = TranslationBuilder::default();
     let line = read_front(name, table, words, &mut builder);
     &words[words.len() - line.behind.len()..]
 }
 
-/// Every option of `nsys profile` has a value, those of `ncu` have one but for a few; `taskset` has a mask or a list first.
-fn behind_profiler<'a>(name: &str, words: &'a [String]) -> &'a [String] {
+/// Every option of `nsys profile` has a value, those of `ncu` have one but for a few; `taskset` has a mask or a list
+/// first.
+fn command_behind_profiler<'a>(name: &str, flags: &[Opt], words: &'a [String]) -> &'a [String] {
     let mut at = usize::from(name == "nsys" && !words.is_empty());
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
         let is_alone = match name {
             "taskset" => true,
-            "ncu" => NCU_FLAGS.contains(&word.as_str()) || word.contains('='),
+            "ncu" => flags.iter().any(|flag| flag.names.contains(&word.as_str())) || word.contains('='),
             _ => word.contains('='),
         };
         at += if is_alone { 1 } else { 2 };

@@ -3,15 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::json_number::number;
+use super::load::option_of;
 use base::units::unquoted;
 
-/// Options that set one number for every request, and the keys of `bench:` for them.
-const LEVELS: [(&str, &str); 4] = [
-    ("--concurrency", "concurrency"),
-    ("--rate", "rate"),
-    ("--input-tokens", "input_tokens"),
-    ("--output-tokens", "output_tokens"),
-];
+/// Keys of `bench:` that are one number for every request.
+const LEVELS: [&str; 4] = ["concurrency", "rate", "input_tokens", "output_tokens"];
 
 /// One measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,7 +16,8 @@ pub struct TranslatedBench {
     pub args: Vec<String>,
     /// Keys of the manifest's `bench:` for which the line has no option.
     pub keys: Map<String, Value>,
-    /// Levels that the manifest has as a `foreach`: of a key that `bench.sweep` does not have, or with several runs of each.
+    /// Levels that the manifest has as a `foreach`: of a key that `bench.sweep` does not have, or with several runs
+    /// of each.
     pub sweep: Option<Sweep>,
 }
 
@@ -36,10 +33,10 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    pub(super) fn new(option: Option<&'static str>, key: &'static str, values: Vec<Value>) -> Self {
+    pub(super) fn new(key: &'static str, values: Vec<Value>) -> Self {
         let expression = json!(format!("{{{{ {key} }}}}"));
         let template = if key.ends_with("_tokens") { json!({ "fixed": expression }) } else { expression };
-        Self { option, key, values, template }
+        Self { option: option_of(key), key, values, template }
     }
 }
 
@@ -85,7 +82,8 @@ impl TranslatedBench {
         }
     }
 
-    /// Lengths around the mean that changes, where they have a deviation: `bench.sweep` has lengths of one number only.
+    /// Lengths around the mean that changes, where they have a deviation: `bench.sweep` has lengths of one number
+    /// only.
     fn spread_lengths(&mut self) {
         let Some(key) = self.sweep.as_ref().map(|sweep| sweep.key).filter(|key| key.ends_with("_tokens")) else {
             return;
@@ -104,12 +102,14 @@ impl TranslatedBench {
         }
     }
 
-    /// Each of its measurements is made this many times. `bench.sweep` has no such thing: then its levels are a `foreach`.
+    /// Each of its measurements is made this many times. `bench.sweep` has no such thing: then its levels are a
+    /// `foreach`.
     pub(crate) fn repeat(&mut self, runs: u32) {
         if runs < 2 {
             return;
         }
-        for (option, key) in LEVELS {
+        for key in LEVELS {
+            let Some(option) = option_of(key) else { continue };
             let levels = self.keys.get("sweep").and_then(|sweep| sweep.get(key)).and_then(Value::as_array).cloned();
             let listed = || {
                 let list = self.value(option).filter(|value| value.contains(','))?;
@@ -122,7 +122,7 @@ impl TranslatedBench {
             if let (Some(at), Some(first)) = (self.at(option), values.first().map(unquoted)) {
                 self.args[at + 1] = first;
             }
-            self.sweep = Some(Sweep::new(Some(option), key, values));
+            self.sweep = Some(Sweep::new(key, values));
         }
         self.args.extend(["--repeat".to_owned(), runs.to_string()]);
     }
@@ -130,8 +130,8 @@ impl TranslatedBench {
     /// Measurements that differ in one level only are one sweep.
     pub(crate) fn gathered(all: Vec<Self>) -> Vec<Self> {
         let [first, others @ ..] = all.as_slice() else { return all };
-        let place = |(option, key): (&'static str, &'static str)| {
-            let at = first.at(option)? + 1;
+        let place = |key: &'static str| {
+            let at = first.at(option_of(key)?)? + 1;
             let same = |other: &Self| {
                 let args = |bench: &Self| {
                     bench
@@ -149,17 +149,17 @@ impl TranslatedBench {
                 .map(|bench| bench.args.get(at)?.parse::<f64>().ok().map(number))
                 .collect::<Option<Vec<_>>>()?;
             (first.sweep.is_none() && !first.keys.contains_key("sweep") && others.iter().all(same))
-                .then_some((option, key, values))
+                .then_some((key, values))
         };
-        let found = LEVELS.into_iter().find_map(place);
-        match found {
-            Some((option, key, values)) if !others.is_empty() => {
-                let mut one = first.clone();
+        let level = LEVELS.into_iter().find_map(place);
+        match level {
+            Some((key, values)) if !others.is_empty() => {
+                let mut sweep = first.clone();
                 let mut values = values;
-                values.sort_by(|one, other| one.as_f64().unwrap_or(0.0).total_cmp(&other.as_f64().unwrap_or(0.0)));
-                one.sweep = Some(Sweep::new(Some(option), key, values));
-                one.put_sweep();
-                vec![one]
+                values.sort_by(|low, high| low.as_f64().unwrap_or(0.0).total_cmp(&high.as_f64().unwrap_or(0.0)));
+                sweep.sweep = Some(Sweep::new(key, values));
+                sweep.put_sweep();
+                vec![sweep]
             }
             _ => all,
         }
@@ -187,11 +187,11 @@ mod tests {
 
     #[test]
     fn several_runs_of_each_level_are_a_foreach() {
-        let mut one = bench("h --rate 1,4.5 -n 5");
-        one.repeat(3);
-        assert_eq!(one.args.join(" "), "h --rate 1 -n 5 --repeat 3");
+        let mut line = bench("h --rate 1,4.5 -n 5");
+        line.repeat(3);
+        assert_eq!(line.args.join(" "), "h --rate 1 -n 5 --repeat 3");
         assert_eq!(
-            one.sweep.as_ref().map(|sweep| (sweep.key, sweep.values.clone())),
+            line.sweep.as_ref().map(|sweep| (sweep.key, sweep.values.clone())),
             Some(("rate", vec![json!(1), json!(4.5)]))
         );
         let mut lengths =
@@ -205,19 +205,19 @@ mod tests {
 
     #[test]
     fn lengths_that_spread_around_a_changing_mean_are_a_foreach() {
-        let mut one = bench("h --input-tokens 100 --input-tokens-stddev 10");
-        one.sweep = Some(Sweep::new(Some("--input-tokens"), "input_tokens", vec![json!(100), json!(200)]));
-        one.put_sweep();
-        let sweep = one.sweep.expect("a foreach");
+        let mut line = bench("h --input-tokens 100 --input-tokens-stddev 10");
+        line.sweep = Some(Sweep::new("input_tokens", vec![json!(100), json!(200)]));
+        line.put_sweep();
+        let sweep = line.sweep.expect("a foreach");
         assert_eq!(sweep.template["normal"]["mean"], "{{ input_tokens }}");
         assert_eq!(sweep.template["normal"]["max"], "{{ input_tokens + 40 }}");
-        assert!(one.keys.is_empty(), "{:?}", one.keys);
+        assert!(line.keys.is_empty(), "{:?}", line.keys);
     }
 
     #[test]
     fn another_load_stands_behind_the_target() {
-        let mut one = bench("h --model m --rate 4 -n 5");
-        one.replace_load(&["--sweep=8".to_owned()]);
-        assert_eq!(one.args.join(" "), "h --sweep=8 --model m -n 5");
+        let mut line = bench("h --model m --rate 4 -n 5");
+        line.replace_load(&["--sweep=8".to_owned()]);
+        assert_eq!(line.args.join(" "), "h --sweep=8 --model m -n 5");
     }
 }

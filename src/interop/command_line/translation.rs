@@ -159,7 +159,8 @@ pub enum SystemNeed {
 /// A parameter, or a value by its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSetting {
-    /// What it may be called; the first that the manifest declares. With dots it is a place: `tuning.server.gpu_batch_size`.
+    /// What it may be called; the first that the manifest declares. With dots it is a place:
+    /// `tuning.server.gpu_batch_size`.
     pub names: Vec<String>,
     pub value: String,
     /// The source argument.
@@ -202,7 +203,7 @@ pub(crate) type TranslateRanks<'a> = &'a dyn Fn(&[String], &[String]) -> Result<
 pub(crate) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;
 
 /// Collects while arguments are read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TranslationBuilder {
     pub notes: Vec<String>,
     pub untranslated: Vec<UntranslatedOption>,
@@ -214,7 +215,8 @@ pub(crate) struct TranslationBuilder {
 }
 
 impl TranslationBuilder {
-    /// A value that the line must have and does not: the manifest gets a parameter for it. Where it goes, this is written.
+    /// A value that the line must have and does not: the manifest gets a parameter for it. Where it goes, this is
+    /// written.
     pub fn require(&mut self, name: &str) -> String {
         self.require_written(name, format!("<{name}>"))
     }
@@ -282,8 +284,8 @@ impl TranslationBuilder {
 
 /// The origin of a manifest, for display.
 pub fn origin(tool: &str) -> String {
-    let what = if tool.starts_with("a ") { "" } else { "a line of " };
-    format!("from {what}{tool}")
+    let kind = if tool.starts_with("a ") { "" } else { "a line of " };
+    format!("from {kind}{tool}")
 }
 
 /// A manifest of these stages.

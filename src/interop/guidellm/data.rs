@@ -4,9 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::json_number::quantity;
-use crate::command_line::load::TranslatedLoad;
-use crate::command_line::translation::{NoMeaning, TranslationBuilder};
+use crate::command_line::{NoMeaning, TranslatedLoad, quantity};
 use base::spec::Quantity;
 use base::units::unquoted;
 
@@ -30,7 +28,7 @@ pub(super) fn pairs(text: &str) -> Map<String, Value> {
     if let Ok(Value::Object(all)) = serde_json::from_str(text) {
         return all;
     }
-    let mut all = Map::new();
+    let mut fields_by_name = Map::new();
     let mut depth = 0i32;
     let fields = text.split(|letter| {
         depth += match letter {
@@ -42,9 +40,9 @@ pub(super) fn pairs(text: &str) -> Map<String, Value> {
     });
     for (name, value) in fields.filter_map(|field| field.split_once('=')) {
         let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-        all.insert(name.trim().to_owned(), value);
+        fields_by_name.insert(name.trim().to_owned(), value);
     }
-    all
+    fields_by_name
 }
 
 /// A number, which may stand in quotes.
@@ -56,11 +54,11 @@ pub(super) fn numeric(value: &Value) -> Option<Quantity<f64>> {
 impl GuideLlmData {
     /// Of a text without a kind.
     pub fn read(text: &str) -> Self {
-        let all = pairs(text);
-        if all.contains_key("prompt_tokens") {
-            return Self::Synthetic(all);
+        let fields = pairs(text);
+        if fields.contains_key("prompt_tokens") {
+            return Self::Synthetic(fields);
         }
-        if all.is_empty() && is_json_lines(text) {
+        if fields.is_empty() && is_json_lines(text) {
             Self::JsonLines(text.to_owned())
         } else {
             Self::Other(text.to_owned())
@@ -68,10 +66,10 @@ impl GuideLlmData {
     }
 
     /// Of `kind=…,name=value`, or a JSON list of such objects.
-    pub fn of_option(text: &str) -> Vec<Self> {
+    pub fn parse_all(text: &str) -> Vec<Self> {
         match serde_json::from_str(text) {
-            Ok(Value::Array(all)) => all.iter().map(|one| Self::of_kind(&one.to_string())).collect(),
-            _ => vec![Self::of_kind(text)],
+            Ok(Value::Array(all)) => all.iter().map(|one| Self::parse_kind(&one.to_string())).collect(),
+            _ => vec![Self::parse_kind(text)],
         }
     }
 
@@ -87,51 +85,52 @@ impl GuideLlmData {
     }
 
     /// Of `kind=…,name=value`.
-    fn of_kind(text: &str) -> Self {
-        let all = pairs(text);
-        let field = |name: &str| all.get(name).and_then(Value::as_str);
+    fn parse_kind(text: &str) -> Self {
+        let fields = pairs(text);
+        let field = |name: &str| fields.get(name).and_then(Value::as_str);
         match (field("kind"), field("path").or(field("source"))) {
-            (Some("synthetic_text"), _) => Self::Synthetic(all),
+            (Some("synthetic_text"), _) => Self::Synthetic(fields),
             (Some("json_file"), Some(path)) if is_json_lines(path) => Self::JsonLines(path.to_owned()),
-            (Some("trace_mooncake" | "mooncake"), Some(_)) => Self::Mooncake(all),
-            (Some("trace_synthetic"), Some(_)) => Self::Trace(all),
+            (Some("trace_mooncake" | "mooncake"), Some(_)) => Self::Mooncake(fields),
+            (Some("trace_synthetic"), Some(_)) => Self::Trace(fields),
             (None, _) => Self::read(text),
             _ => Self::Other(text.to_owned()),
         }
     }
 
-    /// Prompts and answers of a load; how many requests there are, where the data say so. An error is the sentence on data that
-    /// are not read.
-    pub fn put(
-        &self,
-        load: &mut TranslatedLoad,
-        builder: &mut TranslationBuilder,
-    ) -> Result<Option<Quantity<u64>>, NoMeaning> {
+    /// Prompts and answers of a load; how many requests there are, where the data say so. An error is the sentence on
+    /// data that are not read.
+    pub fn put(&self, load: &mut TranslatedLoad) -> Result<Option<Quantity<u64>>, NoMeaning> {
         match self {
             Self::Synthetic(all) => {
                 length(all, "prompt_tokens", "input_tokens", load);
                 length(all, "output_tokens", "output_tokens", load);
                 // It requests the whole length.
-                load.flag("--ignore-eos");
-                Ok(shape(all, load, builder))
+                load.flag("extra.ignore_eos");
+                Ok(shape(all, load))
             }
             Self::JsonLines(path) => {
-                load.put("--data", path);
-                load.put("--data-kind", "jsonl");
-                builder.note("of each line its `prompt` or `text` is read, and `output_length`; there a line with an output length is requested with ignore_eos, too: that is --ignore-eos. A line without one needs `output_tokens`, which is then that of all lines: there the model decides its length");
+                load.data("jsonl", path);
+                load.builder.note(
+                    "of each line its `prompt` or `text` is read, and `output_length`; there a line \
+                    with an output length is requested with ignore_eos, too: that is --ignore-eos. A line without one \
+                    needs `output_tokens`, which is then that of all lines: there the model decides its length",
+                );
                 Ok(None)
             }
             Self::Mooncake(all) => {
                 trace(all, "mooncake", load)?;
                 if let Some(tokens) = all.get("hash_id_block_size").and_then(quantity) {
-                    load.put_data_key("block_tokens", json!(tokens));
+                    load.set("data.block_tokens", json!(tokens));
                 }
                 Ok(None)
             }
             Self::Trace(all) => trace(all, "jsonl", load).map(|()| None),
             Self::Other(text) => Err(format!(
-                "the line has no meaning here: the data `{text}` are not read, and nothing is downloaded; save the prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
-            ).into()),
+                "the line has no meaning here: the data `{text}` are not read, and nothing is downloaded; save the \
+                    prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
+            )
+            .into()),
         }
     }
 }
@@ -153,20 +152,21 @@ fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Res
         .collect();
     if !other.is_empty() {
         return Err(format!(
-            "the line has no meaning here: the columns of `{path}` have other names than those that are read; rename {} in the file and leave the option out",
+            "the line has no meaning here: the columns of `{path}` have other names than those that are read; rename \
+                {} in the file and leave the option out",
             other.join(", ")
         )
         .into());
     }
     if !is_json_lines(path) {
         return Err(format!(
-            "the line has no meaning here: `{path}` is not read; save the trace as JSON lines, `{{\"timestamp\": 0.5, \"input_length\": 256, \"output_length\": 128}}`, in a file NAME.jsonl"
+            "the line has no meaning here: `{path}` is not read; save the trace as JSON lines, `{{\"timestamp\": 0.5, \
+                \"input_length\": 256, \"output_length\": 128}}`, in a file NAME.jsonl"
         )
         .into());
     }
-    load.put("--data", path);
-    load.put("--data-kind", kind);
-    load.flag("--ignore-eos");
+    load.data(kind, path);
+    load.flag("extra.ignore_eos");
     Ok(())
 }
 
@@ -175,21 +175,21 @@ fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut Tr
     let number = |suffix: &str| all.get(&format!("{from}{suffix}")).and_then(quantity);
     let Some(mean) = number("") else { return };
     let (least, most) = (number("_min"), number("_max"));
-    let option = if key == "input_tokens" { "--input-tokens" } else { "--output-tokens" };
     match (number("_stdev").filter(|stdev| *stdev != Quantity::Known(0)), least, most) {
-        (None, None, None) => load.put(option, mean.to_string()),
+        (None, None, None) => load.put(key, mean.to_string()),
         (Some(stdev), None, None) => {
-            load.put(option, mean.to_string());
-            let option = if key == "input_tokens" { "--input-tokens-stddev" } else { "--output-tokens-stddev" };
-            load.put(option, stdev.to_string());
+            load.put(key, mean.to_string());
+            let is_input = key == "input_tokens";
+            let key = if is_input { "input_tokens.normal.stddev" } else { "output_tokens.normal.stddev" };
+            load.put(key, stdev.to_string());
         }
         (Some(stdev), least, most) => {
-            load.put(option, mean.to_string());
+            load.put(key, mean.to_string());
             let reach = || mean.clone().combine("+", stdev.clone().times(5_u64), u64::saturating_add);
             let most = most.unwrap_or_else(reach);
             let normal =
                 json!({"mean": mean, "stddev": stdev, "min": least.unwrap_or(Quantity::Known(1)), "max": most});
-            load.keys.insert(key.to_owned(), json!({"normal": normal}));
+            load.set(key, json!({"normal": normal}));
         }
         (None, least, most) => {
             let [least, most] = [least, most].map(|bound| {
@@ -201,11 +201,7 @@ fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut Tr
 }
 
 /// Shared beginnings and conversations; everything else is named.
-fn shape(
-    all: &Map<String, Value>,
-    load: &mut TranslatedLoad,
-    builder: &mut TranslationBuilder,
-) -> Option<Quantity<u64>> {
+fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity<u64>> {
     const LENGTHS: [&str; 8] = [
         "prompt_tokens",
         "prompt_tokens_stdev",
@@ -224,18 +220,21 @@ fn shape(
             "prefix_tokens" => {
                 if let Some(tokens) = quantity(value).filter(|tokens| *tokens != Quantity::Known(0)) {
                     let count = number("prefix_count").unwrap_or(Quantity::Known(1));
-                    load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
+                    load.set("prefixes", json!({"count": count, "tokens": tokens}));
                 }
             }
             "turns" if value.as_u64() == Some(1) => {}
-            "turns" if value.is_string() => builder.push_error(format!("`turns={}` is no number", unquoted(value))),
+            "turns" if value.is_string() => {
+                load.builder.push_error(format!("`turns={}` is no number", unquoted(value)))
+            }
             "turns" => {
-                load.keys.insert("sessions".to_owned(), json!({"turns": {"fixed": value}, "history": "answers"}));
+                load.set("sessions", json!({"turns": {"fixed": value}, "history": "answers"}));
             }
             "source" => {
-                builder.push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
+                load.builder
+                    .push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
             }
-            _ => builder.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
+            _ => load.builder.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
         }
     }
     number("samples")

@@ -2,8 +2,5 @@
 
 mod data;
 mod measured;
-mod options;
-mod run;
-mod warm_up;
 
 pub(super) mod command_line;

@@ -174,9 +174,9 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
             trtllm_bench::command_line::translate(env, arguments, &|file| surroundings.content(file))?
         }
         ("convert_checkpoint.py" | "quantize.py", _) => {
-            convert_checkpoint::translate(env, &surroundings.path(path), arguments, &|path| surroundings.path(path))?
+            convert_checkpoint(env, &surroundings.path(path), arguments, &|path| surroundings.path(path))?
         }
-        ("trtllm-build", _) => trtllm_build::translate(env, arguments, &|path| surroundings.path(path))?,
+        ("trtllm-build", _) => trtllm_build(env, arguments, &|path| surroundings.path(path))?,
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
         ("srun", _) => slurm::srun(arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments)?,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::command_line::load::{TranslatedLoad, length};
+use crate::command_line::load::TranslatedLoad;
 use crate::command_line::options::{GivenOption, Opt, flag, one, read};
 use crate::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
@@ -28,7 +28,7 @@ static TABLE: &[Opt] = &[
 pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     match given.number::<u32>() {
         Some(most) if most != Quantity::Known(0) => {
-            load.keys.insert("data".to_owned(), json!({ "max_input_tokens": most }));
+            load.set("data", json!({ "max_input_tokens": most }));
         }
         _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
     }
@@ -52,25 +52,25 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         )),
     }
     load.target(line.value("--url").unwrap_or("localhost:8001"));
-    load.put("--model", line.value("--tensorrt-llm-model-name").unwrap_or("tensorrt_llm"));
-    load.put("--protocol", "kserve");
+    load.put("model", line.value("--tensorrt-llm-model-name").unwrap_or("tensorrt_llm"));
+    load.put("protocol", "kserve");
     if line.value("--protocol").unwrap_or("http") == "http" {
         builder.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
     }
     for given in &line.given {
-        if !length(&mut load, given) {
+        if !length(given, &mut load) {
             option(given, line.has("--dataset"), &mut load, &mut builder);
         }
     }
-    if !load.has("--rate") {
-        load.put("--rate", "-1");
+    if !load.has("rate") {
+        load.put("rate", "-1");
     }
-    if !load.has("--requests") && !load.has("--data") {
-        load.put("--requests", "30000");
+    if !load.has("stop.requests") && !load.has("data") {
+        load.put("stop.requests", "30000");
     }
     // Its own.
-    load.put("--warmup", "10");
-    load.flag(if line.has("--decoupled") { "--streaming" } else { "--no-streaming" });
+    load.put("warmup", "10");
+    load.streaming(line.has("--decoupled"));
     let models: Vec<&str> =
         line.given.iter().filter(|given| given.name == "--tensorrt-llm-model-name").map(GivenOption::value).collect();
     if models.len() < 2 {
@@ -79,11 +79,24 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     builder.note("there each request goes to all models at the same time; here they are measured one after the other");
     let benches = models.iter().map(|model| {
         let mut load = load.clone();
-        load.put("--model", *model);
+        load.put("model", *model);
         ScriptBench { server: None, bench: load.bench() }
     });
     let benches = benches.collect();
     builder.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))
+}
+
+/// Mean and deviation of a length.
+fn length(given: &GivenOption, load: &mut TranslatedLoad) -> bool {
+    let key = match given.name {
+        "--input-mean" => "input_tokens",
+        "--input-stdev" => "input_tokens.normal.stddev",
+        "--output-mean" => "output_tokens",
+        "--output-stdev" => "output_tokens.normal.stddev",
+        _ => return false,
+    };
+    load.length(key, given.value());
+    true
 }
 
 fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
@@ -93,23 +106,23 @@ fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, builde
         "--max-input-len" if has_data => {
             leave_longer_prompts(given, load, builder);
         }
-        "--max-input-len" => load.put("--max-input-len", value),
-        "--request-rate" => load.put("--rate", value),
-        "--time-delay-dist" => load.put("--arrivals", if value == "constant" { "constant" } else { "poisson" }),
-        "--num-requests" => load.put("--requests", value),
-        "--stream-timeout" => load.put("--stall-timeout", format!("{value}s")),
+        "--max-input-len" => load.put("data.max_input_tokens", value),
+        "--request-rate" => load.put("rate", value),
+        "--time-delay-dist" => load.put("arrivals", if value == "constant" { "constant" } else { "poisson" }),
+        "--num-requests" => load.put("stop.requests", value),
+        "--stream-timeout" => load.put("stall_timeout", format!("{value}s")),
         "--dataset" => {
-            load.put("--data", value);
+            load.put("data", value);
             // Its own format is read as that kind.
-            load.put("--data-kind", "jsonl");
+            load.put("data.kind", "jsonl");
         }
         "--tokenizer-dir" => {
-            load.put("--tokenizer", value);
+            load.put("tokenizer", value);
             // A folder that is not looked into: it is on another machine, or the user names it.
             if value.starts_with(['/', '{']) {
                 let is_file = Path::new(value).extension().is_some_and(|suffix| suffix == "json");
                 let file = if is_file { "" } else { "/tokenizer.json" };
-                load.keys.insert("tokenizer".to_owned(), json!(format!("{}{file}", value.trim_end_matches('/'))));
+                load.set("tokenizer", json!(format!("{}{file}", value.trim_end_matches('/'))));
             }
         }
         "--exclude-input-in-output" => {

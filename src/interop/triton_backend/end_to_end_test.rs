@@ -24,16 +24,16 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     let is_grpc = line.value("--protocol") == Some("grpc");
     let mut load = TranslatedLoad::default();
     load.target(line.value("--url").unwrap_or(if is_grpc { "localhost:8001" } else { "localhost:8000" }));
-    load.put("--protocol", if is_grpc { "kserve" } else { "generate" });
-    load.put("--model", line.value("--model-name").unwrap_or("ensemble"));
-    load.put("--rate", "-1");
+    load.put("protocol", if is_grpc { "kserve" } else { "generate" });
+    load.put("model", line.value("--model-name").unwrap_or("ensemble"));
+    load.put("rate", "-1");
     // Its own.
-    load.put("--warmup", "10");
-    load.flag(if line.has("--streaming") { "--streaming" } else { "--no-streaming" });
+    load.put("warmup", "10");
+    load.streaming(line.has("--streaming"));
     match line.value("--dataset") {
         Some(file) => {
-            load.put("--data", file);
-            load.put("--data-kind", "jsonl");
+            load.put("data", file);
+            load.put("data.kind", "jsonl");
         }
         None => builder.push_error(format!("{TOOL} needs --dataset FILE")),
     }

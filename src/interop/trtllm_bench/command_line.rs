@@ -1,30 +1,20 @@
 //! `trtllm-bench`'s command line. Its three commands become a stage of their own, a server with one user, or a build.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
-use super::throughput::throughput;
-use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
-use crate::command_line::program::Env;
-use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::command_line::translation_error::TranslationError;
-use crate::command_line::visible_gpus::visible;
-use crate::trtllm_serve::ServeStage;
-use base::spec::Quantity;
+use crate::command_line::{
+    Env, GivenOption, Opt, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, flag, manifest,
+    one, read_known,
+};
+use crate::trtllm_serve::{self, ServeStage};
+use base::spec::{Formula, NumberKind, Quantity};
 
 const BENCH: &str = "trtllm-bench";
 
-#[rustfmt::skip]
-static BENCHES: &[Opt] = &[
-    one(&["--model", "-m"]), one(&["--model_path"]), one(&["--workspace", "-w"]), one(&["--log_level"]), one(&["--revision"]),
-    one(&["--engine_dir"]), one(&["--backend"]), one(&["--extra_llm_api_options", "--config"]), one(&["--max_batch_size"]), one(&["--max_num_tokens"]), one(&["--max_seq_len"]),
-    one(&["--beam_width"]), one(&["--kv_cache_free_gpu_mem_fraction"]), one(&["--dataset"]), one(&["--eos_id"]), one(&["--modality"]), one(&["--max_input_len"]),
-    one(&["--num_requests"]), one(&["--warmup"]), one(&["--target_input_len"]), one(&["--target_output_len"]), one(&["--tp", "--tp_size"]), one(&["--pp", "--pp_size"]), one(&["--ep", "--ep_size"]),
-    one(&["--cluster_size"]), one(&["--concurrency"]), flag(&["--streaming"]), one(&["--report_json"]), one(&["--iteration_log"]), one(&["--output_json"]), one(&["--request_json"]),
-    flag(&["--enable_chunked_context"]), one(&["--scheduler_policy"]), one(&["--medusa_choices"]), one(&["--quantization", "-q"]),
-    flag(&["--no_weights_loading"]), flag(&["--trust_remote_code"]), one(&["--gpus_per_node"]),
-    one(&["--custom_module_dirs"]), one(&["--sampler_options"]), one(&["--image_data_format"]), one(&["--data_device"]), flag(&["--no_skip_tokenizer_init"]), one(&["--random_seed"]),
-    flag(&["--telemetry"]), flag(&["--no-telemetry"]), one(&["--max_beam_width"]), one(&["--kv_cache_dtype"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/trtllm-bench.toml")], &[]));
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.
@@ -37,7 +27,7 @@ pub(crate) fn translate(
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
         return prepare_dataset(words, at, builder);
     }
-    let line = read(BENCH, BENCHES, words, &mut builder);
+    let line = TABLE.read_words(words, &mut builder);
     let kind = match line.plain.as_slice() {
         [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
         _ => {
@@ -54,9 +44,12 @@ pub(crate) fn translate(
         "throughput" => return throughput(env, &line, model, content, builder),
         _ => {}
     }
-    builder.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
-    visible(env, &mut builder);
-    let mut server = ServeStage::of(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model));
+    builder.note(
+        "trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so \
+        HTTP and detokenizing are part of what is measured",
+    );
+    env.report_visible_gpus(&mut builder);
+    let mut server = ServeStage::new(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model));
     let mut bench = Map::from_iter([
         ("target".to_owned(), json!("{{ stages.server }}")),
         ("protocol".to_owned(), json!("openai-completions")),
@@ -113,6 +106,7 @@ fn load(line: &ParsedLine, bench: &mut Map<String, Value>, builder: &mut Transla
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
 }
 
+/// An option of the server behind `latency`.
 fn option(
     given: &GivenOption,
     line: &ParsedLine,
@@ -120,57 +114,28 @@ fn option(
     bench: &mut Map<String, Value>,
     builder: &mut TranslationBuilder,
 ) {
-    let renamed = match given.name {
+    let name = match given.name {
         "--kv_cache_free_gpu_mem_fraction" => "--kv_cache_free_gpu_memory_fraction",
         "--tp" => "--tp_size",
         "--pp" => "--pp_size",
         "--ep" => "--ep_size",
-        "--backend"
-        | "--extra_llm_api_options"
-        | "--max_batch_size"
-        | "--max_num_tokens"
-        | "--max_seq_len"
-        | "--cluster_size"
-        | "--log_level"
-        | "--revision"
-        | "--trust_remote_code"
-        | "--gpus_per_node" => given.name,
         "--beam_width" => "--max_beam_width",
         "--model" | "--model_path" | "--engine_dir" | "--dataset" | "--num_requests" | "--warmup" | "--concurrency"
         | "--streaming" => return,
         "--eos_id" if given.value() == "-1" => return,
         "--eos_id" => {
             bench.shift_remove("extra");
-            return builder
-                .push_untranslated(given.as_written(), "the server ends an answer at the model's own end token");
+            "--eos_id"
         }
-        "--report_json" | "--iteration_log" | "--output_json" | "--request_json" => {
-            return builder
-                .push_untranslated(given.as_written(), "results are kept with the run: result.json, requests.jsonl");
-        }
-        "--scheduler_policy" | "--enable_chunked_context" => {
-            return builder.push_untranslated(
-                given.as_written(),
-                "trtllm-serve has no such option: put it into the YAML of --extra_llm_api_options",
-            );
-        }
-        "--max_input_len" | "--target_input_len" | "--target_output_len" => {
-            return builder.push_untranslated(
-                given.as_written(),
-                "it tunes trtllm-bench's choice of limits; set --max_batch_size and --max_num_tokens",
-            );
-        }
-        "--workspace" => {
-            return builder.push_untranslated(given.as_written(), "every stage has an output folder of its own");
-        }
-        _ => {
-            return builder.push_untranslated(
-                given.as_written(),
-                format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" ")),
-            );
-        }
+        name => name,
     };
-    server.put(renamed, &given.values, builder);
+    if trtllm_serve::TABLE.row(name).is_some() {
+        return server.put(name, &given.values, builder);
+    }
+    let kind = line.plain.join(" ");
+    let why = TABLE.row(given.name).and_then(|row| row.reason.clone());
+    let why = why.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
+    builder.push_untranslated(given.as_written(), why);
 }
 
 /// Where `prepare-dataset` writes.
@@ -221,10 +186,120 @@ fn build(
     let place = format!("{}/tp_{tp}_pp_{pp}", line.value("--model").unwrap_or_default());
     let workspace = line.value("--workspace").unwrap_or("/tmp").trim_end_matches('/');
     builder.produces(&format!("{workspace}/{place}"), format!("{{{{ stages.generate_engines.out }}}}/{place}"));
-    builder.note("the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with trtllm-build, where the model's shape is written down");
+    builder.note(
+        "the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with \
+        trtllm-build, where the model's shape is written down",
+    );
     let stages = Map::from_iter([(
         "generate_engines".to_owned(),
         json!({"gpus": line.product(&["--tp", "--pp"]), "shell": command}),
     )]);
     builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
+}
+
+/// `throughput`: the same measurement as a stage, its numbers reported as its own. What stands in front of it becomes
+/// its `launcher`.
+fn throughput(
+    env: &Env,
+    line: &ParsedLine,
+    model: &str,
+    content: &dyn Fn(&str) -> Option<String>,
+    mut builder: TranslationBuilder,
+) -> Result<Translation, TranslationError> {
+    if let (Some(_), Some(backend @ ("pytorch" | "_autodeploy"))) =
+        (line.value("--engine_dir"), line.value("--backend"))
+    {
+        let why = format!(
+            "the line has no meaning here: --engine_dir is an engine of TensorRT's, and --backend {backend} reads \
+                none: leave one of the two out"
+        );
+        return TranslationBuilder::nothing(BENCH, why);
+    }
+    let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
+    if line.has("--engine_dir") && !line.has("--backend") {
+        keys.insert("backend".to_owned(), json!("tensorrt"));
+        builder.note(
+            "an engine is given: --backend tensorrt reads it, and was the default of the releases that build engines",
+        );
+    }
+    let mut flags = Map::new();
+    if !line.has("--dataset") {
+        builder.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file");
+    }
+    for given in line.given.iter().filter(|given| given.name != "--model") {
+        match given.name {
+            "--extra_llm_api_options" => match content(given.value()).and_then(|content| options(&content)) {
+                Some(options) => {
+                    keys.insert("options".to_owned(), Value::Object(options));
+                    builder.reads(given.value());
+                }
+                None => builder.push_untranslated(
+                    given.as_written(),
+                    "the content of that file belongs under `options`, key by key",
+                ),
+            },
+            "--report_json" => {
+                let why = "the report is always requested; its numbers are in result.json";
+                builder.push_untranslated(given.as_written(), why);
+            }
+            "--workspace" => {
+                builder.push_untranslated(given.as_written(), "every stage has an output folder of its own");
+            }
+            "--log_level" | "--revision" => {
+                builder.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");
+            }
+            _ => key_or_flag(given, &mut keys, &mut flags, &mut builder),
+        }
+    }
+    keys.insert("launcher".to_owned(), json!([]));
+    if !flags.is_empty() {
+        keys.insert("flags".to_owned(), Value::Object(flags));
+    }
+    let mut stage = Map::from_iter([("gpus".to_owned(), json!(line.product(&["--tp", "--pp"])))]);
+    env.report_visible_gpus(&mut builder);
+    env.put_into(&mut stage);
+    stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
+    builder.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
+    let stages = Map::from_iter([("throughput".to_owned(), Value::Object(stage))]);
+    builder.finish(BENCH, manifest(BENCH, BENCH, stages))
+}
+
+/// A key of `trtllm_bench:` where there is one for the option, else one of its `flags`.
+fn key_or_flag(
+    given: &GivenOption,
+    keys: &mut Map<String, Value>,
+    flags: &mut Map<String, Value>,
+    builder: &mut TranslationBuilder,
+) {
+    let text = given.value();
+    let flag = || if given.values.is_empty() { json!(true) } else { json!(text) };
+    // The key has no other backends.
+    let has_key = given.name != "--backend" || ["pytorch", "tensorrt", "_autodeploy"].contains(&text);
+    let row = TABLE.row(given.name).filter(|_| has_key);
+    let Some((row, key)) = row.and_then(|row| Some((row, row.sets.as_ref()?))) else {
+        flags.insert(given.name[2..].to_owned(), flag());
+        return;
+    };
+    if !row.is_number() {
+        keys.insert(key.clone(), flag());
+        return;
+    }
+    match serde_json::from_str(text) {
+        // 0 and -1 are its values for "all".
+        Ok(Value::Number(number)) if key == "num_requests" && number.as_i64().is_some_and(|n| n < 1) => {}
+        Ok(number @ Value::Number(_)) => drop(keys.insert(key.clone(), number)),
+        _ => {
+            let kind = if key.ends_with("fraction") { NumberKind::Any } else { NumberKind::Whole };
+            match Formula::read(text, kind) {
+                Some(formula) => drop(keys.insert(key.clone(), json!(formula.to_string()))),
+                None => builder.push_error(format!("`{} {text}` is no number", given.written)),
+            }
+        }
+    }
+}
+
+/// The settings in a file of YAML; none where a shell would still change them.
+fn options(content: &str) -> Option<Map<String, Value>> {
+    let is_changed = content.contains(['$', '`']) || content.contains("{{");
+    serde_yaml::from_str(content).ok().filter(|_| !is_changed)
 }

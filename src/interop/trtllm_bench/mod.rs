@@ -1,4 +1,3 @@
 //! `trtllm-bench`: its command line.
 
 pub(super) mod command_line;
-mod throughput;

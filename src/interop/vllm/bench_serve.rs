@@ -1,18 +1,14 @@
 //! `vllm bench serve`, and the `benchmark_serving.py` that it was, which TensorRT-LLM has still.
 
-use serde_json::json;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
 
 use super::dataset::{self, RangeRatio};
-use super::ramp::ramp;
-use crate::command_line::headers::header;
-use crate::command_line::load::{
-    CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, host_and_port, rate_and_limit,
-    ready_timeout, tokenizer,
+use crate::command_line::{
+    CHAT, COMPLETIONS, Compute, Env, GivenOption, NoMeaning, ParsedLine, ToolTable, TranslatedLoad, Translation,
+    TranslationBuilder, TranslationError, host_and_port, number, token_ids,
 };
-use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
-use crate::command_line::program::Env;
-use crate::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
-use crate::command_line::translation_error::TranslationError;
 
 /// A program of this family.
 pub(super) struct ServingBenchmark {
@@ -23,7 +19,8 @@ pub(super) struct ServingBenchmark {
     temperature: Option<&'static str>,
     /// Requests that it sends first to see whether the server answers.
     tests: &'static str,
-    /// Arrivals at a rate are moved so that as many as the rate has come in their time: `normalize_factor` of vLLM 0.33.0
+    /// Arrivals at a rate are moved so that as many as the rate has come in their time: `normalize_factor` of vLLM
+    /// 0.33.0
     /// (vllm/benchmarks/serve.py).
     moves_arrivals: bool,
     range_ratio: RangeRatio,
@@ -54,7 +51,8 @@ const fn benchmark_serving(range_ratio: RangeRatio) -> ServingBenchmark {
     }
 }
 
-/// Which program of the name `benchmark_serving` a line starts: by its path, or by an option that only one of them has.
+/// Which program of the name `benchmark_serving` a line starts: by its path, or by an option that only one of them
+/// has.
 pub(super) fn named(path: &str, words: &[String]) -> &'static ServingBenchmark {
     let is_bench_serving = path.contains("bench_serving/benchmark_serving.py") || path.starts_with("atom.");
     if is_bench_serving || words.iter().any(|word| word == USE_CHAT_TEMPLATE) {
@@ -69,62 +67,10 @@ pub(super) fn named(path: &str, words: &[String]) -> &'static ServingBenchmark {
 /// An option of InferenceMAX's program alone.
 const USE_CHAT_TEMPLATE: &str = "--use-chat-template";
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--model"]), one(&["--served-model-name"]), one(&["--backend", "--endpoint-type"]), one(&["--base-url"]), one(&["--host"]), one(&["--port"]), one(&["--endpoint"]),
-    many(&["--header"]), flag(&["--insecure"]), one(&["--max-concurrency"]), one(&["--request-rate"]), one(&["--burstiness"]), one(&["--probe-request-rate"]),
-    one(&["--ramp-up-strategy"]), one(&["--ramp-up-start-rps"]), one(&["--ramp-up-end-rps"]), one(&["--num-warmups"]), one(&["--ready-check-timeout-sec"]), flag(&["--no-test-input"]),
-    one(&["--seed"]), flag(&["--ignore-eos"]), many(&["--goodput"]), one(&["--percentile-metrics"]), one(&["--metric-percentiles"]), one(&["--request-id-prefix"]),
-    one(&["--top-p"]), one(&["--top-k"]), one(&["--min-p"]), one(&["--temperature"]), one(&["--frequency-penalty"]), one(&["--presence-penalty"]), one(&["--repetition-penalty"]),
-    one(&["--extra-body"]), one(&["--logprobs"]), flag(&["--use-beam-search"]), one(&["--best-of"]), many(&["--lora-modules"]), one(&["--lora-assignment"]), one(&["--chat-template-kwargs"]),
-    flag(&["--non-streaming"]), flag(&["--self-timed"]), flag(&["--no-self-timed"]),
-    one(&["--tokenizer"]), one(&["--tokenizer-mode"]), flag(&["--trust-remote-code"]), flag(&["--skip-tokenizer-init"]), flag(&["--skip-chat-template"]), flag(&[USE_CHAT_TEMPLATE]), flag(&["--enable-multimodal-chat"]),
-    flag(&["--tokenize-on-client"]), flag(&["--random-ids"]), one(&["--download-path"]), one(&["--download-timeout"]), flag(&["--save-request-time-breakdown"]),
-    one(&["--label"]), flag(&["--disable-tqdm"]), flag(&["--profile"]), many(&["--profile-num-steps"]), flag(&["--save-result"]), flag(&["--save-detailed"]), flag(&["--append-result"]), many(&["--metadata"]), one(&["--result-dir"]), one(&["--result-filename"]),
-    flag(&["--plot-timeline"]), one(&["--timeline-itl-thresholds"]), flag(&["--plot-dataset-stats"]),
-    one(&["--dataset-name"]), one(&["--dataset-path", "--dataset"]), one(&["--num-prompts"]), one(&["--input-len"]), one(&["--output-len"]), flag(&["--no-oversample"]), flag(&["--disable-shuffle"]), flag(&["--no-stream"]),
-    one(&["--random-input-len"]), one(&["--random-output-len"]), one(&["--random-range-ratio"]), one(&["--random-prefix-len"]), one(&["--random-batch-size"]), flag(&["--no-reranker"]), one(&["--prefix-len"]),
-    one(&["--random-mm-base-items-per-request"]), one(&["--random-mm-num-mm-items-range-ratio"]), one(&["--random-mm-limit-mm-per-prompt"]), one(&["--random-mm-bucket-config"]),
-    one(&["--random-image-width"]), one(&["--random-image-height"]), one(&["--random-image-size"]), one(&["--random-num-images"]),
-    one(&["--sharegpt-output-len"]), one(&["--custom-output-len"]), one(&["--custom-input-len"]), flag(&["--custom-ensure-client-side-data"]),
-    one(&["--sonnet-input-len"]), one(&["--sonnet-output-len"]), one(&["--sonnet-prefix-len"]),
-    one(&["--prefix-repetition-prefix-len"]), one(&["--prefix-repetition-suffix-len"]), one(&["--prefix-repetition-num-prefixes"]), one(&["--prefix-repetition-output-len"]),
-    one(&["--hf-subset"]), one(&["--hf-split"]), one(&["--hf-name"]), one(&["--hf-output-len"]), one(&["--blazedit-min-distance"]), one(&["--blazedit-max-distance"]), one(&["--bfcl-categories"]),
-    one(&["--spec-bench-category"]), one(&["--spec-bench-output-len"]), one(&["--speed-bench-category"]), one(&["--speed-bench-dataset-subset"]), one(&["--speed-bench-output-len"]),
-    one(&["--timed-trace-chunk-hash-size"]), one(&["--timed-trace-sec-multiplier"]), one(&["--asr-max-audio-len-sec"]), one(&["--asr-min-audio-len-sec"]),
-];
-
-/// Options without a meaning here, and why.
-#[rustfmt::skip]
-const UNTRANSLATED: &[(&[&str], &str)] = &[
-    (&["--save-result", "--save-detailed", "--append-result", "--result-dir", "--result-filename", "--metadata", "--label", "--save-request-time-breakdown"], "results are kept with the run; `regatta export TASK --as vllm --out DIR` writes its file"),
-    (&["--plot-timeline", "--timeline-itl-thresholds", "--plot-dataset-stats"], "the report of a run has its plots"),
-    (&["--percentile-metrics", "--metric-percentiles"], "all percentiles are in the result"),
-    (&["--disable-tqdm"], "`regatta -q` prints less"),
-    (&["--profile", "--profile-num-steps"], "a profile is taken on the server, with its own tools"),
-    (&["--probe-request-rate"], "one load is measured at a time"),
-    (&["--lora-modules", "--lora-assignment"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
-    (&["--random-ids"], "made-up prompts are not cut from a text, with or without it"),
-    (&["--tokenize-on-client"], "it sends token ids; here `request: { interface: token_ids }` does, over OpenAI's completions"),
-    (&[USE_CHAT_TEMPLATE], "there the chat template is a part of each prompt, within its length; here a made-up prompt has that length without one"),
-    (&["--tokenizer-mode", "--trust-remote-code", "--skip-tokenizer-init"], "a tokenizer is a file here, nothing is downloaded or run for it"),
-    (&["--skip-chat-template", "--chat-template-kwargs", "--enable-multimodal-chat"], "prompts are sent as they are; over `openai-chat` the server applies its template"),
-    (&["--request-id-prefix"], "requests are numbered in requests.jsonl"),
-    (&["--use-beam-search", "--best-of"], "beams over OpenAI's interfaces are fields of the server's own: --extra NAME:VALUE"),
-    (&["--download-path", "--download-timeout"], "nothing is downloaded: give the file, with --dataset-path"),
-];
-
-/// Its fields of the request, which have the same name there.
-const FIELDS: [&str; 8] = [
-    "--top-p",
-    "--top-k",
-    "--min-p",
-    "--temperature",
-    "--frequency-penalty",
-    "--presence-penalty",
-    "--repetition-penalty",
-    "--logprobs",
-];
+pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
+    let functions: &[(&str, Compute)] = &[("token_ids", token_ids), ("burstiness", burstiness), ("ramp", ramp)];
+    ToolTable::new(&[include_str!("../tools/vllm-bench-serve.toml"), dataset::FILE], functions)
+});
 
 pub(super) fn translate(
     program: &ServingBenchmark,
@@ -132,57 +78,61 @@ pub(super) fn translate(
     words: &[String],
 ) -> Result<Translation, TranslationError> {
     let tool = program.tool;
-    let mut builder = TranslationBuilder::default();
-    let line = read(tool, TABLE, words, &mut builder);
-    for word in line.plain.iter().chain(&line.behind) {
-        builder.push_error(format!("`{word}`: {tool} takes options only"));
-    }
+    let mut load = TranslatedLoad::default();
+    let line = TABLE.read_as(tool, words, &mut load.builder);
+    line.has_options_only(tool, &mut load.builder);
     if line.has(USE_CHAT_TEMPLATE) && program.range_ratio != RangeRatio::UpTo {
-        builder.push_error(format!(
+        load.builder.push_error(format!(
             "`{USE_CHAT_TEMPLATE}` is no option of {tool}, but of InferenceMAX's benchmark_serving.py"
         ));
     }
-    let mut load = TranslatedLoad::default();
-    if let Err(why) = interface(&line, &mut load, &mut builder) {
+    if let Err(why) = measured(program, env, &line, &mut load) {
         return TranslationBuilder::nothing(tool, why);
     }
-    let limit = line.given.iter().rev().find(|given| given.name == "--max-concurrency");
-    rate_and_limit(line.value("--request-rate"), limit, &mut load, &mut builder);
-    if let Err(why) = dataset::put(&line, program.range_ratio, &mut load, &mut builder) {
-        return TranslationBuilder::nothing(tool, why);
-    }
-    let has_rate = load.get("--rate").is_some_and(|rate| rate != "-1");
+    TABLE.apply(&line, &mut load);
+    dataset::count_answers(&line, &mut load);
+    load.finish(tool)
+}
+
+/// What options set together, and the program's own defaults.
+fn measured(
+    program: &ServingBenchmark,
+    env: &Env,
+    line: &ParsedLine,
+    load: &mut TranslatedLoad,
+) -> Result<(), NoMeaning> {
+    interface(line, load)?;
+    load.rate_and_limit(line.value("--request-rate"), line.last("--max-concurrency"));
+    dataset::put(line, program.range_ratio, load)?;
+    let has_rate = load.get("rate").is_some_and(|rate| rate != "-1");
     if program.moves_arrivals && has_rate && !line.has("--ramp-up-strategy") {
-        builder.note("there all gaps are scaled by one factor, so that the last of N requests is due after N/RATE seconds exactly; here they are as the law draws them, so the rate of one run is near RATE, the nearer the more requests there are");
+        load.builder.note(
+            "there all gaps are scaled by one factor, so that the last of N requests is due after \
+            N/RATE seconds exactly; here they are as the law draws them, so the rate of one run is near RATE, the \
+            nearer the more requests there are",
+        );
     }
-    // Its own.
-    load.put(
-        "--warmup",
-        line.value("--num-warmups").unwrap_or(if line.has("--no-test-input") { "0" } else { program.tests }),
-    );
-    load.flag(if line.has("--non-streaming") { "--no-streaming" } else { "--streaming" });
+    let tests = if line.has("--no-test-input") { "0" } else { program.tests };
+    load.put("warmup", line.value("--num-warmups").unwrap_or(tests));
+    load.streaming(!line.has("--non-streaming"));
     let is_random = line.value("--dataset-name").is_none_or(|name| name == "random") && !line.has("--dataset-path");
     if is_random && program.random_ignores_eos {
-        load.flag("--ignore-eos");
+        load.flag("extra.ignore_eos");
     }
     if let Some(name) = line.value("--served-model-name").or(line.value("--model")) {
-        load.put("--model", name);
+        load.put("model", name);
     }
     if env.has("OPENAI_API_KEY") {
-        load.put("--api-key-env", "OPENAI_API_KEY");
+        load.put("api_key_env", "OPENAI_API_KEY");
     }
     if let Some(temperature) = program.temperature {
-        load.put("--temperature", temperature);
+        load.put("request.temperature", temperature);
     }
-    for given in &line.given {
-        option(given, &line, &mut load, &mut builder);
-    }
-    dataset::count_answers(&line, &mut load, &mut builder);
-    builder.finish(tool, load.means())
+    Ok(())
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
     let backend = line.value("--backend").unwrap_or("openai");
     let (protocol, usual) = match backend {
         "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => COMPLETIONS,
@@ -190,15 +140,17 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
         "tensorrt-llm" => ("generate", "/v2/models/ensemble/generate_stream"),
         other => {
             return Err(format!(
-                "the line has no meaning here: requests of --backend {other} are not measured; the text interfaces are `openai` and `openai-chat`, which most servers have beside their own"
-            ).into());
+                "the line has no meaning here: requests of --backend {other} are not measured; the text interfaces \
+                    are `openai` and `openai-chat`, which most servers have beside their own"
+            )
+            .into());
         }
     };
-    load.put("--protocol", protocol);
+    load.put("protocol", protocol);
     load.limits_completion_tokens();
     let path = line.value("--endpoint").unwrap_or(usual);
     if backend == "openai-chat" && !path.trim_end_matches('/').ends_with("chat/completions") {
-        builder.push_error(format!(
+        load.builder.push_error(format!(
             "`--endpoint {path}` is not the path of --backend openai-chat, which ends with chat/completions"
         ));
     }
@@ -206,54 +158,126 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
         || host_and_port(line.value("--host").unwrap_or("localhost"), line.value("--port").unwrap_or("8000")),
         str::to_owned,
     );
-    address(&base, path, usual, load);
+    load.address(&base, path, usual);
     Ok(())
 }
 
-fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    let value = given.value();
-    match given.name {
-        // Read together, above.
-        "--model"
-        | "--served-model-name"
-        | "--backend"
-        | "--base-url"
-        | "--host"
-        | "--port"
-        | "--endpoint"
-        | "--max-concurrency"
-        | "--request-rate"
-        | "--num-warmups"
-        | "--no-test-input"
-        | "--non-streaming" => {}
-        name if dataset::is_option(name) => dataset::left(given, line, builder),
-        name if FIELDS.contains(&name) => {
-            let field = name.trim_start_matches('-').replace('-', "_");
-            extra(load, builder, &format!("{field}:{value}"), true);
+fn burstiness(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    let has_gaps = load.get("rate").is_some_and(|rate| rate != "-1");
+    if has_gaps {
+        load.burstiness(given);
+    }
+    has_gaps
+}
+
+/// In how many steps the rate rises here, at most.
+const STEPS: u32 = 20;
+
+/// How the rate rises with the number of the request: `_get_current_request_rate` of vLLM 0.33.0
+/// (vllm/benchmarks/serve.py).
+#[derive(Clone, Copy)]
+struct RisingRate {
+    from: f64,
+    to: f64,
+    requests: f64,
+    is_exponential: bool,
+}
+
+impl RisingRate {
+    fn at(self, request: f64) -> f64 {
+        let progress = request / (self.requests - 1.0).max(1.0);
+        if self.is_exponential {
+            self.from * (self.to / self.from).powf(progress)
+        } else {
+            self.from + (self.to - self.from) * progress
         }
-        "--header" => header(given, load, builder),
-        "--ready-check-timeout-sec" => ready_timeout(given, load, builder),
-        "--insecure" => load.flag("--insecure"),
-        "--seed" => load.put("--seed", value),
-        "--ignore-eos" => load.flag("--ignore-eos"),
-        "--goodput" => goodput(load, builder, given),
-        "--extra-body" => extra(load, builder, value, true),
-        "--tokenizer" => tokenizer(given, load, builder),
-        "--tokenize-on-client" if load.get("--protocol") == Some(COMPLETIONS.0) => {
-            load.put_request_key("interface", json!("token_ids"));
+    }
+
+    /// Requests and seconds of each step. All have as many requests.
+    fn steps(self) -> (f64, Vec<f64>) {
+        /// Of a step with more requests, so many are looked at.
+        const MOST: f64 = 1000.0;
+        let steps = self.requests.min(f64::from(STEPS)).max(1.0).floor();
+        let each = self.requests / steps;
+        let looked_at = each.ceil().min(MOST);
+        let seconds = |step: u32| {
+            let request = |part: u32| (f64::from(step) + (f64::from(part) + 0.5) / looked_at) * each - 0.5;
+            let gaps: f64 = (0..looked_at as u32).map(|part| 1.0 / self.at(request(part).max(0.0))).sum();
+            gaps / looked_at * each
+        };
+        (each, (0..steps as u32).map(seconds).collect())
+    }
+
+    fn put(self, load: &mut TranslatedLoad) {
+        let (each, seconds) = self.steps();
+        let rounded = |value: f64| number((value * 1e4).round() / 1e4);
+        let whole: f64 = seconds.iter().sum();
+        let step = |lasts: &f64| {
+            let time = format!("{}ms", number((lasts * 1e3).round().max(1.0)));
+            json!({"level": rounded(each / lasts), "lasts": time})
+        };
+        let steps: Vec<Value> = seconds.iter().map(step).collect();
+        load.put("rate", rounded(self.requests / whole).to_string());
+        load.set("rate", Value::Null);
+        load.builder.note(format!(
+            "there every request has a rate of its own; here the rate changes in {} steps, each with as many requests \
+                as there in the same time, {} s in all",
+            steps.len(),
+            number((whole * 10.0).round() / 10.0)
+        ));
+        load.set("ramp", json!({ "steps": steps }));
+    }
+}
+
+/// A rate that rises from one request to the next.
+fn ramp(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    match rising_rate(load, line, given) {
+        Ok(rate) => rate.put(load),
+        Err(why) => load.builder.push_error(why),
+    }
+    true
+}
+
+fn rising_rate(load: &TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> Result<RisingRate, String> {
+    let read = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok()).filter(|n| n.is_finite());
+    let requests = load.get("stop.requests").and_then(|count| count.parse::<u32>().ok()).map(f64::from);
+    let (Some(from), Some(to), Some(requests)) = (read("--ramp-up-start-rps"), read("--ramp-up-end-rps"), requests)
+    else {
+        return Err(
+            "`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts".to_owned()
+        );
+    };
+    if line.has("--request-rate") {
+        return Err(
+            "`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps"
+                .to_owned(),
+        );
+    }
+    if from <= 0.0 || to <= 0.0 {
+        return Err("`--ramp-up-start-rps` and `--ramp-up-end-rps` are above 0".to_owned());
+    }
+    let is_exponential = match given.value() {
+        "linear" => false,
+        "exponential" => true,
+        _ => return Err(format!("`{}`: linear or exponential", given.as_written())),
+    };
+    Ok(RisingRate { from, to, requests, is_exponential })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sums of `1 / rate` of all requests.
+    #[test]
+    fn steps_take_as_long_as_the_requests_of_vllm() {
+        let all = |is_exponential| RisingRate { from: 1.0, to: 16.0, requests: 100.0, is_exponential }.steps();
+        for (is_exponential, seconds) in [(false, 18.8), (true, 34.0)] {
+            let (each, steps) = all(is_exponential);
+            let whole: f64 = steps.iter().sum();
+            assert!((each - 5.0).abs() < 1e-9 && (whole - seconds).abs() < 0.1, "{whole}");
+            assert!(steps.is_sorted_by(|one, next| one > next), "{steps:?}");
         }
-        "--burstiness" if load.get("--rate").is_none_or(|rate| rate == "-1") => {
-            builder.push_untranslated(given.as_written(), "there is no rate whose gaps it would shape");
-        }
-        "--burstiness" => burstiness(given, load, builder),
-        "--ramp-up-strategy" => ramp(given, line, load, builder),
-        "--ramp-up-start-rps" | "--ramp-up-end-rps" if line.has("--ramp-up-strategy") => {}
-        name => {
-            let why = UNTRANSLATED
-                .iter()
-                .find(|(names, _)| names.contains(&name))
-                .map_or("there is nothing like it here", |it| it.1);
-            builder.push_untranslated(given.as_written(), why);
-        }
+        assert_eq!(RisingRate { from: 2.0, to: 4.0, requests: 1.0, is_exponential: false }.steps(), (1.0, vec![0.5]));
     }
 }

@@ -1,49 +1,45 @@
-//! `vllm bench sweep serve`: servers and their benchmarks, one for each combination of settings, and `serve_workload`, a sweep
-//! from one request at a time to all at once.
+//! `vllm bench sweep serve`: servers and their benchmarks, one for each combination of settings, and
+//! `serve_workload`, a sweep from one request at a time to all at once.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
-use serde_json::Value;
-
-use super::sweep_params::{self, Combination, are_linked};
-use crate::command_line::options::{Opt, ParsedLine, flag, one, read};
-use crate::command_line::translated_bench::TranslatedBench;
-use crate::command_line::translation::{
-    ScriptBench, TranslateInner, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+use crate::command_line::{
+    ParsedLine, ScriptBench, ToolTable, TranslateInner, TranslatedBench, TranslatedScript, Translation,
+    TranslationBuilder, TranslationError, TranslationKind,
 };
-use crate::command_line::translation_error::TranslationError;
+use base::files::read_text;
+use serde_json::{Map, Value};
 
 const TOOL: &str = "vllm bench sweep";
-const SERVER: &str = "server";
 /// Measurements of each combination, where the line has no number of them.
 const RUNS: u32 = 3;
+const SERVER: &str = "server";
 /// More servers or benchmarks than these are no page's.
 const MOST: usize = 500;
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--serve-cmd"]), one(&["--bench-cmd"]), one(&["--after-bench-cmd"]), flag(&["--show-stdout"]), one(&["--server-ready-timeout"]), one(&["--serve-params"]), one(&["--bench-params"]),
-    one(&["--link-vars"]), one(&["-o", "--output-dir"]), one(&["-e", "--experiment-name"]), one(&["--num-runs"]), one(&["--warmup-num-prompts"]), flag(&["--continue-on-error"]), flag(&["--dry-run"]), flag(&["--resume"]),
-    one(&["--workload-var"]), one(&["--workload-iters"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/vllm-bench-sweep.toml")], &[]));
 
 /// The lines behind its two options, once for each pair of combinations.
 pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut builder);
+    let line = TABLE.read_words(words, &mut builder);
     let kind = line.plain.first().map_or("", String::as_str);
     let is_workload = match kind {
         "serve" => false,
         "serve_workload" | "serve-workload" => true,
         "serve_sla" | "serve-sla" => {
             let why = format!(
-                "`{TOOL} {kind}` has no meaning here: it searches for a load within limits; import the line of its --bench-cmd, and `bench.search` with `limits` finds the highest rate"
+                "`{TOOL} {kind}` has no meaning here: it searches for a load within limits; import the line of its \
+                    --bench-cmd, and `bench.search` with `limits` finds the highest rate"
             );
             return TranslationBuilder::nothing(TOOL, why);
         }
         _ => {
             let why = format!(
-                "`{TOOL} {kind}` has no meaning here: it measures no requests; a line of `{TOOL} serve` is imported, and `regatta compare` shows several results side by side"
+                "`{TOOL} {kind}` has no meaning here: it measures no requests; a line of `{TOOL} serve` is imported, \
+                    and `regatta compare` shows several results side by side"
             );
             return TranslationBuilder::nothing(TOOL, why);
         }
@@ -68,7 +64,7 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
     }
     let mut script = TranslatedScript::default();
     for (at, settings) in serve_params.iter().enumerate() {
-        let mut server = inner(&sweep_params::apply(&serve, settings)).map_err(|error| error.within("--serve-cmd"))?;
+        let mut server = inner(&apply(&serve, settings)).map_err(|error| error.within("--serve-cmd"))?;
         if at == 0 {
             builder.absorb("--serve-cmd", &mut server);
         }
@@ -83,7 +79,7 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
         let server = script.stages.contains_key(&name).then_some(name);
         let mut benches: Vec<TranslatedBench> = Vec::new();
         for combination in bench_params.iter().filter(|bench| are_linked(links, settings, bench)) {
-            let command = sweep_params::apply(&bench, combination);
+            let command = apply(&bench, combination);
             let mut measurement = inner(&command).map_err(|error| error.within("--bench-cmd"))?;
             if at == 0 && benches.is_empty() {
                 builder.absorb("--bench-cmd", &mut measurement);
@@ -96,7 +92,10 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
         }
         let benches = TranslatedBench::gathered(benches);
         if at == 0 && benches.len() > 1 {
-            builder.note("there the server's prefix cache is emptied between its benchmarks; here they share it, unless the server has --no-enable-prefix-caching");
+            builder.note(
+                "there the server's prefix cache is emptied between its benchmarks; here they share it, \
+                unless the server has --no-enable-prefix-caching",
+            );
         }
         for mut bench in benches {
             if is_workload {
@@ -118,11 +117,12 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
 fn params(option: &str, stage: &str, line: &ParsedLine, builder: &mut TranslationBuilder) -> Vec<Combination> {
     let unchanged = vec![Combination::new()];
     let Some(file) = line.value(option) else { return unchanged };
-    match sweep_params::read(Path::new(file)) {
+    match combinations(Path::new(file)) {
         Ok(combinations) => combinations,
         Err(error) => {
             let why = format!(
-                "the file {error}; where it can be read, each of its settings is imported; by hand, `foreach` of the stage `{stage}` has a list of values for each key"
+                "the file {error}; where it can be read, each of its settings is imported; by hand, `foreach` of the \
+                    stage `{stage}` has a list of values for each key"
             );
             builder.push_untranslated(format!("{option} {file}"), why);
             unchanged
@@ -145,22 +145,141 @@ fn workload(line: &ParsedLine, bench: &mut TranslatedBench, builder: &mut Transl
     builder.note(note);
 }
 
-/// Options that are read above, and why the others have no place.
+/// Reports the options that have no place.
 fn leave(line: &ParsedLine, is_workload: bool, builder: &mut TranslationBuilder) {
     for given in &line.given {
+        let Some(row) = TABLE.row(given.name) else { continue };
         let why = match given.name {
-            "--serve-cmd" | "--bench-cmd" | "--serve-params" | "--bench-params" | "--link-vars" => continue,
-            "--workload-var" | "--workload-iters" if is_workload => continue,
-            "--num-runs" if !is_workload || given.value() == "1" => continue,
-            "--num-runs" => "a sweep measures each level once; run it again with another `seed`",
-            "--after-bench-cmd" => "nothing is sent between two benchmarks",
-            "--server-ready-timeout" => "`ready.timeout` of the stage `server`",
-            "--warmup-num-prompts" => "`warmup` of the stage `run_harness` is a number of requests before its own",
-            "--continue-on-error" => "`regatta run --keep-going`",
-            "--dry-run" => "`regatta plan` in place of `regatta run`",
-            "--resume" => "the same `regatta run` continues: what is finished is cached",
-            _ => "results are kept with the run: result.json, requests.jsonl",
+            "--workload-var" | "--workload-iters" if !is_workload => {
+                "results are kept with the run: result.json, requests.jsonl"
+            }
+            "--num-runs" if is_workload && given.value() != "1" => {
+                "a sweep measures each level once; run it again with another `seed`"
+            }
+            _ if row.computes.is_some() => continue,
+            _ => row.reason(),
         };
         builder.push_untranslated(given.as_written(), why);
+    }
+}
+
+/// Options of one combination, by their names without dashes in front.
+type Combination = Map<String, Value>;
+
+/// The name of a combination, which is no option.
+const NAME: &str = "_benchmark_name";
+
+/// Why a file has no combinations.
+#[derive(Debug, thiserror::Error)]
+enum ParamsError {
+    #[error("cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    #[error("is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("is neither a list of objects nor an object of objects")]
+    Form,
+}
+
+/// The combinations of a file: a list of objects, or objects by name.
+fn combinations(path: &Path) -> Result<Vec<Combination>, ParamsError> {
+    let entries: Vec<Value> = match serde_json::from_str(&read_text(path)?)? {
+        Value::Array(entries) => entries,
+        Value::Object(named) => named.into_iter().map(|(_, one)| one).collect(),
+        _ => return Err(ParamsError::Form),
+    };
+    let combinations: Option<Vec<Combination>> = entries
+        .into_iter()
+        .map(|one| match one {
+            Value::Object(mut one) => {
+                one.shift_remove(NAME);
+                Some(one)
+            }
+            _ => None,
+        })
+        .collect();
+    combinations.filter(|entries| !entries.is_empty()).ok_or(ParamsError::Form)
+}
+
+/// The command with these options: those that it has already get another value.
+fn apply(command: &[String], combination: &Combination) -> Vec<String> {
+    let mut command = command.to_vec();
+    for (key, value) in combination {
+        let mut option = match (value, key.contains('.')) {
+            (Value::Bool(is_on), true) => vec![format!("--{}={is_on}", dashed(key))],
+            (Value::Bool(true), false) => vec![format!("--{}", dashed(key))],
+            (Value::Bool(false), false) => vec![format!("--no-{}", dashed(key))],
+            (Value::String(text), _) => vec![format!("--{}", dashed(key)), text.clone()],
+            (other, _) => vec![format!("--{}", dashed(key)), other.to_string()],
+        };
+        let at = command.iter().position(|word| {
+            let name = word.split('=').next().unwrap_or_default();
+            name.strip_prefix("--").is_some_and(|name| dashed(name) == dashed(key))
+        });
+        match at {
+            Some(at) => {
+                let is_joined = command[at].contains('=');
+                let length = if option.len() == 2 && !is_joined { 2 } else { 1 };
+                let end = (at + length).min(command.len());
+                command.splice(at..end, option);
+            }
+            None => command.append(&mut option),
+        }
+    }
+    command
+}
+
+/// `max_num_seqs` as an option has it. What stands behind a point is a key of a JSON value and stays as it is.
+fn dashed(key: &str) -> String {
+    match key.split_once('.') {
+        Some((before, behind)) => format!("{}.{behind}", before.replace('_', "-")),
+        None => key.replace('_', "-"),
+    }
+}
+
+/// `max_num_seqs=max_concurrency,…`: whether the two combinations have equal values of each pair.
+fn are_linked(links: &str, serve: &Combination, bench: &Combination) -> bool {
+    let pairs = links.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.into_iter().all(|(server, benchmark)| {
+        let value = serve.get(server.trim());
+        value.is_some() && value == bench.get(benchmark.trim())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn applied(command: &str, combination: &Value) -> String {
+        let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        apply(&command, combination.as_object().unwrap()).join(" ")
+    }
+
+    #[test]
+    fn a_combination_changes_options_that_are_there_and_adds_the_others() {
+        assert_eq!(applied("vllm serve m", &json!({"max_num_seqs": 32})), "vllm serve m --max-num-seqs 32");
+        assert_eq!(
+            applied("vllm serve m --max-num-seqs 8 -x", &json!({"max_num_seqs": 32})),
+            "vllm serve m --max-num-seqs 32 -x"
+        );
+        assert_eq!(
+            applied("b --max_concurrency=8 --seed 1", &json!({"max_concurrency": 4, "seed": 2})),
+            "b --max-concurrency 4 --seed 2"
+        );
+        assert_eq!(applied("b", &json!({"eager": true, "chunked": false})), "b --eager --no-chunked");
+        assert_eq!(
+            applied("b", &json!({"compilation_config.use_inductor": true})),
+            "b --compilation-config.use_inductor=true"
+        );
+    }
+
+    #[test]
+    fn linked_values_are_equal() {
+        let (serve, bench) = (json!({"max_num_seqs": 4}), json!({"max_concurrency": 4}));
+        let linked = |links, bench: &Value| are_linked(links, serve.as_object().unwrap(), bench.as_object().unwrap());
+        assert!(linked("", &bench) && linked("max_num_seqs=max_concurrency", &bench));
+        assert!(!linked("max_num_seqs=max_concurrency", &json!({"max_concurrency": 5})));
+        assert!(!linked("max_num_seqs=max_concurrency", &json!({})));
     }
 }

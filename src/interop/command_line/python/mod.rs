@@ -1,5 +1,5 @@
-//! Python's literals, names and classes, read as text. Nothing is executed: what only running it would give is skipped,
-//! and reported.
+//! Python's literals, names and classes, read as text. Nothing is executed: what only running it would give is
+//! skipped, and reported.
 
 mod lex;
 mod parse;

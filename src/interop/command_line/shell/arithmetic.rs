@@ -1,4 +1,5 @@
-//! `$(( … ))`: whole numbers, `+ - * / %`, `**` and parentheses. Of a value that the text does not have it is a formula.
+//! `$(( … ))`: whole numbers, `+ - * / %`, `**` and parentheses. Of a value that the text does not have it is a
+//! formula.
 
 use base::spec::Quantity;
 

@@ -128,7 +128,8 @@ impl Splitter {
         (self.chars.get(from + blanks) == Some(&'\n')).then_some(from + blanks)
     }
 
-    /// Joins the next line. Pages have blanks behind the backslash, and comments between options: neither ends a command here.
+    /// Joins the next line. Pages have blanks behind the backslash, and comments between options: neither ends a
+    /// command here.
     fn continued_line(&mut self) {
         self.push(' ');
         let Some(end) = self.end_of_blanks(self.at + 1) else { return };
@@ -241,8 +242,8 @@ impl Splitter {
     }
 }
 
-/// How many characters a page's placeholder has: `<model dir>`, `</path/to/engines>`, `<>`. A redirection has a file behind
-/// its `<`, and what follows is no `>` right behind a word.
+/// How many characters a page's placeholder has: `<model dir>`, `</path/to/engines>`, `<>`. A redirection has a file
+/// behind its `<`, and what follows is no `>` right behind a word.
 pub(super) fn placeholder(text: &[char]) -> Option<usize> {
     /// A longer text between `<` and `>` is none.
     const LONGEST: usize = 80;
@@ -288,7 +289,8 @@ mod tests {
     fn redirections_and_here_documents_are_left_out_and_placeholders_stay() {
         assert_eq!(
             texts(
-                "a 2>&1 >log.txt b < in\ncat <<'EOF' > file\n c && d\nEOF\ne --dataset <dataset path> --dir <> -v </path/to/x>:/y &> all\n"
+                "a 2>&1 >log.txt b < in\ncat <<'EOF' > file\n c && d\nEOF\ne --dataset <dataset path> --dir <> -v \
+                    </path/to/x>:/y &> all\n"
             ),
             [one(1, "a   b"), one(2, "cat"), one(5, "e --dataset <dataset path> --dir <> -v </path/to/x>:/y")]
         );

@@ -3,7 +3,8 @@
 /// Substitutions inside each other, more than these, are not read.
 const DEEPEST: usize = 32;
 
-/// How many characters the substitution at the beginning of a text has; none where there is none, or where it is not closed.
+/// How many characters the substitution at the beginning of a text has; none where there is none, or where it is not
+/// closed.
 pub(super) fn substitution(text: &[char]) -> Option<usize> {
     nested(text, 0)
 }
@@ -41,8 +42,8 @@ fn nested(text: &[char], depth: usize) -> Option<usize> {
     None
 }
 
-/// Whether the `$` at this place begins a substitution. One that is not closed makes the whole text unreadable: trying again behind each of
-/// them would take longer with every level.
+/// Whether the `$` at this place begins a substitution. One that is not closed makes the whole text unreadable:
+/// trying again behind each of them would take longer with every level.
 fn is_opening(text: &[char], at: usize) -> bool {
     matches!(text.get(at + 1), Some('(' | '{'))
 }

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 /// The text without the prompts of a terminal; each line stays where it is. `is_program` knows the names of programs.
 ///
-/// A line that begins with `$ `, or with the name of an environment or a host in front of it (`(venv) $ `, `me@host:~$ `), is a
-/// command. In a text with such lines a `> ` continues the line before, and where the first line is one, the others are what
-/// the commands printed, unless a program is called: they are left out. A `# ` is a comment, unless it is all that the text
-/// has: then it is the prompt of a superuser where the name of a program follows.
+/// A line that begins with `$ `, or with the name of an environment or a host in front of it (`(venv) $ `,
+/// `me@host:~$ `), is a command. In a text with such lines a `> ` continues the line before, and where the first line
+/// is one, the others are what the commands printed, unless a program is called: they are left out. A `# ` is a
+/// comment, unless it is all that the text has: then it is the prompt of a superuser where the name of a program
+/// follows.
 pub(crate) fn without_prompts<'a>(text: &'a str, is_program: &dyn Fn(&str) -> bool) -> Cow<'a, str> {
     let has_prompts = text.lines().any(|line| behind_prompt(line).is_some());
     let is_comments = !has_prompts && is_comments(text);

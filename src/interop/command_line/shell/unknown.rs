@@ -43,7 +43,8 @@ impl UnknownValue {
         Self { name: variable.to_lowercase(), written: format!("${{{variable}[@]}}"), env: None }
     }
 
-    /// What a command would print. `before` is the word in front of it: the variable that is set, or the option that is given.
+    /// What a command would print. `before` is the word in front of it: the variable that is set, or the option that
+    /// is given.
     pub(super) fn of_command(written: &str, before: &str) -> Self {
         const LONGEST: usize = 40;
         let word = before.trim_start_matches(['"', '\'']).trim_end_matches(['"', '(']);
@@ -71,8 +72,8 @@ impl UnknownValue {
         Self::named(&format!("{last}_path"), written)
     }
 
-    /// With the letters and digits at the beginning of `text` as the name. A name goes into the words of the command, where a
-    /// placeholder behind it is named after it again: without a limit each would double the next.
+    /// With the letters and digits at the beginning of `text` as the name. A name goes into the words of the command,
+    /// where a placeholder behind it is named after it again: without a limit each would double the next.
     fn named(text: &str, written: &str) -> Self {
         const LONGEST: usize = 80;
         let mut name = String::new();
@@ -99,7 +100,8 @@ impl UnknownValue {
     }
 }
 
-/// A text with `replace` in place of each `{{…}}` that stands for unknown values; it is given what is between the braces.
+/// A text with `replace` in place of each `{{…}}` that stands for unknown values; it is given what is between the
+/// braces.
 fn with_formulas(text: &str, mut replace: impl FnMut(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -121,8 +123,8 @@ fn with_formulas(text: &str, mut replace: impl FnMut(&str) -> Option<String>) ->
     out + rest
 }
 
-/// A formula with each parameter as `replace` has it; it is given the name, and the kind of number that it must be. None where a name is
-/// that of no parameter.
+/// A formula with each parameter as `replace` has it; it is given the name, and the kind of number that it must be.
+/// None where a name is that of no parameter.
 fn with_parameters(
     formula: &str,
     unknown: &[UnknownValue],
@@ -181,8 +183,8 @@ pub(crate) fn unmentioned<'a>(
     unknown.iter().filter(|value| given.contains(&value.name) && !mentioned.contains(&value.name)).collect()
 }
 
-/// Parameters for the unknown values that a manifest's stages use, and the stages with their expressions as people write
-/// them.
+/// Parameters for the unknown values that a manifest's stages use, and the stages with their expressions as people
+/// write them.
 pub(crate) fn parameters(stages: &mut Value, unknown: &[UnknownValue]) -> Map<String, Value> {
     let mut used = BTreeMap::new();
     write_expressions(stages, unknown, &mut used);

@@ -9,7 +9,8 @@ use super::substitution::substitution;
 use super::unknown::UnknownValue;
 use base::units::is_reserved_name;
 
-/// A text with more values than this in one of its variables is cut: a variable that doubles itself grows without bound.
+/// A text with more values than this in one of its variables is cut: a variable that doubles itself grows without
+/// bound.
 const LONGEST_VALUE: usize = 64 * 1024;
 
 /// The variables of a text, while it is read from the top.
@@ -127,7 +128,8 @@ impl Variables {
         out
     }
 
-    /// The value of what begins here with a `$` or a backquote, and how many characters that has; none where it is a character alone.
+    /// The value of what begins here with a `$` or a backquote, and how many characters that has; none where it is a
+    /// character alone.
     /// `before` is the text in front of it, after which an unknown value is named.
     fn substituted(&mut self, text: &[char], before: &str) -> Option<(Substituted, usize)> {
         let length = substitution(text);
@@ -218,8 +220,8 @@ impl Variables {
         Some(values.split_whitespace().nth(at).unwrap_or_default().to_owned())
     }
 
-    /// What a command would print, where that is known without running it. Otherwise it is a parameter, named after the variable that is set
-    /// or the option that is given.
+    /// What a command would print, where that is known without running it. Otherwise it is a parameter, named after
+    /// the variable that is set or the option that is given.
     fn output(&mut self, command: &str, written: &str, before: &str) -> String {
         let is_plain = !command.contains(['|', ';', '&', '<', '>', '\n']);
         let words = if is_plain { shlex::split(&self.expand(command)) } else { None };
@@ -285,12 +287,14 @@ impl Substituted {
     }
 }
 
-/// Whether a text is what stands for one unknown value, and nothing else. Of an array that is a list of unknown length.
+/// Whether a text is what stands for one unknown value, and nothing else. Of an array that is a list of unknown
+/// length.
 fn is_one_marker(text: &str) -> bool {
     text.starts_with("{{") && text.ends_with("}}") && text.matches("{{").count() == 1
 }
 
-/// The last word of a text, or its end where that is longer than the name of any option: each placeholder looks at it.
+/// The last word of a text, or its end where that is longer than the name of any option: each placeholder looks at
+/// it.
 fn last_word(text: &str) -> &str {
     const LONGEST: usize = 256;
     let start = text.char_indices().rev().nth(LONGEST).map_or(0, |(at, _)| at);

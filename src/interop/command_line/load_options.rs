@@ -1,0 +1,351 @@
+//! Options that several load tools have in the same form: what each sets of a measurement here.
+
+use std::net::Ipv6Addr;
+
+use serde_json::{Value, json};
+
+use super::json_number::number;
+use super::load::TranslatedLoad;
+use super::options::{GivenOption, ParsedLine};
+use base::spec::{
+    AUTHORIZATION, FieldKind, Formula, HeaderFault, NumberKind, Quantity, RequestField, RequestHeaders, is_secret_header, secret_variable,
+};
+use base::units::unquoted;
+
+/// OpenAI's interfaces by their protocol, with the path that servers and tools usually have for it.
+pub(crate) const CHAT: (&str, &str) = ("openai-chat", "/v1/chat/completions");
+pub(crate) const COMPLETIONS: (&str, &str) = ("openai-completions", "/v1/completions");
+
+/// The file that tools download for their data set `sharegpt`; here it must be at hand.
+pub(crate) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.json";
+
+/// Lengths, requests and headers.
+impl TranslatedLoad {
+    /// A mean or a deviation of a length. Tools may write a whole number with a point; a deviation of 0 is none.
+    pub fn length(&mut self, key: &'static str, value: &str) {
+        let is_deviation = key.ends_with("stddev");
+        let is_whole = !is_deviation && value.parse::<f64>().is_ok_and(|n| n.fract() == 0.0);
+        if value != "0" || !is_deviation {
+            self.put(key, if is_whole { value.split('.').next().unwrap_or_default() } else { value });
+        }
+    }
+
+    /// A whole number for a key of `bench:`.
+    pub fn whole(&mut self, key: &str, given: &GivenOption) {
+        match given.number::<u32>() {
+            Some(number) if number != Quantity::Known(0) => self.set(key, json!(number)),
+            _ => self.builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+        }
+    }
+
+    /// Further fields of each request. Over HTTP any field is allowed; over gRPC those that have a tensor.
+    pub fn extra(&mut self, word: &str, is_http: bool) {
+        if let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(word) {
+            for (name, value) in fields {
+                self.extra_field(&name, &unquoted(&value), is_http);
+            }
+            return;
+        }
+        let (name, value) = word.split_once(':').unwrap_or((word, "true"));
+        self.extra_field(name, value, is_http);
+    }
+
+    fn extra_field(&mut self, name: &str, value: &str, is_http: bool) {
+        match (name, value) {
+            ("ignore_eos", "true" | "True" | "1") => self.flag("extra.ignore_eos"),
+            ("ignore_eos", "false" | "False" | "0") => drop(self.remove("extra.ignore_eos")),
+            ("temperature", value) if value.parse::<Quantity<f64>>().is_ok() => self.put("request.temperature", value),
+            ("min_tokens" | "min_length", value) if !is_http && value.parse::<Quantity<u32>>().is_ok() => {
+                self.put("request.min_length", value);
+            }
+            ("max_tokens" | "max_completion_tokens", value) if value.parse::<Quantity<u32>>().is_ok() => {
+                self.put("output_tokens", value);
+            }
+            (name, value) if let Some(formula) = number_field(name, value).filter(|_| is_http) => {
+                self.keys.entry("extra").or_insert_with(|| json!({}))[name] = json!(formula.to_string());
+            }
+            _ if value.contains("{{") => {
+                let is_unset = value.starts_with("{{") && value.ends_with("}}") && !value.contains([' ', '"']);
+                let reason = if is_unset {
+                    "the text does not set that value: write it in its place"
+                } else {
+                    "`{{` begins an expression in a manifest"
+                };
+                self.builder.push_untranslated(format!("--extra-inputs {name}:{value}"), reason);
+            }
+            _ if is_http => self.add("extra", format!("{name}:{value}")),
+            _ => self.builder.push_untranslated(
+                format!("--extra-inputs {name}:{value}"),
+                "over gRPC a request has the tensors that `bench.request` names; write the key there, where it has one",
+            ),
+        }
+    }
+
+    /// `NAME:VALUE` or `NAME=VALUE`, of each header. A key belongs into the environment, and nowhere else.
+    pub fn headers(&mut self, given: &GivenOption) {
+        for word in &given.values {
+            self.header(&given.written, word);
+        }
+    }
+
+    /// A header of every request. What the harness sends by itself is left out.
+    pub fn header(&mut self, origin: &str, word: &str) {
+        let name = word.split([':', '=']).next().unwrap_or_default().trim();
+        let value = word.get(name.len()..).unwrap_or_default().trim_start_matches([' ', ':', '=']);
+        let is_bearer = value.to_ascii_lowercase().starts_with("bearer ");
+        if name.eq_ignore_ascii_case(AUTHORIZATION) && is_bearer {
+            return self.api_key("`Authorization: Bearer`");
+        }
+        if ["content-type", "accept"].iter().any(|usual| name.eq_ignore_ascii_case(usual)) {
+            return;
+        }
+        if let Err(fault) = RequestHeaders::default().add(word) {
+            let shown = format!("{origin} {name}:…");
+            return match fault {
+                HeaderFault::Reserved => {
+                    self.builder.push_untranslated(shown, "the harness sets that header itself");
+                }
+                fault => self.builder.push_error(format!("`{shown}` {fault}")),
+            };
+        }
+        if is_secret_header(name) && !value.is_empty() {
+            let variable = secret_variable(name);
+            self.add("request.headers", format!("{name}:${{{variable}}}"));
+            self.builder.note(format!(
+                "the value of the header {name} is read from the environment variable {variable}; it is not written \
+                    down"
+            ));
+        } else if value.contains("{{") {
+            // A value that the text does not have is one of the manifest's.
+            self.keys.entry("request").or_insert_with(|| json!({}))["headers"][name] = json!(value);
+        } else {
+            self.add("request.headers", format!("{name}:{value}"));
+        }
+    }
+
+    /// The key of `origin` is read from a variable.
+    pub fn api_key(&mut self, origin: &str) {
+        self.put("api_key_env", "API_KEY");
+        self.builder
+            .note(format!("the key of {origin} is read from the environment variable API_KEY; it is not written down"));
+    }
+
+    /// `METRIC:MS` of a goodput SLO.
+    pub fn goodput(&mut self, given: &GivenOption) {
+        // Several may stand in one pair of quotes.
+        for word in given.values.iter().flat_map(|values| values.split_whitespace()) {
+            let (metric, limit) = word.split_once(':').unwrap_or((word, ""));
+            let slo = match metric {
+                "time_to_first_token" | "ttft" => "ttft",
+                "inter_token_latency" | "tpot" => "tpot",
+                "request_latency" | "e2e" | "e2el" => "e2e",
+                other => {
+                    self.builder.push_untranslated(
+                        format!("{} {word}", given.written),
+                        format!("`{other}` is not an SLO of a single request here; those are ttft, tpot and e2e"),
+                    );
+                    continue;
+                }
+            };
+            self.add("slo", format!("{slo}:{limit}"));
+        }
+    }
+
+    /// A tokenizer, which is a file here.
+    pub fn tokenizer(&mut self, given: &GivenOption) {
+        self.put("tokenizer", given.value());
+        self.builder.note(format!(
+            "{} is used where it is a folder or a tokenizer.json here; nothing is downloaded",
+            given.as_written()
+        ));
+    }
+
+    /// Where lengths are counted in tokens: the tokenizer of `model` must be at hand, as a file.
+    pub fn needs_tokenizer(&mut self, model: Option<&str>) {
+        let is_file = |path: &std::path::Path| path.is_file() || path.join("tokenizer.json").is_file();
+        if let Some(model) = model.filter(|model| is_file(model.as_ref())) {
+            return self.put("tokenizer", model);
+        }
+        let name = model.unwrap_or("the model");
+        let marker = self.builder.require_written("tokenizer_path", format!("the tokenizer.json of {name}"));
+        self.put("tokenizer", marker.clone());
+        self.set("tokenizer", json!(marker));
+        self.builder.note(format!(
+            "answers are as long as the recorded ones, counted in tokens of {name}: give its tokenizer.json, nothing \
+                is downloaded"
+        ));
+    }
+}
+
+/// When requests come, and where they go.
+impl TranslatedLoad {
+    /// A rate that may be `inf`, and a limit of requests in flight, as vLLM and SGLang have them: all at once; as
+    /// many users as the limit; or a rate at which arrivals beyond the limit wait.
+    pub fn rate_and_limit(&mut self, rate: Option<&str>, limit: Option<&GivenOption>) {
+        let rate = rate.filter(|rate| !["inf", "infinity"].contains(&rate.to_lowercase().as_str()));
+        match (rate, limit) {
+            (None, None) => self.put("rate", "-1"),
+            (None, Some(limit)) => self.put("concurrency", limit.value()),
+            (Some(rate), limit) => {
+                self.put("rate", rate);
+                if let Some(limit) = limit {
+                    self.whole("max_in_flight", limit);
+                }
+            }
+        }
+    }
+
+    /// Gaps of a gamma distribution. `burstiness` is its shape: 1 is Poisson, above it is more even.
+    pub fn burstiness(&mut self, given: &GivenOption) {
+        match given.number::<f64>() {
+            Some(Quantity::Known(shape)) if (shape - 1.0).abs() < f64::EPSILON => {}
+            Some(Quantity::Known(shape)) if shape > 0.0 && shape.is_finite() => {
+                let cv = (1e4 / shape.sqrt()).round() / 1e4;
+                self.set("arrivals", json!({"gamma": {"cv": number(cv)}}));
+            }
+            Some(shape @ Quantity::Unknown(_)) => {
+                let cv = shape.combine("**", -0.5, f64::powf);
+                self.set("arrivals", json!({"gamma": {"cv": cv}}));
+            }
+            _ => self.builder.push_error(format!("`{}`: a number above 0", given.as_written())),
+        }
+    }
+
+    /// How long a server that is still loading is waited for, in seconds. 0: it has to be ready.
+    pub fn ready_timeout(&mut self, given: &GivenOption) {
+        let value = given.value();
+        match value.parse::<f64>() {
+            Ok(seconds) if seconds > 0.0 && seconds.is_finite() => self.put("ready_timeout", format!("{value}s")),
+            Ok(0.0) => {
+                self.builder.push_untranslated(given.as_written(), "without `ready_timeout` a server has to be ready")
+            }
+            _ if value.starts_with("{{") => self.set("ready_timeout", json!(format!("{value}s"))),
+            _ => self.builder.push_error(format!("`{}`: a number of seconds", given.as_written())),
+        }
+    }
+
+    /// Names a duration that is given together with a number of requests.
+    pub fn drop_duration(&mut self, duration: String) {
+        self.builder.push_untranslated(
+            duration,
+            "there a run ends with the first of its limits, here after its number of requests",
+        );
+    }
+
+    /// As many requests as GenAI-Perf and AIPerf send where the line has no end.
+    pub fn usual_requests(&mut self, users: Option<Quantity<u64>>, tool: &str) {
+        let requests = users.unwrap_or(Quantity::Known(1)).times(2_u64).at_least(10_u64);
+        self.put("stop.requests", requests.to_string());
+        let end = if self.is_swept() {
+            " at each level; there 10, or twice the users of the level".to_owned()
+        } else {
+            format!(", as {tool} has it")
+        };
+        self.builder.note(format!("neither a number of requests nor a duration is given: {requests} requests{end}"));
+    }
+
+    /// The server and the path of requests, of a base URL and a path behind it. The path is only given where it is
+    /// not the usual one of the protocol.
+    pub fn address(&mut self, base: &str, path: &str, usual: &str) {
+        let (server, prefix) = server_and_prefix(base);
+        self.target(server);
+        let whole = format!("{prefix}/{}", path.trim_start_matches('/'));
+        if whole != usual {
+            self.put("endpoint", whole);
+        }
+    }
+
+    /// Like `address`, for several base URLs, and as AIPerf 0.13.0 joins them with the path (`_dedup_path_overlap` in
+    /// aiperf/transports/aiohttp_transport.py): what ends a base URL and begins the path, stands once.
+    pub fn overlapping_address(&mut self, bases: &[&str], path: &str, usual: &str) {
+        let (servers, mut paths): (Vec<&str>, Vec<String>) = bases
+            .iter()
+            .map(|base| {
+                let (server, prefix) = server_and_prefix(base);
+                (server, joined_once(prefix, path))
+            })
+            .unzip();
+        self.target(servers.join("|"));
+        paths.dedup();
+        match paths.as_slice() {
+            [whole] if whole == usual => {}
+            [whole] => self.put("endpoint", whole.as_str()),
+            several => self.builder.push_error(format!(
+                "the paths of its URLs differ, {}: one benchmark has one path",
+                several.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(" and ")
+            )),
+        }
+    }
+}
+
+/// Token ids in place of texts, which OpenAI's completions take.
+pub(crate) fn token_ids(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) -> bool {
+    let has_ids = load.get("protocol") == Some(COMPLETIONS.0);
+    if has_ids {
+        load.set("request.interface", json!("token_ids"));
+    }
+    has_ids
+}
+
+/// A field of requests over OpenAI's interfaces that is a number, where the text does not have it.
+fn number_field(name: &str, value: &str) -> Option<Formula> {
+    let kind = match RequestField::with_openai_name(name).map(|field| field.kind) {
+        Some(FieldKind::Int { .. } | FieldKind::Seed) => NumberKind::Whole,
+        Some(FieldKind::Number(_)) => NumberKind::Any,
+        None if name == "min_p" => NumberKind::Any,
+        _ => return None,
+    };
+    Formula::read(value, kind)
+}
+
+/// A ratio from 0 to 1, or one that the text does not have.
+pub(crate) fn share(given: &GivenOption) -> Option<Quantity<f64>> {
+    given.number::<f64>().filter(|ratio| ratio.known().is_none_or(|ratio| (0.0..=1.0).contains(ratio)))
+}
+
+/// A server by its host and port. An IPv6 address has brackets in a URL; one that stands for all addresses of a
+/// machine is its own.
+pub(crate) fn host_and_port(host: &str, port: &str) -> String {
+    match host {
+        "::" => format!("[::1]:{port}"),
+        _ if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]:{port}"),
+        _ => format!("{host}:{port}"),
+    }
+}
+
+fn server_and_prefix(base: &str) -> (&str, &str) {
+    let base = base.trim_end_matches('/');
+    let behind_scheme = base.find("://").map_or(0, |at| at + 3);
+    let cut = base[behind_scheme..].find('/').map_or(base.len(), |at| behind_scheme + at);
+    base.split_at(cut)
+}
+
+fn joined_once(prefix: &str, path: &str) -> String {
+    let path = path.trim_start_matches('/');
+    if prefix.ends_with(&format!("/{path}")) {
+        return prefix.to_owned();
+    }
+    let path = if prefix.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+    format!("{prefix}/{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cases of AIPerf's own docstring, and a prefix.
+    #[test]
+    fn what_ends_a_base_url_and_begins_a_path_stands_once() {
+        let usual = CHAT.1;
+        for (prefix, path, whole) in [
+            ("", usual, usual),
+            ("/v1", usual, usual),
+            (usual, usual, usual),
+            ("/api/llm", usual, "/api/llm/v1/chat/completions"),
+            ("/api/llm/v1", usual, "/api/llm/v1/chat/completions"),
+            ("/api/llm/v1", "custom", "/api/llm/v1/custom"),
+        ] {
+            assert_eq!(joined_once(prefix, path), whole, "{prefix} {path}");
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! A foreign program's options: a data file for each program, `tools/NAME.toml`, and what its rows do to a
+//! translation.
+//!
+//! A row says of each of its options what it affects, and one of these:
+//!
+//! - `sets`: the key of `bench:` (or of the file's `action`) that has its value here;
+//! - `computes`: a function of the tool that reads it, for what is more than a copy;
+//! - `reason`: why it has no place here. It is reported with the option.
+//!
+//! A row may apply only to some lines (`with`, `without`, `data_sets`); on the others its `reason` counts.
+
+use serde::Deserialize;
+
+use super::load::TranslatedLoad;
+use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_known};
+use super::translation::TranslationBuilder;
+
+/// A function that rows name with `computes`. False: the option has no place on this line, and the row's `reason`
+/// says why.
+pub(crate) type Compute = fn(&mut TranslatedLoad, &ParsedLine, &GivenOption) -> bool;
+
+/// What `computes` says of options that the tool's translator reads itself: together with others, or for a server's stage.
+const READ_BY_TRANSLATOR: [&str; 8] =
+    ["together", "options", "port", "key", "hub_token", "socket", "template", "input"];
+
+/// A program's options.
+#[derive(Debug)]
+pub(crate) struct ToolTable {
+    /// The program, as messages name it.
+    pub program: &'static str,
+    /// Where `sets` keys are in a manifest: `bench`, `serve.vllm`.
+    pub action: String,
+    /// The variable that a server reads its key from.
+    pub key_variable: Option<&'static str>,
+    pub options: Vec<Opt>,
+    /// The row of each option, by its place.
+    rows: Vec<&'static OptionRow>,
+    functions: &'static [(&'static str, Compute)],
+}
+
+/// A data file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolFile {
+    program: String,
+    /// The versions whose options these are.
+    #[expect(dead_code, reason = "for readers of the file")]
+    versions: Option<String>,
+    #[serde(default)]
+    action: String,
+    key_variable: Option<String>,
+    #[serde(default, rename = "option")]
+    rows: Vec<OptionRow>,
+    #[serde(default, rename = "launcher")]
+    launchers: Vec<LauncherRow>,
+}
+
+/// Programs in front of a command.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LauncherRow {
+    names: Vec<String>,
+    #[serde(default)]
+    options: Vec<String>,
+}
+
+/// What the options of a row do.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OptionRow {
+    /// `--name|--other-name VALUE`: without a value it is a switch, with `VALUE...` it takes all up to the next
+    /// option.
+    names: Vec<String>,
+    #[expect(dead_code, reason = "for readers of the file")]
+    affects: Affects,
+    /// The tool's own, where the line does not have the option.
+    pub default: Option<String>,
+    pub sets: Option<String>,
+    #[serde(default)]
+    value: ValueKind,
+    /// What a switch sets.
+    pub to: Option<String>,
+    pub computes: Option<String>,
+    pub reason: Option<String>,
+    /// It applies only to lines with this option.
+    with: Option<String>,
+    /// It applies only to lines without this option.
+    without: Option<String>,
+    /// It is read for these data sets only.
+    #[serde(default)]
+    data_sets: Vec<String>,
+    /// A server takes as many GPUs as the product of these.
+    #[serde(default)]
+    pub multiplies_gpus: bool,
+    /// Values that change nothing.
+    #[serde(default)]
+    neutral: Vec<String>,
+}
+
+/// What an option changes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Affects {
+    Workload,
+    Measurement,
+    Output,
+    Client,
+    Server,
+}
+
+/// How a value becomes that of its key.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ValueKind {
+    /// As it is.
+    #[default]
+    Text,
+    Number,
+    /// A whole number from 1 on, of a key without an option in `regatta bench`.
+    Count,
+    /// The mean or the deviation of a length.
+    Length,
+    Seconds,
+    /// A field of each request.
+    Field,
+    /// Fields of each request: `NAME:VALUE`, or JSON.
+    Fields,
+    Headers,
+    /// `METRIC:MS`.
+    Slo,
+    /// Seconds for a server that is still loading.
+    Wait,
+    /// A tokenizer, which is a file here.
+    Tokenizer,
+}
+
+impl ToolTable {
+    /// Reads a tool's file, and those that it shares with other programs. A file that cannot be read has no options;
+    /// a test reads all.
+    pub fn new(files: &[&'static str], functions: &'static [(&'static str, Compute)]) -> Self {
+        let mut table = Self {
+            program: "",
+            action: String::new(),
+            key_variable: None,
+            options: Vec::new(),
+            rows: Vec::new(),
+            functions,
+        };
+        for text in files {
+            let file: &'static ToolFile = Box::leak(Box::new(toml::from_str(text).unwrap_or_default()));
+            if table.program.is_empty() {
+                table.program = &file.program;
+                table.action.clone_from(&file.action);
+                table.key_variable = file.key_variable.as_deref();
+            }
+            for row in &file.rows {
+                for written in &row.names {
+                    table.options.push(option(written));
+                    table.rows.push(row);
+                }
+            }
+        }
+        table
+    }
+
+    /// The row of an option, by its first name.
+    pub fn row(&self, name: &str) -> Option<&'static OptionRow> {
+        let at = self.options.iter().position(|option| option.names[0] == name)?;
+        self.rows.get(at).copied()
+    }
+
+    /// Reads the arguments of a program that takes options only.
+    pub fn read(&'static self, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
+        let line = self.read_words(words, builder);
+        line.has_options_only(self.program, builder);
+        line
+    }
+
+    /// Reads the arguments of a program.
+    pub fn read_words(&'static self, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
+        self.read_as(self.program, words, builder)
+    }
+
+    /// Reads the arguments of a program that has these options under another name.
+    pub fn read_as(&'static self, program: &str, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
+        ParsedLine { table: Some(self), ..read(program, &self.options, words, builder) }
+    }
+
+    /// Takes the program's own options out of a line. All other arguments are returned as they are.
+    pub fn read_known(&'static self, words: &[String], builder: &mut TranslationBuilder) -> (ParsedLine, Vec<String>) {
+        self.read_known_as(self.program, words, builder)
+    }
+
+    /// The same for a program that has these options under another name.
+    pub fn read_known_as(
+        &'static self,
+        program: &str,
+        words: &[String],
+        builder: &mut TranslationBuilder,
+    ) -> (ParsedLine, Vec<String>) {
+        let (line, others) = read_known(program, &self.options, words, builder);
+        (ParsedLine { table: Some(self), ..line }, others)
+    }
+
+    /// Like `read_known`, of some of the rows.
+    pub fn read_rows(
+        &'static self,
+        is_read: impl Fn(&OptionRow) -> bool,
+        words: &[String],
+        builder: &mut TranslationBuilder,
+    ) -> (ParsedLine, Vec<String>) {
+        let rows = self.options.iter().zip(&self.rows).filter(|(_, row)| is_read(row));
+        let options: Vec<Opt> = rows.map(|(option, _)| *option).collect();
+        read_known(self.program, &options, words, builder)
+    }
+
+    /// Does what the rows of the line's options say, in the line's order.
+    pub fn apply(&self, line: &ParsedLine, load: &mut TranslatedLoad) {
+        for given in &line.given {
+            self.apply_option(line, given, load);
+        }
+    }
+
+    /// Does what the row of an option says.
+    pub fn apply_option(&self, line: &ParsedLine, given: &GivenOption, load: &mut TranslatedLoad) {
+        let Some(row) = self.row(given.name) else { return };
+        if row.neutral.iter().any(|value| value == given.value()) {
+            return;
+        }
+        if row.is_of_data_set() && !row.data_sets.iter().any(|name| *name == load.data_set) {
+            let reason = format!("it is for another data set than `{}`", load.data_set);
+            return load.builder.push_untranslated(given.as_written(), reason);
+        }
+        let is_done = row.applies_to(line)
+            && match (&row.sets, &row.computes) {
+                (Some(key), _) => {
+                    row.set(key, given, load);
+                    true
+                }
+                (None, Some(name)) if READ_BY_TRANSLATOR.contains(&name.as_str()) => true,
+                (None, Some(name)) => self.function(name).is_some_and(|compute| compute(load, line, given)),
+                (None, None) => false,
+            };
+        if !is_done {
+            load.builder.push_untranslated(given.as_written(), row.reason());
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<Compute> {
+        self.functions.iter().find(|(other, _)| *other == name).map(|(_, compute)| *compute)
+    }
+}
+
+impl OptionRow {
+    /// Why it has no place.
+    pub fn reason(&self) -> &str {
+        self.reason.as_deref().unwrap_or("there is nothing like it here")
+    }
+
+    /// Whether it is for some data sets only.
+    pub fn is_of_data_set(&self) -> bool {
+        !self.data_sets.is_empty()
+    }
+
+    pub fn is_number(&self) -> bool {
+        matches!(self.value, ValueKind::Number)
+    }
+
+    /// Whether its option counts on this line.
+    pub fn applies_to(&self, line: &ParsedLine) -> bool {
+        self.with.as_ref().is_none_or(|name| line.has(name)) && self.without.as_ref().is_none_or(|name| !line.has(name))
+    }
+
+    fn set(&'static self, key: &'static str, given: &GivenOption, load: &mut TranslatedLoad) {
+        let value = given.value();
+        match (self.value, &self.to) {
+            (_, Some(value)) => load.put(key, value),
+            (ValueKind::Count, _) => load.whole(key, given),
+            (ValueKind::Length, _) => load.length(key, value),
+            (ValueKind::Seconds, _) => load.assign(key, format!("{value}s")),
+            (ValueKind::Field, _) => {
+                let name = key.rsplit('.').next().unwrap_or(key);
+                load.extra(&format!("{name}:{value}"), true);
+            }
+            (ValueKind::Fields, _) => {
+                let is_http = load.get("protocol") != Some("kserve");
+                given.values.iter().for_each(|word| load.extra(word, is_http));
+            }
+            (ValueKind::Headers, _) => load.headers(given),
+            (ValueKind::Slo, _) => load.goodput(given),
+            (ValueKind::Wait, _) => load.ready_timeout(given),
+            (ValueKind::Tokenizer, _) => load.tokenizer(given),
+            (ValueKind::Text | ValueKind::Number, None) if given.values.is_empty() => load.flag(key),
+            (ValueKind::Text | ValueKind::Number, None) => load.put(key, value),
+        }
+    }
+}
+
+/// An option as a row writes it. Tables are made once and live as long as the program.
+fn option(written: &'static str) -> Opt {
+    let (names, value) = written.split_once(' ').unwrap_or((written, ""));
+    let takes = match value {
+        "" => Takes::Nothing,
+        value if value.ends_with("...") => Takes::Many,
+        _ => Takes::One,
+    };
+    Opt { names: Box::leak(names.split('|').collect()), takes }
+}
+
+/// The names of a program in front of commands, and its options.
+pub(crate) type LauncherOptions = (Vec<String>, Vec<Opt>);
+
+/// Reads the file of launchers.
+pub(crate) fn launchers(text: &'static str) -> Vec<LauncherOptions> {
+    let file: &'static ToolFile = Box::leak(Box::new(toml::from_str(text).unwrap_or_default()));
+    let launcher = |row: &'static LauncherRow| (row.names.clone(), row.options.iter().map(|row| option(row)).collect());
+    file.launchers.iter().map(launcher).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::tools::tables;
+
+    fn manifest_schema() -> Value {
+        serde_json::from_str(include_str!("../../../schemas/manifest.json")).expect("the schema")
+    }
+
+    /// Whether a value of this schema has the key, through references and alternatives.
+    fn has_key(root: &Value, schema: &Value, path: &[&str]) -> bool {
+        let Some((key, rest)) = path.split_first() else { return true };
+        if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
+            return has_key(root, &root["$defs"][name], path);
+        }
+        let alternatives = ["anyOf", "oneOf", "allOf"].iter().filter_map(|name| schema[name].as_array()).flatten();
+        schema["additionalProperties"] == true
+            || schema["properties"].get(key).is_some_and(|inner| has_key(root, inner, rest))
+            || alternatives.into_iter().any(|inner| has_key(root, inner, path))
+    }
+
+    #[test]
+    fn every_file_is_read_and_registered() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+        let mut programs = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).expect("the folder of tools").map(|entry| entry.expect("a file").path())
+        {
+            let text = std::fs::read_to_string(&entry).expect("a text");
+            let file: ToolFile = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", entry.display()));
+            programs.insert(file.program);
+        }
+        let registered: BTreeSet<String> = tables().iter().map(|table| table.program.to_owned()).collect();
+        assert!(programs.difference(&registered).all(|program| program.ends_with("(shared)")), "{programs:?}");
+        assert!(registered.is_subset(&programs), "{registered:?}");
+    }
+
+    #[test]
+    fn no_option_of_a_tool_has_two_rows() {
+        for table in tables() {
+            let mut names = BTreeSet::new();
+            for name in table.options.iter().flat_map(|option| option.names) {
+                assert!(names.insert(*name), "{}: {name} twice", table.program);
+                assert!(name.starts_with('-'), "{}: {name}", table.program);
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_that_a_row_sets_is_one_of_the_manifest() {
+        let schema = manifest_schema();
+        for table in tables() {
+            let action = if table.action.is_empty() { "bench" } else { &table.action };
+            for key in table.rows.iter().filter_map(|row| row.sets.as_ref()) {
+                let path: Vec<&str> = action.split('.').chain(key.split('.')).collect();
+                assert!(has_key(&schema, &schema["$defs"]["Stage"], &path), "{}: {path:?}", table.program);
+            }
+        }
+    }
+
+    #[test]
+    fn every_function_is_registered_and_every_row_says_something() {
+        for table in tables() {
+            let computed = table.rows.iter().filter_map(|row| row.computes.as_deref());
+            let named: BTreeSet<&str> = computed.filter(|name| !READ_BY_TRANSLATOR.contains(name)).collect();
+            let registered: BTreeSet<&str> = table.functions.iter().map(|(name, _)| *name).collect();
+            assert_eq!(named, registered, "{}", table.program);
+            for row in &table.rows {
+                assert!(row.sets.is_none() || row.computes.is_none(), "{}: {:?}", table.program, row.names);
+                for name in row.with.iter().chain(&row.without) {
+                    assert!(table.row(name).is_some(), "{}: {name}", table.program);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The programs whose options are in `tools/*.toml`, for the tests that hold the files to the manifest and to their functions.
+
+use std::sync::LazyLock;
+
+use crate::command_line::ToolTable;
+use crate::{
+    aiperf, command_server, curl, genai_perf, git_clone, guidellm, perf_analyzer, prepare_dataset, sglang, triton_cli,
+    trtllm_bench, trtllm_serve, vllm,
+};
+
+/// Every table, in the order of the files.
+pub(crate) fn tables() -> Vec<&'static ToolTable> {
+    let tables: [&'static LazyLock<ToolTable>; 20] = [
+        &aiperf::command_line::TABLE,
+        &command_server::LLAMA_SERVER,
+        &command_server::TEXT_GENERATION_LAUNCHER,
+        &curl::TABLE,
+        &genai_perf::command_line::PROFILE,
+        &git_clone::TABLE,
+        &guidellm::command_line::BENCHMARK,
+        &guidellm::command_line::RUN,
+        &perf_analyzer::command_line::TABLE,
+        &prepare_dataset::TABLE,
+        &sglang::command_line::TABLE,
+        &sglang::bench_one_batch_server::TABLE,
+        &sglang::bench_serving::TABLE,
+        &triton_cli::TABLE,
+        &trtllm_bench::command_line::TABLE,
+        &trtllm_serve::TABLE,
+        &vllm::command_line::TABLE,
+        &vllm::in_process::TABLE,
+        &vllm::bench_serve::TABLE,
+        &vllm::sweep::TABLE,
+    ];
+    tables.into_iter().map(|table| &**table).collect()
+}
