@@ -294,7 +294,7 @@ struct Other {
 fn others(concept: MetricConcept) -> Vec<Other> {
     let seen = vector();
     let other = |tool: Tool| {
-        let meaning = MetricMeaning::of(tool, concept)?;
+        let meaning = MetricMeaning::new(tool, concept)?;
         let (value, n) = if concept == MetricConcept::Requests {
             (tool.rate(&seen).ok(), None)
         } else {

@@ -135,7 +135,12 @@ impl StatusContext<'_> {
             audit: entry.audits.values().chain(entry.verified.values()).filter_map(of).collect(),
             package: self.plan.tasks.iter().filter(|other| other.id == task.id).collect(),
         };
-        Some(self.row(&package.system, &entry.benchmark, rules::MlperfScenario::from_scenario(entry.scenario)?, &sources))
+        Some(self.row(
+            &package.system,
+            &entry.benchmark,
+            rules::MlperfScenario::from_scenario(entry.scenario)?,
+            &sources,
+        ))
     }
 
     fn row(&self, system: &str, benchmark: &str, scenario: rules::MlperfScenario, sources: &Sources) -> ResultProgress {

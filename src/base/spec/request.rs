@@ -9,7 +9,6 @@ use super::prompts::LONGEST_LENGTH;
 use super::quantity::TimeSpan;
 use super::request_field::add_bounds;
 use super::request_headers::RequestHeaders;
-use super::text_format::{MOST_PARTS, MOST_USERS};
 
 /// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
 /// lacks the tensor is refused before the first request, and a key that the protocol cannot send is an error. A key without a value is not

@@ -4,8 +4,8 @@ use crate::measure::metric::ValueHistogram;
 use crate::record::RecordWriter;
 use crate::spool::SpoolContext;
 use crate::tokens::{AnswerText, CountedTokens, Violations};
-use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::transport::kserve::extra_outputs::OutputTallies;
+use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::{RequestEnd, RequestRecord, RequestRecords, TokenSource};
 
 const SECOND: u64 = 1_000_000_000;

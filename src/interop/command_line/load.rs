@@ -7,7 +7,7 @@ use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{Translation, TranslationBuilder, TranslationKind};
 use super::translation_error::TranslationError;
 
-use base::spec::{FieldKind, Formula, NumberKind, Quantity, RequestField};
+use base::spec::{Formula, NumberKind, Quantity};
 use base::units::unquoted;
 
 /// Keys of `bench:` that `regatta bench` has an option for. The first ones are written in this order, the others as

@@ -8,7 +8,8 @@ use super::json_number::number;
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, ParsedLine};
 use base::spec::{
-    AUTHORIZATION, FieldKind, Formula, HeaderFault, NumberKind, Quantity, RequestField, RequestHeaders, is_secret_header, secret_variable,
+    AUTHORIZATION, FieldKind, Formula, HeaderFault, NumberKind, Quantity, RequestField, RequestHeaders,
+    is_secret_header, secret_variable,
 };
 use base::units::unquoted;
 

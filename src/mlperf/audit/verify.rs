@@ -120,8 +120,8 @@ impl AuditedRun<'_> {
     }
 
     fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, VerifyError> {
-        let outputs =
-            AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids).map_err(|error| self.unreadable(error))?;
+        let outputs = AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids)
+            .map_err(|error| self.unreadable(error))?;
         self.wrong.extend(outputs.first_offences.iter().cloned());
         self.wrong.extend(too_few(outputs.answers, self.samples));
         let passes = self.wrong.is_empty() && outputs.holds();

@@ -131,8 +131,8 @@ impl TestContext<'_> {
         send: &(dyn Fn(&ChildMessage) + Sync),
     ) -> Result<(), ChildError> {
         let test = self.test;
-        let detail =
-            Detail::read_folder(&test.out).map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
+        let detail = Detail::read_folder(&test.out)
+            .map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
         let metrics = match test.mode {
             TestMode::Accuracy => Vec::new(),
             _ => reporter::compare_percentiles(&detail, test.scenario, &measured, &reported),

@@ -163,7 +163,8 @@ pub fn compare_percentiles(
     reported: &ReporterOutput,
 ) -> Vec<LoadgenComparison> {
     let read = HarnessTimes::new(&measured.requests().to_vec());
-    let harness_times = HarnessTimes::new(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
+    let harness_times =
+        HarnessTimes::new(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
     let mut all = Vec::new();
     let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {
         if let Some(number) = detail.number(key) {

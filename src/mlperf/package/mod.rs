@@ -46,8 +46,10 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
     }
     let division = if order.division == Division::Closed { "closed" } else { "open" };
     let submitter = Path::new(division).join(&order.submitter);
-    let to =
-        copy_files::SubmitterFolder { root: out.join(&submitter), layout: SubmissionLayout::for_round(&order.round.name) };
+    let to = copy_files::SubmitterFolder {
+        root: out.join(&submitter),
+        layout: SubmissionLayout::for_round(&order.round.name),
+    };
     to.json(&Path::new("systems").join(format!("{}.json", order.system)), &Value::Object(description.system_json))?;
     let results = order
         .results
@@ -296,7 +298,8 @@ fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexMap<TestMode
 /// How the scripts of mlcommons/inference read the logs: they differ in the type of token ids that they expect. The runs
 /// may have been made by different versions of Regatta, so the log of TEST06 has a type of its own.
 fn official_scripts(benchmark: &str, token_ids: Width, test06: Option<Width>) -> String {
-    let scorer = ScoringMethod::for_benchmark(benchmark).map(|method| (method.script(), token_ids, method.has_dtype_option()));
+    let scorer =
+        ScoringMethod::for_benchmark(benchmark).map(|method| (method.script(), token_ids, method.has_dtype_option()));
     let test06 = test06.map(|width| ("compliance/TEST06/run_verification.py", width, true));
     let mut text = format!(
         "## Scripts of mlcommons/inference\n\nToken ids in the accuracy log are {}, lowest byte first:\n\n",

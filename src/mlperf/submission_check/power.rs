@@ -513,7 +513,10 @@ mod tests {
     fn no_meter_measures_less_than_nothing() {
         for watts in ["-1.5", "nan", "inf"] {
             let text = format!("{TEXT}Time,08-24-2023 10:15:03.600,Watts,{watts}\n");
-            assert!(PowerAverage::parse(&text, window()).unwrap().impossible.unwrap().starts_with("line 8: "), "{watts}");
+            assert!(
+                PowerAverage::parse(&text, window()).unwrap().impossible.unwrap().starts_with("line 8: "),
+                "{watts}"
+            );
         }
         assert_eq!(PowerAverage::parse(TEXT, window()).unwrap().impossible, None);
     }

@@ -30,7 +30,8 @@ const NEW_BENCHMARK: &str = "gpt-oss-120b ";
 
 /// Whether a round has what a mutation changes.
 pub(super) fn is_of(name: &str, round: &str) -> bool {
-    !(name == OLD_LAYOUT || name.starts_with(NEW_BENCHMARK)) || SubmissionLayout::for_round(round) == SubmissionLayout::Single
+    !(name == OLD_LAYOUT || name.starts_with(NEW_BENCHMARK))
+        || SubmissionLayout::for_round(round) == SubmissionLayout::Single
 }
 
 /// What the official checker refuses and the submission check does not.

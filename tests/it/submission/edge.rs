@@ -68,7 +68,8 @@ fn offline_inferred_from_single_stream_is_a_result_of_an_edge_system() {
         infer(s);
         s.field(&s.system(), "system_type", Some("datacenter".into()));
     });
-    let refused = |check: SubmissionCheck| examined.with_weight(FindingWeight::Refused).any(|finding| finding.check == check);
+    let refused =
+        |check: SubmissionCheck| examined.with_weight(FindingWeight::Refused).any(|finding| finding.check == check);
     assert!(refused(SubmissionCheck::Scenario), "{:#?}", examined.findings);
 }
 
@@ -78,6 +79,10 @@ fn a_benchmark_of_the_edge_is_none_of_a_datacenter_system() {
         let examined = on_the_edge(|s| s.field(&s.system(), "system_type", Some(system_type.into())));
         assert_eq!(examined.refusal_count(), refused, "{system_type}: {:#?}", examined.findings);
         let what = "`system_type` is datacenter, and llama3.1-8b-edge is for edge systems";
-        assert!(examined.with_weight(FindingWeight::Refused).all(|finding| finding.what == what), "{:#?}", examined.findings);
+        assert!(
+            examined.with_weight(FindingWeight::Refused).all(|finding| finding.what == what),
+            "{:#?}",
+            examined.findings
+        );
     }
 }

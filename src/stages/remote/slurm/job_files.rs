@@ -11,8 +11,8 @@ use super::array::SlurmContext;
 use super::batch_script;
 use super::commands::{SlurmJob, at_clusters, environment, has_many_clusters, max_array_size};
 use base::event::{Done, Endpoint, Event, ExternalResource, Failure, ReducedSetting};
-use plan::manifest::model::Slurm;
 use plan::Task;
+use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, LineFile, PathError, WithPath as _};
 use runner::{BatchSlot, Lease, ResolvedTask, UpstreamProvenance};
 
