@@ -121,8 +121,6 @@ pub(super) struct ModelFacts {
     pub decoupled: Option<bool>,
     /// `1 × KIND_GPU`
     pub instances: Vec<String>,
-    /// Name, data type and shape of inputs and outputs, as the configuration has them.
-    pub tensors: Vec<String>,
     pub parameters: BTreeMap<String, String>,
     /// Models of an ensemble's steps.
     pub steps: Vec<String>,
@@ -143,11 +141,6 @@ impl ModelFacts {
         facts.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
         facts.instances =
             config.instance_group.iter().map(|it| format!("{} × {}", it.count, it.kind().as_str_name())).collect();
-        let inputs =
-            config.input.iter().map(|it| format!("in {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
-        let outputs =
-            config.output.iter().map(|it| format!("out {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
-        facts.tensors = inputs.chain(outputs).collect();
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice {
             facts.steps = ensemble.step.iter().map(|step| step.model_name.clone()).collect();
         }
@@ -172,14 +165,6 @@ impl ModelFacts {
         facts.instances = list(&config["instance_group"])
             .map(|group| format!("{} × {}", group["count"].as_i64().unwrap_or(0), text(&group["kind"])))
             .collect();
-        let tensors = |key: &str, word: &'static str| {
-            let tensor = move |it: &Value| {
-                let dims: Vec<i64> = list(&it["dims"]).filter_map(Value::as_i64).collect();
-                format!("{word} {} {} {dims:?}", text(&it["name"]), text(&it["data_type"]))
-            };
-            list(&config[key]).map(tensor).collect::<Vec<_>>()
-        };
-        facts.tensors = [tensors("input", "in"), tensors("output", "out")].concat();
         facts.steps = list(&config["ensemble_scheduling"]["step"]).map(|step| text(&step["model_name"])).collect();
         let parameters = config["parameters"].as_object().into_iter().flatten();
         facts.parameters = parameters.map(|(name, value)| (name.clone(), text(&value["string_value"]))).collect();

@@ -29,7 +29,6 @@ pub struct LoadConditions {
     pub held_back: u64,
     pub max_in_flight: Option<u32>,
     /// Scheduled requests whose whole prompt is that of an earlier one.
-    #[serde(default)]
     pub prompts_repeated: u64,
     pub sessions: Option<SessionsSummary>,
 }

@@ -33,7 +33,6 @@ pub struct Metric {
     pub percentile_rule: String,
     pub mean: Option<f64>,
     pub p50: Option<f64>,
-    #[serde(default)]
     pub p75: Option<f64>,
     pub p90: Option<f64>,
     pub p95: Option<f64>,
@@ -106,28 +105,13 @@ impl Metric {
     fn empty(label: &MetricLabel<'_>, rule: &str, excluded: u64) -> Self {
         Self {
             unit: "ms".to_owned(),
-            n: 0,
             population: label.population.to_owned(),
             excluded,
             zero_point: label.zero_point.to_owned(),
             token_source: label.token_source.to_owned(),
             window: label.window.to_owned(),
             percentile_rule: rule.to_owned(),
-            mean: None,
-            p50: None,
-            p75: None,
-            p90: None,
-            p95: None,
-            p99: None,
-            min: None,
-            max: None,
-            absent: None,
-            mean_interval: None,
-            p50_interval: None,
-            p90_interval: None,
-            p95_interval: None,
-            p99_interval: None,
-            no_interval: None,
+            ..Self::default()
         }
     }
 
@@ -156,11 +140,6 @@ impl Metric {
         Self {
             n: ns.len() as u64,
             mean: (!ns.is_empty()).then(|| ns.iter().sum::<f64>() / ns.len() as f64 / NS_PER_MS),
-            p50: at(0.50),
-            p75: at(0.75),
-            p90: at(0.90),
-            p95: at(0.95),
-            p99: at(0.99),
             min: at(0.0),
             max: at(1.0),
             mean_interval,
@@ -169,7 +148,7 @@ impl Metric {
             p95_interval,
             p99_interval,
             no_interval: no_interval.filter(|_| !ns.is_empty()),
-            ..Self::empty(label, RULE, excluded)
+            ..Self::empty(label, RULE, excluded).with_percentiles(at)
         }
     }
 
@@ -179,15 +158,14 @@ impl Metric {
         Self {
             n: pool.count(),
             mean: pool.mean().map(|ns| ns / NS_PER_MS),
-            p50: at(0.50),
-            p75: at(0.75),
-            p90: at(0.90),
-            p95: at(0.95),
-            p99: at(0.99),
             min: range.map(|(min, _)| min as f64 / NS_PER_MS),
             max: range.map(|(_, max)| max as f64 / NS_PER_MS),
-            ..Self::empty(label, POOL_RULE, excluded)
+            ..Self::empty(label, POOL_RULE, excluded).with_percentiles(at)
         }
+    }
+
+    fn with_percentiles(self, at: impl Fn(f64) -> Option<f64>) -> Self {
+        Self { p50: at(0.50), p75: at(0.75), p90: at(0.90), p95: at(0.95), p99: at(0.99), ..self }
     }
 }
 

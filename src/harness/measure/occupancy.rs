@@ -1,7 +1,7 @@
 //! How much of a closed loop's window had all its users busy, and the tokens per second in the middle of a run: the whole
 //! window includes the filling and the draining of the server.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ impl Sustained {
             return None;
         }
         // What begins comes before what ends at the same time.
-        let changes = changes.sorted_by_key(|(at, per_ns)| (*at, Reverse(TotalOrder(*per_ns))));
+        let changes = changes.sorted_by_key(|(at, per_ns)| (*at, Reverse(total_order(*per_ns))));
         let from = reached(&changes, MIDDLE.0 * total)?;
         let to = reached(&changes, MIDDLE.1 * total)?;
         let seconds = (to - from) / 1e9;
@@ -131,28 +131,11 @@ impl Sustained {
     }
 }
 
-/// Numbers in their total order.
-struct TotalOrder(f64);
-
-impl Ord for TotalOrder {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
+/// A number whose order is that of [`f64::total_cmp`].
+const fn total_order(number: f64) -> i64 {
+    let bits = number.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
-
-impl PartialOrd for TotalOrder {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for TotalOrder {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for TotalOrder {}
 
 /// The time, ns, at which this many tokens had come.
 fn reached(changes: &Spool<(u64, f64)>, tokens: f64) -> Option<f64> {

@@ -9,7 +9,7 @@ use base::spec::{
 };
 
 /// What was requested.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Requested {
     /// `host:port` of each server.
@@ -23,10 +23,8 @@ pub struct Requested {
     pub output_len: Length,
     pub seed: u64,
     pub warmup: u32,
-    #[serde(default)]
     pub warmup_ms: Option<f64>,
     /// Of users between an answer and the next request.
-    #[serde(default)]
     pub think: Pause,
     pub frontends: u32,
     pub clients: u32,
@@ -40,7 +38,6 @@ pub struct Requested {
     pub vocab_size: u32,
     pub end_id: i32,
     /// The protocol of requests.
-    #[serde(default)]
     pub protocol: Transport,
     /// Of KServe's streams; left out when each request has its own.
     #[serde(default, skip_serializing_if = "crate::record::is_usual")]
@@ -49,41 +46,7 @@ pub struct Requested {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<RequestedRetries>,
     /// What else each request has.
-    #[serde(default)]
     pub request: Request,
-}
-
-/// What a file of another version leaves out.
-impl Default for Requested {
-    fn default() -> Self {
-        Self {
-            endpoints: Vec::new(),
-            model: String::new(),
-            scenario: LoadPattern::Offline,
-            arrivals: Arrivals::default(),
-            stop_requests: None,
-            stop_duration_ms: None,
-            input_len: Length::default(),
-            output_len: Length::default(),
-            seed: 0,
-            warmup: 0,
-            warmup_ms: None,
-            think: Pause::default(),
-            frontends: 0,
-            clients: 0,
-            stall_timeout_ms: 0.0,
-            ttft_p99_limit_ms: None,
-            tpot_p99_limit_ms: None,
-            further_limits: FurtherLimits::default(),
-            slo: Slo::default(),
-            vocab_size: 0,
-            end_id: 0,
-            protocol: Transport::default(),
-            stream: StreamMode::default(),
-            retries: None,
-            request: Request::default(),
-        }
-    }
 }
 
 impl Requested {

@@ -217,7 +217,6 @@ pub struct Counts {
     #[serde(alias = "withdrawn")]
     pub cancelled_early: u64,
     /// Attempts that failed and were followed by another, with `retries`; no requests of their own.
-    #[serde(default)]
     pub retried: u64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retried_by_class: BTreeMap<FailureClass, u64>,
@@ -249,7 +248,6 @@ pub struct TokenCounts {
     #[serde(default, skip_serializing_if = "is_usual")]
     pub chunk_tokens_unknown: u64,
     /// What `input` counts: `input_ids`, or words of a text, which the model's tokenizer may cut otherwise.
-    #[serde(default)]
     pub input_source: String,
     pub input: u64,
     /// What the server counts for the same prompts, where it reports that for each.

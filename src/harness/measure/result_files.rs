@@ -5,9 +5,9 @@ use std::io;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
 use std::path::Path;
 
-use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 
 use crate::schedule::plan;
@@ -110,12 +110,17 @@ pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -
 
 /// The JSON Schema of `result.json` as this version writes it; it reads less, for results of other versions.
 pub fn result_schema() -> serde_json::Value {
+    schema_of::<RunResult>()
+}
+
+/// The JSON Schema of a file as this version writes it.
+pub(crate) fn schema_of<T: JsonSchema>() -> serde_json::Value {
     // A default is what a reader takes where nothing is written.
     let without_defaults = RecursiveTransform(|schema: &mut Schema| {
         schema.remove("default");
     });
     let settings = SchemaSettings::default().for_serialize().with_transform(without_defaults);
-    settings.into_generator().into_root_schema_for::<RunResult>().to_value()
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 #[cfg(test)]

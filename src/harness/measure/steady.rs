@@ -51,13 +51,11 @@ pub struct TtftDrift {
     pub second_half_ms: f64,
     /// Second half − first half as a share of the first, among requests that found equally many others in flight, so that a busier
     /// half is no slower server. Null where the halves had no load in common.
-    #[serde(default)]
     pub at_equal_load: Option<f64>,
     /// That difference in its standard errors, from the spread of batch means; 0 where there is none.
     pub standard_errors: f64,
     /// Change of the quickest tenth, as a share, where in each eighth of the second half it is beyond all eighths of the first. A queue
     /// has quick answers again and again, a slower server has not.
-    #[serde(default)]
     pub floor: Option<f64>,
 }
 

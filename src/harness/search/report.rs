@@ -18,9 +18,7 @@ pub struct SearchReport<J = ProbeJudgement> {
     pub rules: SearchRules,
     #[serde(default)]
     pub bounds: RateBounds,
-    #[serde(default)]
     pub ttft_p99_limit_ms: Option<f64>,
-    #[serde(default)]
     pub tpot_p99_limit_ms: Option<f64>,
     /// In the order in which they were made.
     #[serde(default = "Vec::new")]
@@ -107,14 +105,10 @@ pub struct SearchProbe<J = ProbeJudgement> {
     pub probe: RateProbe,
     #[serde(flatten)]
     pub judgement: J,
-    #[serde(default)]
     pub ttft_p99_ms: Option<f64>,
-    #[serde(default)]
     pub tpot_p99_ms: Option<f64>,
-    #[serde(default)]
     pub output_tokens_per_s: Option<f64>,
     /// Why it missed.
-    #[serde(default)]
     pub why: Option<String>,
     /// Relative to the stage's output.
     #[serde(default)]

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::HarnessError;
 use base::spec::{Ramp, TimeSpan};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadPattern {
     /// All requests at once; the metric is tokens/s.
+    #[default]
     Offline,
     /// Open loop: arrivals at a mean rate, per second.
     Server { rate: LoadLevel },

@@ -136,6 +136,10 @@ impl BenchSpec {
             return refuse("without data, input and output lengths are needed");
         }
         let has_end = self.stop.requests.is_some() || has_data;
+        let check_end = || {
+            let is_bounded = has_end || self.stop.duration.is_some();
+            if is_bounded { Ok(()) } else { refuse("stop needs a number of requests or a duration") }
+        };
         match &self.scenario {
             LoadPattern::Offline if !has_end => {
                 refuse("offline sends all requests at once, so stop needs a number of requests")
@@ -145,11 +149,7 @@ impl BenchSpec {
                 if matches!(self.arrivals, Arrivals::Gamma { cv } if !cv.is_finite() || cv <= 0.0 || cv > 100.0) {
                     return refuse("the coefficient of variation must be above 0 and at most 100");
                 }
-                if has_end || self.stop.duration.is_some() {
-                    Ok(())
-                } else {
-                    refuse("stop needs a number of requests or a duration")
-                }
+                check_end()
             }
             LoadPattern::Trace { speed } if !(speed.is_finite() && *speed > 0.0) => {
                 refuse("the speed of a trace must be above 0")
@@ -157,11 +157,7 @@ impl BenchSpec {
             LoadPattern::Trace { .. } if !has_data => refuse("a trace needs data with time stamps"),
             LoadPattern::Concurrency { users } => {
                 users.check("number of users")?;
-                if has_end || self.stop.duration.is_some() {
-                    Ok(())
-                } else {
-                    refuse("stop needs a number of requests or a duration")
-                }
+                check_end()
             }
             LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::External(_) => Ok(()),
         }

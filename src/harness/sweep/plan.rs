@@ -100,7 +100,7 @@ fn is_saturated(measured: &[&SweepPoint]) -> bool {
 }
 
 /// The level of one point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SweepLevel {
     /// Closed loop: this many users.
@@ -108,6 +108,7 @@ pub enum SweepLevel {
     /// Open loop: requests per second.
     Rate(f64),
     /// Open loop without pauses, and without a limit on requests in flight: more than any rate.
+    #[default]
     AllAtOnce,
     InputTokens(u32),
     OutputTokens(u32),

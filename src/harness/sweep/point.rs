@@ -12,7 +12,7 @@ use crate::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult, VerdictCh
 use base::event::Verdict;
 
 /// One measurement of a sweep. `folder` has its whole result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepPoint {
     pub level: SweepLevel,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,25 +41,18 @@ pub struct SweepPoint {
     #[serde(default)]
     pub window_s: f64,
     /// Intended arrivals per second; null in a closed loop.
-    #[serde(default)]
     pub offered_per_s: Option<f64>,
     /// Successful requests per second of the window.
-    #[serde(default)]
     pub requests_per_s: Option<f64>,
     /// Output tokens of successful requests per second of the window.
-    #[serde(default)]
     pub output_tokens_per_s: Option<f64>,
     /// What one user sees while an answer streams: 1,000 / TPOT p50.
-    #[serde(default)]
     pub tokens_per_s_per_user: Option<f64>,
     /// Output tokens per second of the window, over the GPUs of the servers.
-    #[serde(default)]
     pub tokens_per_s_per_gpu: Option<f64>,
     /// Requests per second of the window that met their whole SLO; null without one.
-    #[serde(default)]
     pub goodput_per_s: Option<f64>,
     /// Their share of the scheduled requests.
-    #[serde(default)]
     pub attainment: Option<f64>,
     /// What TTFT and E2E are counted from, as its result names it; empty where another tool or an earlier version measured.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -132,34 +125,7 @@ impl LatencySummary {
 impl SweepPoint {
     /// Without any number, and not judged.
     pub fn empty(level: SweepLevel, role: Option<PointRole>) -> Self {
-        Self {
-            level,
-            role,
-            verdict: None,
-            reasons: Vec::new(),
-            folder: PathBuf::new(),
-            seed: 0,
-            started: String::new(),
-            scheduled: 0,
-            ok: 0,
-            failed: 0,
-            window_s: 0.0,
-            offered_per_s: None,
-            requests_per_s: None,
-            output_tokens_per_s: None,
-            tokens_per_s_per_user: None,
-            tokens_per_s_per_gpu: None,
-            goodput_per_s: None,
-            attainment: None,
-            zero_point: String::new(),
-            token_source: String::new(),
-            ttft: LatencySummary::default(),
-            tpot: LatencySummary::default(),
-            e2e: LatencySummary::default(),
-            on_front: false,
-            runs: 1,
-            over_runs: BTreeMap::new(),
-        }
+        Self { level, role, runs: 1, ..Self::default() }
     }
 
     /// `folder` is where the result is, below that of the sweep.

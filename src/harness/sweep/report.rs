@@ -8,13 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{HOST_GPUS, are_of_servers};
 use crate::measure::output_tokens::token_counters;
+use crate::measure::result_files::schema_of;
 use crate::sweep::plan::{PointRole, SweepLevel};
 use crate::sweep::point::SweepPoint;
 use crate::sweep::point::mark_front;
@@ -48,9 +47,7 @@ pub struct SweepReport {
     /// The GPUs of the servers; absent where they are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuCount>,
-    #[serde(default)]
     pub ttft_p99_limit_ms: Option<f64>,
-    #[serde(default)]
     pub tpot_p99_limit_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "FurtherLimits::is_empty")]
     pub further_limits: FurtherLimits,
@@ -121,7 +118,7 @@ impl SweepReport {
 
     /// `points` in any order; `first` is the result of one of them.
     pub fn of(axis: &str, mut points: Vec<SweepPoint>, first: Option<&RunResult>) -> Self {
-        let requested = first.map(|first| &first.requested);
+        let requested = first.map(|first| first.requested.clone()).unwrap_or_default();
         let identity = first.and_then(|first| first.identity.clone());
         let gpus = identity.as_ref().and_then(GpuCount::of);
         points.sort_by(|a, b| {
@@ -147,10 +144,10 @@ impl SweepReport {
             identity,
             imported: None,
             gpus,
-            ttft_p99_limit_ms: requested.and_then(|requested| requested.ttft_p99_limit_ms),
-            tpot_p99_limit_ms: requested.and_then(|requested| requested.tpot_p99_limit_ms),
-            further_limits: requested.map(|requested| requested.further_limits.clone()).unwrap_or_default(),
-            slo: requested.map(|requested| requested.slo).unwrap_or_default(),
+            ttft_p99_limit_ms: requested.ttft_p99_limit_ms,
+            tpot_p99_limit_ms: requested.tpot_p99_limit_ms,
+            further_limits: requested.further_limits,
+            slo: requested.slo,
             points,
             knee,
         }
@@ -274,12 +271,7 @@ impl GpuCount {
 
 /// The JSON Schema of `sweep.json` as this version writes it.
 pub fn sweep_schema() -> serde_json::Value {
-    // A default is what a reader takes where nothing is written.
-    let without_defaults = RecursiveTransform(|schema: &mut Schema| {
-        schema.remove("default");
-    });
-    let settings = SchemaSettings::default().for_serialize().with_transform(without_defaults);
-    settings.into_generator().into_root_schema_for::<SweepReport>().to_value()
+    schema_of::<SweepReport>()
 }
 
 const DEFINITION: &str =
