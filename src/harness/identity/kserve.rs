@@ -1,5 +1,5 @@
-//! KServe v2: ServerMetadata, ModelMetadata and ModelConfig, over gRPC or HTTP; and the parts of a Triton model's metadata
-//! and configuration that decide what is measured.
+//! KServe v2: ServerMetadata, ModelMetadata and ModelConfig, over gRPC or HTTP; and the parts of a Triton model's
+//! metadata and configuration that decide what is measured.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -199,11 +199,11 @@ impl ModelFacts {
         }
         identity.engine_path = std::iter::once(self).chain(behind).find_map(Self::engine_path);
         if *self != Self::default() {
-            let all: Vec<_> = std::iter::once(self)
+            let models: Vec<_> = std::iter::once(self)
                 .chain(behind)
                 .map(|model| (&model.versions, &model.platform, &model.config))
                 .collect();
-            identity.metadata_digest = Some(Digest::of(format!("{all:?}").as_bytes()).to_string());
+            identity.metadata_digest = Some(Digest::of(format!("{models:?}").as_bytes()).to_string());
         }
     }
 }
@@ -247,9 +247,9 @@ mod tests {
                 "parameters": { "gpt_model_path": { "string_value": engine } },
             })
         };
-        let one = digest(&config(0, "/a"), &[]);
-        assert_eq!(one, digest(&config(0, "/b"), &[]), "where an engine is says nothing about it");
-        assert_ne!(one, digest(&config(100, "/a"), &[]));
+        let digested = digest(&config(0, "/a"), &[]);
+        assert_eq!(digested, digest(&config(0, "/b"), &[]), "where an engine is says nothing about it");
+        assert_ne!(digested, digest(&config(100, "/a"), &[]));
         let behind = |delay| [ModelFacts::of_http(None, Some(&config(delay, "/a")))];
         assert_ne!(digest(&config(0, "/a"), &behind(0)), digest(&config(0, "/a"), &behind(100)));
     }

@@ -50,13 +50,14 @@ pub struct Requested {
 }
 
 impl Requested {
-    /// Whether a run of this spec would request the same, wherever its servers are now and whatever name they give the model.
+    /// Whether a run of this spec would request the same, wherever its servers are now and whatever name they give the
+    /// model.
     pub fn is_load_of(&self, spec: &BenchSpec) -> bool {
         let load = |requested: &Self| Self { endpoints: Vec::new(), model: String::new(), ..requested.clone() };
-        load(self) == load(&Self::of(spec))
+        load(self) == load(&Self::from_spec(spec))
     }
 
-    pub(crate) fn of(spec: &BenchSpec) -> Self {
+    pub(crate) fn from_spec(spec: &BenchSpec) -> Self {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         Self {
             endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),
@@ -76,7 +77,7 @@ impl Requested {
             stall_timeout_ms: ms(spec.stall_timeout),
             ttft_p99_limit_ms: spec.limits.ttft_p99.as_ref().map(TimeSpan::ms),
             tpot_p99_limit_ms: spec.limits.tpot_p99.as_ref().map(TimeSpan::ms),
-            further_limits: FurtherLimits::of(&spec.limits),
+            further_limits: FurtherLimits::from_limits(&spec.limits),
             slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
@@ -108,7 +109,7 @@ pub enum MinGoodput {
 }
 
 impl FurtherLimits {
-    pub(super) fn of(limits: &Limits) -> Self {
+    pub(super) fn from_limits(limits: &Limits) -> Self {
         Self {
             latency: limits.latencies().filter(|limit| !limit.is_usual()).collect(),
             failures: limits.failure_budget(),

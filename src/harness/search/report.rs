@@ -58,8 +58,8 @@ pub struct LimitSearch {
     /// The earlier search that set the first rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_from: Option<EarlierSearch>,
-    /// The rate and its 95 % interval, requests per second. Null where the limits held at the highest rate, and where the probes only
-    /// bracket the rate: `found` has the bracket.
+    /// The rate and its 95 % interval, requests per second. Null where the limits held at the highest rate, and where
+    /// the probes only bracket the rate: `found` has the bracket.
     #[serde(default, deserialize_with = "of_probes")]
     pub estimate: Option<RateEstimate>,
 }

@@ -10,7 +10,8 @@ use crate::spool::{Spool, SpoolContext, SpoolValue, SpoolWriter};
 /// Of a run: each run costs a block of memory when they are merged.
 const FEWEST: usize = 256;
 
-/// Values in the order of their keys, with no more of them in memory than the context allows; equal keys stay as they come.
+/// Values in the order of their keys, with no more of them in memory than the context allows; equal keys stay as they
+/// come.
 pub(super) fn sorted<T: SpoolValue, K: Ord>(
     values: impl Iterator<Item = T>,
     key: impl Fn(&T) -> K,
@@ -28,7 +29,7 @@ pub(super) fn sorted<T: SpoolValue, K: Ord>(
     };
     let mut is_last = next_run(&mut run);
     if is_last {
-        return Spool::of(run, context);
+        return Spool::collect(run, context);
     }
     let mut write = || {
         let mut file = BlockWriter::new()?;
@@ -48,7 +49,7 @@ pub(super) fn sorted<T: SpoolValue, K: Ord>(
         Ok((file, ends)) => merged(&file, &ends, key, context),
         Err(error) => {
             context.fail(error);
-            Spool::of([], context)
+            Spool::collect([], context)
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct SweepStep {
 impl SweepPlan {
     /// # Errors
     /// The levels cannot be used.
-    pub fn of(sweep: &BenchSweep) -> Result<Self, SweepLevelsError> {
+    pub fn new(sweep: &BenchSweep) -> Result<Self, SweepLevelsError> {
         let listed = |level: fn(f64) -> SweepLevel| {
             let levels = sweep.levels().map(|levels| levels.ascending(sweep.is_whole())).transpose()?;
             Ok(Self::Listed(levels.unwrap_or_default().into_iter().map(level).collect()))
@@ -54,8 +54,8 @@ impl SweepPlan {
         }
     }
 
-    /// The next point after those that were measured, in the order in which they were. The same points give the same step, so a
-    /// sweep that was cut off goes on where it was.
+    /// The next point after those that were measured, in the order in which they were. The same points give the same
+    /// step, so a sweep that was cut off goes on where it was.
     pub fn next(&self, measured: &[SweepPoint]) -> Option<SweepStep> {
         match self {
             Self::Listed(levels) => {
@@ -214,9 +214,10 @@ impl fmt::Display for SweepLevel {
 mod tests {
     use super::*;
 
-    /// A server that answers `limit` requests per second at most, each in a second; one that is lost above `lost` users.
+    /// A server that answers `limit` requests per second at most, each in a second; one that is lost above `lost`
+    /// users.
     fn sweep(rates: u32, limit: f64, lost: u32) -> Vec<SweepPoint> {
-        let plan = SweepPlan::of(&BenchSweep::Auto(rates)).unwrap();
+        let plan = SweepPlan::new(&BenchSweep::Auto(rates)).unwrap();
         let mut points: Vec<SweepPoint> = Vec::new();
         while let Some(step) = plan.next(&points) {
             assert!(points.len() < 50);
