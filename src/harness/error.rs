@@ -35,8 +35,8 @@ pub enum HarnessError {
     Data { file: PathBuf, faults: Vec<String> },
     /// Of a closed loop it shows while it runs.
     #[error(
-        "the data end after {drawn} requests, before `stop` is reached: repeat them with `data.repeat: true` (`--repeat-data` of `bench`), or \
-         request less"
+        "the data end after {drawn} requests, before `stop` is reached: repeat them with `data.repeat: true` \
+         (`--repeat-data` of `bench`), or request less"
     )]
     DataEnd { drawn: u64 },
     #[error("cannot connect to {endpoint}: {source}")]
@@ -47,7 +47,8 @@ pub enum HarnessError {
     Model { endpoint: String, model: String, source: TransportFailure },
     /// One request template is for all servers.
     #[error(
-        "{endpoint} does not offer model `{model}`: it is another model (streaming, tensors or batching) than on the first server"
+        "{endpoint} does not offer model `{model}`: it is another model (streaming, tensors or batching) than on the \
+         first server"
     )]
     OtherModel { endpoint: String, model: String },
     #[error("model `{model}` at {endpoint} cannot serve these requests: {source}")]
@@ -79,15 +80,16 @@ const fn warm_up_hint(class: FailureClass) -> &'static str {
 fn no_model(endpoint: &str, model: &str, source: &TransportFailure) -> String {
     if model.is_empty() {
         format!(
-            "no model is named, and {endpoint} has more than one, or none: {source}; set `model` (`regatta bench`: -m NAME)"
+            "no model is named, and {endpoint} has more than one, or none: {source}; set `model` (`regatta bench`: -m \
+             NAME)"
         )
     } else {
         format!("{endpoint} does not offer model `{model}`: {source}")
     }
 }
 
-/// Why connections cannot be secured, or why a server or its model was not ready for a measurement. What it wraps belongs to a
-/// transport, and this file is below them.
+/// Why connections cannot be secured, or why a server or its model was not ready for a measurement. What it wraps
+/// belongs to a transport, and this file is below them.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct TransportFailure(Box<dyn std::error::Error + Send + Sync>);

@@ -1,21 +1,47 @@
 //! Makes requests arrive on schedule and measures the answers; ends in a verdict.
 //!
-//! A spec is composed of when requests arrive, when the schedule ends, and what they carry; one driver serves every combination.
-//! Open loop: arrivals are absolute, nothing is re-anchored or dropped, and latency counts from the *intended* time, so a
-//! stalled server cannot hide.
+//! A spec is composed of when requests arrive, when the schedule ends, and what they carry; one driver serves every
+//! combination. Open loop: arrivals are absolute, nothing is re-anchored or dropped, and latency counts from the
+//! *intended* time, so a stalled server cannot hide.
 //!
 //! ```text
-//!  BenchSpec ─schedule→ RequestSchedule ─drive→ records ─measure→ UnjudgedRun ─verdict→ RunResult with reasons and Verdict
-//!                                         └ transport: connections, messages, answers      └ search: the next rate to try
+//!  BenchSpec ─schedule→ RequestSchedule ─drive→ records ─measure→ UnjudgedRun ─verdict→ RunResult with its verdict
+//!                                         └ transport: connections, messages, answers   └ search: the next rate to try
 //! ```
 //!
 //! A folder uses only those to the left of it:
 //!
 //! ```text
-//!  clock  gpu  spool  tokens ← record ← error ← spec ← schedule ← transport ← identity ← measure ← search  sweep  verdict ← drive
+//!  clock  gpu  spool  tokens ← record ← error ← spec ← schedule ← transport ← identity
+//!         ← measure ← search  sweep  verdict ← drive
 //! ```
 //!
+//! Two tables hold what is known of a number and of a finding: [`LATENCIES`], a row for each latency, and
+//! [`VERDICT_REASONS`], a row for each reason against a run.
+//!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
+
+/// An enum whose variants have names in files and messages: `Variant = "name"`.
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// Every variant, in its order.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name in files and messages.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
 
 mod clock;
 mod drive;

@@ -563,7 +563,7 @@ mod tests {
     fn a_measurement_of_several_runs_has_their_mean() {
         let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
         let over = |unit: &str, values: [f64; 5]| {
-            json!(harness::AcrossRuns::of(unit, values.to_vec()).expect("several values"))
+            json!(harness::AcrossRuns::new(unit, values.to_vec()).expect("several values"))
         };
         let result = test_runs::result_of(json!({
             "latency": { "ttft": { "unit": "ms", "p99": 200.0, "p50": 90.0, "percentile_rule": "nearest rank" } },

@@ -1,8 +1,8 @@
 //! What the GPUs of the servers did during the measurement: power, energy, utilization, memory, clocks. Pure.
 //!
 //! Other modules run `nvidia-smi` or poll a server's `/metrics`; this one defines the queries, parses the output, and
-//! computes the figures. A field that a GPU does not report (`[N/A]`, `[Not Supported]`) is absent, never 0. Triton reads its
-//! figures from DCGM, and identifies GPUs by UUID.
+//! computes the figures. A field that a GPU does not report (`[N/A]`, `[Not Supported]`) is absent, never 0. Triton
+//! reads its figures from DCGM, and identifies GPUs by UUID.
 
 mod nvidia_smi;
 mod usage;
@@ -23,11 +23,12 @@ pub const LEASED_GPUS: &str = "the GPUs leased to the servers under test";
 /// The population where none was leased: which of them the servers use is not known.
 pub const HOST_GPUS: &str = "all GPUs of this host, since none was leased to the servers";
 
-/// The population where the servers name the GPUs themselves: Triton reports all that it can see, which its models may use or not.
+/// The population where the servers name the GPUs themselves: Triton reports all that it can see, which its models may
+/// use or not.
 pub const REPORTED_GPUS: &str = "GPUs that the servers under test report";
 
-/// Whether this many GPUs of a population are those that the servers use: the leased ones, and the only one of their host. Only by
-/// their count may tokens be divided.
+/// Whether this many GPUs of a population are those that the servers use: the leased ones, and the only one of their
+/// host. Only by their count may tokens be divided.
 pub fn are_of_servers(population: &str, count: u64) -> bool {
     population == LEASED_GPUS || population == HOST_GPUS && count == 1
 }

@@ -91,20 +91,20 @@ impl NvidiaSmi {
     pub fn identities(&self, text: &str) -> Vec<GpuDevice> {
         let identity = |line: &str| {
             let lines: Vec<&str> = line.split(',').map(str::trim).collect();
-            let of = |column: &str| {
+            let field = |column: &str| {
                 let at = self.constant_columns.iter().position(|still| *still == column)?;
                 known(lines.get(at)?)
             };
             Some(GpuDevice {
-                index: Some(of("index")?.parse().ok()?),
-                uuid: of("uuid")?.to_owned(),
-                name: of("name").map(str::to_owned),
-                driver: of("driver_version").map(str::to_owned),
-                memory_total_mib: of("memory.total").and_then(number),
+                index: Some(field("index")?.parse().ok()?),
+                uuid: field("uuid")?.to_owned(),
+                name: field("name").map(str::to_owned),
+                driver: field("driver_version").map(str::to_owned),
+                memory_total_mib: field("memory.total").and_then(number),
                 limits: GpuLimits {
-                    power_limit_w: of("enforced.power.limit").and_then(number),
-                    max_sm_clock_mhz: of("clocks.max.sm").and_then(number),
-                    max_memory_clock_mhz: of("clocks.max.memory").and_then(number),
+                    power_limit_w: field("enforced.power.limit").and_then(number),
+                    max_sm_clock_mhz: field("clocks.max.sm").and_then(number),
+                    max_memory_clock_mhz: field("clocks.max.memory").and_then(number),
                 },
             })
         };
@@ -295,7 +295,8 @@ mod tests {
                 "500"
             ]
         );
-        let text = "0, GPU-8fe3, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, 2026/11/21 19:20:00.250, 77.1, 0, 4, 30, 345, 2619, 0x1";
+        let text = "0, GPU-8fe3, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, 2026/11/21 19:20:00.250, 77.1, 0, \
+                    4, 30, 345, 2619, 0x1";
         assert_eq!(
             smi.identities(text),
             [GpuDevice {

@@ -56,12 +56,13 @@ pub fn summarize(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
         }
         (_, Some(power)) if power <= 0.0 => (None, "absent: the GPUs report a power of 0".to_owned()),
         (Some(tokens), Some(power)) => {
-            let what = format!(
-                "output tokens of successful requests (tokens from {}) / (mean power of these {} × window); the GPUs alone, without the rest of the machine",
+            let definition = format!(
+                "output tokens of successful requests (tokens from {}) / (mean power of these {} × window); the GPUs \
+                 alone, without the rest of the machine",
                 circumstances.token_source,
                 counted(devices.len(), "GPU"),
             );
-            (Some(tokens / power), what)
+            (Some(tokens / power), definition)
         }
     };
     GpusUsage {
@@ -84,13 +85,14 @@ pub fn summarize(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
     }
 }
 
-fn of(trace: &GpuTrace, gpu: usize) -> impl Iterator<Item = &GpuReading> {
+fn readings_of(trace: &GpuTrace, gpu: usize) -> impl Iterator<Item = &GpuReading> {
     trace.readings.iter().filter(move |reading| reading.gpu == gpu)
 }
 
 fn device(trace: &GpuTrace, gpu: usize, window_s: f64) -> GpuUsage {
     let identity = trace.gpus[gpu].clone();
-    let inside: Vec<&GpuReading> = of(trace, gpu).filter(|reading| (0.0..=window_s).contains(&reading.at_s)).collect();
+    let inside: Vec<&GpuReading> =
+        readings_of(trace, gpu).filter(|reading| (0.0..=window_s).contains(&reading.at_s)).collect();
     let values = |field: fn(&GpuReading) -> Option<f64>| {
         inside.iter().filter_map(|reading| field(reading)).collect::<Vec<f64>>()
     };
@@ -98,7 +100,10 @@ fn device(trace: &GpuTrace, gpu: usize, window_s: f64) -> GpuUsage {
     let most = |values: &[f64]| values.iter().copied().max_by(f64::total_cmp);
     let utilization = values(|reading| reading.utilization_percent);
     let clock = values(|reading| reading.sm_clock_mhz);
-    let power = Power::of(of(trace, gpu).filter_map(|reading| Some((reading.at_s, reading.power_w?))), window_s);
+    let power = Power::from_readings(
+        readings_of(trace, gpu).filter_map(|reading| Some((reading.at_s, reading.power_w?))),
+        window_s,
+    );
     GpuUsage {
         index: identity.index,
         uuid: identity.uuid,
@@ -132,7 +137,7 @@ struct Power {
 }
 
 impl Power {
-    fn of(points: impl Iterator<Item = (f64, f64)>, window_s: f64) -> Self {
+    fn from_readings(points: impl Iterator<Item = (f64, f64)>, window_s: f64) -> Self {
         let mut points: Vec<(f64, f64)> = points.collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut power = Self::default();
@@ -176,18 +181,18 @@ fn series(trace: &GpuTrace) -> BTreeMap<String, Vec<(f64, f64)>> {
         ("SM clock MHz", |reading| reading.sm_clock_mhz),
         ("temperature °C", |reading| reading.temperature_c),
     ];
-    let mut all = BTreeMap::new();
+    let mut lines = BTreeMap::new();
     for (gpu, identity) in trace.gpus.iter().enumerate() {
         let device = identity.index.map_or_else(|| identity.uuid.clone(), |index| index.to_string());
         for (name, field) in fields {
             let line: Vec<(f64, f64)> =
-                of(trace, gpu).filter_map(|reading| Some((reading.at_s, field(reading)?))).collect();
+                readings_of(trace, gpu).filter_map(|reading| Some((reading.at_s, field(reading)?))).collect();
             if line.len() > 1 {
-                all.insert(format!("{name} of {device}"), thinned(line));
+                lines.insert(format!("{name} of {device}"), thinned(line));
             }
         }
     }
-    all
+    lines
 }
 
 /// Evenly, with the last one.

@@ -77,7 +77,8 @@ impl IdentityClient {
         Self { host, port, prefix: String::new(), tls: None, sent: SentHeaders::default(), limit }
     }
 
-    /// As the requests of the measurement are sent. `None`: it cannot be queried like this, which the measurement reports.
+    /// As the requests of the measurement are sent. `None`: it cannot be queried like this, which the measurement
+    /// reports.
     pub fn new(
         host: &str,
         port: u16,

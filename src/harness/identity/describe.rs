@@ -109,71 +109,72 @@ impl RunIdentity {
     /// Everything, by name, in a fixed order: for tables, formats of other tools, and comparisons. Of several servers
     /// with the same value it is one entry.
     pub fn entries(&self) -> Vec<(String, String)> {
-        let mut all: Vec<(String, String)> = Vec::new();
-        let mut put = |name: &str, value: Option<String>| {
+        let mut entries: Vec<(String, String)> = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
-                all.push((name.to_owned(), value));
+                entries.push((name.to_owned(), value));
             }
         };
-        put("simulated", Some(if self.simulated { "yes" } else { "no" }.to_owned()));
-        let of = |field: fn(&ServerIdentity) -> Option<String>| Some(counted(self.servers.iter().filter_map(field)));
-        put("simulated speed", of(|server| Some(server.simulation.as_ref()?.speed.to_string())));
-        put("server", of(|server| server.kind.clone()));
-        put("server version", of(|server| server.version.clone()));
-        put("HTTP server", of(|server| server.http_server.clone()));
-        put("model", of(|server| server.model.clone()));
-        put("model source", of(|server| server.model_source.clone()));
-        put(
+        add("simulated", Some(if self.simulated { "yes" } else { "no" }.to_owned()));
+        let distinct =
+            |field: fn(&ServerIdentity) -> Option<String>| Some(counted(self.servers.iter().filter_map(field)));
+        add("simulated speed", distinct(|server| Some(server.simulation.as_ref()?.speed.to_string())));
+        add("server", distinct(|server| server.kind.clone()));
+        add("server version", distinct(|server| server.version.clone()));
+        add("HTTP server", distinct(|server| server.http_server.clone()));
+        add("model", distinct(|server| server.model.clone()));
+        add("model source", distinct(|server| server.model_source.clone()));
+        add(
             "model versions",
-            of(|server| (!server.model_versions.is_empty()).then(|| server.model_versions.join("+"))),
+            distinct(|server| (!server.model_versions.is_empty()).then(|| server.model_versions.join("+"))),
         );
-        put("backend", of(|server| server.backend.clone()));
-        put("max batch size", of(|server| server.max_batch_size.map(|size| size.to_string())));
-        put("max model length", of(|server| server.max_model_len.map(|length| length.to_string())));
+        add("backend", distinct(|server| server.backend.clone()));
+        add("max batch size", distinct(|server| server.max_batch_size.map(|size| size.to_string())));
+        add("max model length", distinct(|server| server.max_model_len.map(|length| length.to_string())));
         let names: std::collections::BTreeSet<&String> =
             self.servers.iter().flat_map(|server| server.settings.keys()).collect();
         for name in names {
-            put(
+            add(
                 &format!("setting {name}"),
                 Some(counted(self.servers.iter().filter_map(|it| it.settings.get(name).cloned()))),
             );
         }
-        put("model metadata", of(|server| server.metadata_digest.clone()));
-        put("server host", of(|server| server.host.clone()));
-        put("server started", of(|server| Some(when(server.start_time_seconds?))));
+        add("model metadata", distinct(|server| server.metadata_digest.clone()));
+        add("server host", distinct(|server| server.host.clone()));
+        add("server started", distinct(|server| Some(when(server.start_time_seconds?))));
         for gpus in &self.gpus {
-            put("GPUs", Some(gpus.describe()));
-            put("GPU population", Some(gpus.population.clone()));
+            add("GPUs", Some(gpus.describe()));
+            add("GPU population", Some(gpus.population.clone()));
         }
-        put("engine", Some(counted(self.engines.iter().filter_map(|it| it.digest.clone()))));
-        put("engine config", Some(counted(self.engines.iter().filter_map(|it| it.config_digest.clone()))));
-        put("engine built by", Some(counted(self.engines.iter().filter_map(|it| it.version.clone()))));
+        add("engine", Some(counted(self.engines.iter().filter_map(|it| it.digest.clone()))));
+        add("engine config", Some(counted(self.engines.iter().filter_map(|it| it.config_digest.clone()))));
+        add("engine built by", Some(counted(self.engines.iter().filter_map(|it| it.version.clone()))));
         let flags: std::collections::BTreeSet<&String> = self.engines.iter().flat_map(|it| it.build.keys()).collect();
         for flag in flags {
-            put(
+            add(
                 &format!("engine {flag}"),
                 Some(counted(self.engines.iter().filter_map(|it| it.build.get(flag).cloned()))),
             );
         }
-        put("client host", Some(self.client.host.clone()));
+        add("client host", Some(self.client.host.clone()));
         let machine = format!("{} {}, {} cores", self.client.os, self.client.arch, self.client.cores);
-        put("client", (!self.client.os.is_empty()).then_some(machine));
+        add("client", (!self.client.os.is_empty()).then_some(machine));
         if let Some(manifest) = &self.manifest {
-            put("manifest", Some(manifest.name.clone()));
-            put("manifest digest", manifest.digest.clone());
-            put("task", Some(manifest.task.clone()));
-            put("system", manifest.system.clone());
+            add("manifest", Some(manifest.name.clone()));
+            add("manifest digest", manifest.digest.clone());
+            add("task", Some(manifest.task.clone()));
+            add("system", manifest.system.clone());
             for (name, value) in manifest.parameters.iter().filter(|(name, _)| *name != "system") {
-                put(&format!("parameter {name}"), Some(value.clone()));
+                add(&format!("parameter {name}"), Some(value.clone()));
             }
             for (name, value) in &manifest.foreach {
-                put(&format!("foreach {name}"), Some(value.clone()));
+                add(&format!("foreach {name}"), Some(value.clone()));
             }
-            put("commit", manifest.commit.clone());
-            put("uncommitted changes", manifest.dirty.map(|dirty| if dirty { "yes" } else { "no" }.to_owned()));
+            add("commit", manifest.commit.clone());
+            add("uncommitted changes", manifest.dirty.map(|dirty| if dirty { "yes" } else { "no" }.to_owned()));
         }
-        put("regatta", Some(self.regatta.clone()));
-        all
+        add("regatta", Some(self.regatta.clone()));
+        entries
     }
 }
 
@@ -191,13 +192,14 @@ impl RunIdentity {
 
 /// See [`RunIdentity::changes`]. A server that did not answer is left out.
 pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -> Vec<String> {
-    let known = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
-    known
+    let comparable = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
+    comparable
         .flat_map(|(one, now)| changes(one, now).into_iter().map(|change| format!("{}: {change}", now.address)))
         .collect()
 }
 
-/// Values that a server reported differently after the measurement. A value reported only once is no change: answers may be late.
+/// Values that a server reported differently after the measurement. A value reported only once is no change: answers
+/// may be late.
 pub(crate) fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
     let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));
     let fields = [
@@ -245,8 +247,8 @@ fn is_digest(text: &str) -> bool {
 /// Fields that change from run to run of the same thing and do not affect what was measured.
 const PASSING: [&str; 2] = ["server started", "task"];
 
-/// Everything in which they differ, in the order of the entries. A result without an identity differs in nothing that is
-/// known: the caller reports that it has none.
+/// Everything in which they differ, in the order of the entries. A result without an identity differs in nothing that
+/// is known: the caller reports that it has none.
 pub fn identity_differences(a: &RunIdentity, b: &RunIdentity) -> Vec<IdentityDifference> {
     let (a, b) = (a.entries(), b.entries());
     // A name may be there more than once: GPUs of two models.

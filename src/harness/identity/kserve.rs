@@ -1,5 +1,5 @@
-//! KServe v2: ServerMetadata, ModelMetadata and ModelConfig, over gRPC or HTTP; and the parts of a Triton model's metadata
-//! and configuration that decide what is measured.
+//! KServe v2: ServerMetadata, ModelMetadata and ModelConfig, over gRPC or HTTP; and the parts of a Triton model's
+//! metadata and configuration that decide what is measured.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -121,8 +121,6 @@ pub(super) struct ModelFacts {
     pub decoupled: Option<bool>,
     /// `1 × KIND_GPU`
     pub instances: Vec<String>,
-    /// Name, data type and shape of inputs and outputs, as the configuration has them.
-    pub tensors: Vec<String>,
     pub parameters: BTreeMap<String, String>,
     /// Models of an ensemble's steps.
     pub steps: Vec<String>,
@@ -143,11 +141,6 @@ impl ModelFacts {
         facts.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
         facts.instances =
             config.instance_group.iter().map(|it| format!("{} × {}", it.count, it.kind().as_str_name())).collect();
-        let inputs =
-            config.input.iter().map(|it| format!("in {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
-        let outputs =
-            config.output.iter().map(|it| format!("out {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
-        facts.tensors = inputs.chain(outputs).collect();
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice {
             facts.steps = ensemble.step.iter().map(|step| step.model_name.clone()).collect();
         }
@@ -172,14 +165,6 @@ impl ModelFacts {
         facts.instances = list(&config["instance_group"])
             .map(|group| format!("{} × {}", group["count"].as_i64().unwrap_or(0), text(&group["kind"])))
             .collect();
-        let tensors = |key: &str, word: &'static str| {
-            let tensor = move |it: &Value| {
-                let dims: Vec<i64> = list(&it["dims"]).filter_map(Value::as_i64).collect();
-                format!("{word} {} {} {dims:?}", text(&it["name"]), text(&it["data_type"]))
-            };
-            list(&config[key]).map(tensor).collect::<Vec<_>>()
-        };
-        facts.tensors = [tensors("input", "in"), tensors("output", "out")].concat();
         facts.steps = list(&config["ensemble_scheduling"]["step"]).map(|step| text(&step["model_name"])).collect();
         let parameters = config["parameters"].as_object().into_iter().flatten();
         facts.parameters = parameters.map(|(name, value)| (name.clone(), text(&value["string_value"]))).collect();
@@ -214,11 +199,11 @@ impl ModelFacts {
         }
         identity.engine_path = std::iter::once(self).chain(behind).find_map(Self::engine_path);
         if *self != Self::default() {
-            let all: Vec<_> = std::iter::once(self)
+            let models: Vec<_> = std::iter::once(self)
                 .chain(behind)
                 .map(|model| (&model.versions, &model.platform, &model.config))
                 .collect();
-            identity.metadata_digest = Some(Digest::hash(format!("{all:?}").as_bytes()).to_string());
+            identity.metadata_digest = Some(Digest::hash(format!("{models:?}").as_bytes()).to_string());
         }
     }
 }
@@ -262,9 +247,9 @@ mod tests {
                 "parameters": { "gpt_model_path": { "string_value": engine } },
             })
         };
-        let one = digest(&config(0, "/a"), &[]);
-        assert_eq!(one, digest(&config(0, "/b"), &[]), "where an engine is says nothing about it");
-        assert_ne!(one, digest(&config(100, "/a"), &[]));
+        let digested = digest(&config(0, "/a"), &[]);
+        assert_eq!(digested, digest(&config(0, "/b"), &[]), "where an engine is says nothing about it");
+        assert_ne!(digested, digest(&config(100, "/a"), &[]));
         let behind = |delay| [ModelFacts::of_http(None, Some(&config(delay, "/a")))];
         assert_ne!(digest(&config(0, "/a"), &behind(0)), digest(&config(0, "/a"), &behind(100)));
     }

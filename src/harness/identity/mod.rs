@@ -30,7 +30,8 @@ pub struct ServerIdentity {
     /// Name of its machine: the host name where it is this machine, else the name or address that the manifest gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// `triton`, `vllm`, `sglang`, `trtllm-serve`, `regatta-simulator`, … from ServerMetadata or `owned_by` of `/v1/models`.
+    /// `triton`, `vllm`, `sglang`, `trtllm-serve`, `regatta-simulator`, … from ServerMetadata or `owned_by` of
+    /// `/v1/models`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// From ServerMetadata, `/version` or `/server_info`.
@@ -72,7 +73,8 @@ pub struct ServerIdentity {
     /// `process_start_time_seconds` of its `/metrics`: seconds since 1970, UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time_seconds: Option<f64>,
-    /// Of a server with OpenAI's interfaces: why its `/metrics`, beside them, are not in the result. Absent where they are.
+    /// Of a server with OpenAI's interfaces: why its `/metrics`, beside them, are not in the result. Absent where they
+    /// are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics_not_read: Option<String>,
 }
@@ -99,11 +101,12 @@ impl ServerIdentity {
         self.simulation.is_some()
     }
 
-    /// BLAKE3 of all that it reports, for cache keys; without its address, the name of its machine, and whether its metrics were read.
+    /// BLAKE3 of all that it reports, for cache keys; without its address, the name of its machine, and whether its
+    /// metrics were read.
     pub fn digest(&self) -> Digest {
-        let own = Self { address: String::new(), host: None, metrics_not_read: None, ..self.clone() };
+        let reported = Self { address: String::new(), host: None, metrics_not_read: None, ..self.clone() };
         // A struct of texts and numbers always serializes.
-        Digest::hash(&serde_json::to_vec(&own).unwrap_or_default())
+        Digest::hash(&serde_json::to_vec(&reported).unwrap_or_default())
     }
 }
 
@@ -120,7 +123,8 @@ pub struct RunIdentity {
     /// The GPUs of the servers, one entry for each model of GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuIdentity>,
-    /// What the graphics clocks of its GPUs, or of those of a server of this run, were locked to: least and greatest, MHz.
+    /// What the graphics clocks of its GPUs, or of those of a server of this run, were locked to: least and greatest,
+    /// MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_clocks: Option<String>,
     pub client: HostIdentity,

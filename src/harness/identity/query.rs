@@ -23,8 +23,9 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// For all queries to one server.
 const ALL: Duration = Duration::from_secs(10);
 
-/// Queries one server, over the measurement's protocol, for its identity. `model` may be empty where the server has only one.
-/// Never fails and takes at most 10 s: what is not answered is absent. Each query is sent once, and none changes the server.
+/// Queries one server, over the measurement's protocol, for its identity. `model` may be empty where the server has
+/// only one. Never fails and takes at most 10 s: what is not answered is absent. Each query is sent once, and none
+/// changes the server.
 pub async fn query_identity(
     endpoint: &Endpoint,
     protocol: &Transport,
@@ -52,13 +53,13 @@ pub async fn query_identities(
         queries.spawn(async move { (index, query_identity(&endpoint, &protocol, &headers, &model).await) });
     }
     let unknown = |endpoint: &Endpoint| ServerIdentity { address: endpoint.to_string(), ..ServerIdentity::default() };
-    let mut all: Vec<ServerIdentity> = endpoints.iter().map(unknown).collect();
+    let mut servers: Vec<ServerIdentity> = endpoints.iter().map(unknown).collect();
     while let Some(answered) = queries.join_next().await {
         if let Ok((index, identity)) = answered {
-            all[index] = identity;
+            servers[index] = identity;
         }
     }
-    all
+    servers
 }
 
 async fn query_all(
@@ -147,7 +148,8 @@ const OWNERS: [(&str, &str); 6] = [
     (SIMULATOR_KIND, SIMULATOR_KIND),
 ];
 
-/// Of SGLang's `/server_info`, which lists all arguments of the server, its API keys among them: what decides performance.
+/// Of SGLang's `/server_info`, which lists all arguments of the server, its API keys among them: what decides
+/// performance.
 const SGLANG_SETTINGS: [&str; 14] = [
     "attention_backend",
     "chunked_prefill_size",
@@ -196,9 +198,9 @@ pub(super) async fn by_openai(asker: &IdentityClient, model: &str, identity: &mu
 
 /// The entry of the model that is measured, or the only one.
 fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
-    let all: Vec<&Value> = listed["data"].as_array().into_iter().flatten().collect();
-    let named = all.iter().find(|entry| entry["id"].as_str() == Some(model));
-    let Some(entry) = named.or(if all.len() == 1 { all.first() } else { None }) else { return };
+    let models: Vec<&Value> = listed["data"].as_array().into_iter().flatten().collect();
+    let named = models.iter().find(|entry| entry["id"].as_str() == Some(model));
+    let Some(entry) = named.or(if models.len() == 1 { models.first() } else { None }) else { return };
     identity.model = entry["id"].as_str().and_then(bounded);
     let owner = entry["owned_by"].as_str().unwrap_or_default();
     match OWNERS.iter().find(|(name, _)| *name == owner) {

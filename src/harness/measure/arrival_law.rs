@@ -5,8 +5,8 @@ use base::spec::Arrivals;
 
 const NS: f64 = 1e9;
 
-/// How far the gaps of `count` real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
-/// there is no law: equal gaps, traces, fewer than two arrivals.
+/// How far the gaps of `count` real arrivals (sorted) are from the law they were drawn from, and the critical distance.
+/// None where there is no law: equal gaps, traces, fewer than two arrivals.
 pub(crate) fn distance(
     rate: &LoadLevel,
     arrivals: Arrivals,
@@ -32,8 +32,8 @@ pub(crate) fn distance(
     Some((ks_distance(gaps, from, |gap| gamma_law(shape, gap * shape))?, critical))
 }
 
-/// Largest distance between a sample and a law, given as its cumulative function (Kolmogorov and Smirnov), from the value `from`
-/// on: below it the sample was rounded. None for no sample.
+/// Largest distance between a sample and a law, given as its cumulative function (Kolmogorov and Smirnov), from the
+/// value `from` on: below it the sample was rounded. None for no sample.
 fn ks_distance(mut sample: Vec<f64>, from: f64, law: impl Fn(f64) -> f64) -> Option<f64> {
     sample.sort_unstable_by(f64::total_cmp);
     let n = sample.len() as f64;
@@ -49,7 +49,8 @@ fn ks_critical(gaps: usize) -> f64 {
     1.949 / (gaps as f64).sqrt()
 }
 
-/// The gamma law of this shape and scale 1, cumulative: the regularised lower incomplete gamma function. Shape 1 is exponential.
+/// The gamma law of this shape and scale 1, cumulative: the regularised lower incomplete gamma function. Shape 1 is
+/// exponential.
 fn gamma_law(shape: f64, x: f64) -> f64 {
     const TERMS: usize = 10_000;
     const ENOUGH: f64 = 1e-12;

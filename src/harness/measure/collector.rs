@@ -152,9 +152,9 @@ impl Collector {
 
     /// The results of all workers, their records by index.
     pub fn merged(parts: impl IntoIterator<Item = Self>) -> Collector<RequestRecords> {
-        let mut all = Collector::with(());
-        let records = parts.into_iter().map(|part| all.add_sums(part).end()).collect();
-        all.with_records(RequestRecords::merged(records))
+        let mut sums = Collector::with(());
+        let records = parts.into_iter().map(|part| sums.add_sums(part).end()).collect();
+        sums.with_records(RequestRecords::merged(records))
     }
 }
 

@@ -62,7 +62,8 @@ pub(crate) fn check(all: &Collector<RequestRecords>, counts: &Counts) -> SelfChe
             tokens_after_first += u64::from(later);
             times_of_tokens += tpot(&record).map_or(0.0, |tpot| tpot * f64::from(later));
         }
-        // Tokens that are retokenized after the run counted as chunks during the run; tokens of several answers have no TPOT.
+        // Tokens that are retokenized after the run counted as chunks during the run; tokens of several answers have no
+        // TPOT.
         is_per_token &= !record.retokenized && !record.interleaved;
     }
     if is_per_token {
@@ -83,8 +84,8 @@ pub(crate) fn check(all: &Collector<RequestRecords>, counts: &Counts) -> SelfChe
     checked.equal("records / issued requests", all.records.len() as f64, issued);
     for record in all.records.ok().filter(|record| !record.timeline.is_empty() && per_token(record)) {
         let tokens: u64 = record.timeline.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
-        let what = format!("tokens of the chunks of request {} / its tokens", record.index);
-        checked.equal(&what, tokens as f64, f64::from(record.tokens));
+        let sums = format!("tokens of the chunks of request {} / its tokens", record.index);
+        checked.equal(&sums, tokens as f64, f64::from(record.tokens));
     }
     checked
 }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::measure::latency::{e2e, tpot, ttft};
 use crate::{RequestEnd, RequestRecord, RequestRecords, Slo};
 
-/// A request that failed does not meet its SLO. Neither does one whose time per output token may be too long, and is not known.
+/// A request that failed does not meet its SLO. Neither does one whose time per output token may be too long, and is
+/// not known.
 fn is_met(slo: Slo, record: &RequestRecord) -> bool {
     let within = |limit: Option<f64>, ns: Option<f64>| match (limit, ns) {
         (Some(limit), Some(ns)) => ns <= limit * 1e6,
@@ -34,14 +35,16 @@ fn is_within_tpot(limit: f64, record: &RequestRecord) -> Option<bool> {
     }
 }
 
-/// An SLO on the time per output token, although nothing is known of that time in any answer: nothing shows that it is met.
+/// An SLO on the time per output token, although nothing is known of that time in any answer: nothing shows that it is
+/// met.
 fn lacks_tpot(slo: Slo, records: &RequestRecords) -> bool {
     let Some(limit) = slo.tpot_ms else { return false };
     let mut answers = records.iter().filter(is_answered).peekable();
     answers.peek().is_some() && answers.all(|record| is_within_tpot(limit, &record).is_none())
 }
 
-/// Time per output token cannot be more where the tokens of chunks are not known: every chunk after the first read has at least one.
+/// Time per output token cannot be more where the tokens of chunks are not known: every chunk after the first read has
+/// at least one.
 fn at_most(record: &RequestRecord) -> Option<f64> {
     let first_read = record.first_read_tokens.max(1);
     let later = record.chunks.checked_sub(first_read).filter(|later| *later > 0 && record.chunk_tokens_unknown)?;
@@ -50,8 +53,8 @@ fn at_most(record: &RequestRecord) -> Option<f64> {
 
 /// The same where all chunks came in one read: the server made no token before it had the request.
 fn at_most_in_one_read(record: &RequestRecord) -> Option<f64> {
-    let known = if record.chunk_tokens_unknown { record.chunks } else { record.tokens };
-    let later = known.checked_sub(1).filter(|later| *later > 0 && record.is_one_read())?;
+    let counted = if record.chunk_tokens_unknown { record.chunks } else { record.tokens };
+    let later = counted.checked_sub(1).filter(|later| *later > 0 && record.is_one_read())?;
     Some(record.t_last?.saturating_sub(record.t_issue) as f64 / f64::from(later))
 }
 
@@ -77,7 +80,7 @@ impl Goodput {
         self.slo.tpot_ms.is_some() && self.attainment.is_none() && self.of > 0
     }
 
-    pub(crate) fn of(slo: Slo, records: &RequestRecords, scheduled: u64, window_s: f64) -> Option<Self> {
+    pub(crate) fn new(slo: Slo, records: &RequestRecords, scheduled: u64, window_s: f64) -> Option<Self> {
         if slo.is_empty() {
             return None;
         }

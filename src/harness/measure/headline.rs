@@ -26,7 +26,8 @@ impl RunResult {
         self.loadgen.as_ref().is_none_or(LoadgenResult::is_performance)
     }
 
-    /// `VALID`; beside it `SIMULATED` where a server was the simulator, and `REHEARSAL` where it is one of a submission.
+    /// `VALID`; beside it `SIMULATED` where a server was the simulator, and `REHEARSAL` where it is one of a
+    /// submission.
     pub fn verdict_text(&self) -> String {
         marked_verdict(self.verdict.as_str(), self.is_simulated(), self.is_rehearsal())
     }
@@ -50,9 +51,9 @@ impl RunResult {
     }
 
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.84 ms (n=300, from schedule, tokens from output_ids)`;
-    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450 ms`.
-    /// Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`.
-    /// For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports that.
+    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450
+    /// ms`. Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`. For a
+    /// run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports that.
     pub fn headline(&self) -> String {
         self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
     }
@@ -63,7 +64,8 @@ impl RunResult {
         if loadgen.is_accuracy() {
             let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
             return format!(
-                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode: no speed is measured; by Regatta's own time stamps it was {speed} tok/s)"
+                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode: no speed is \
+                 measured; by Regatta's own time stamps it was {speed} tok/s)"
             );
         }
         if loadgen.headline.is_empty() {
@@ -72,7 +74,8 @@ impl RunResult {
         if !loadgen.is_performance() {
             let test = loadgen.mode.to_uppercase();
             return format!(
-                "{verdict}  {} (LoadGen {scenario} {test}: n={answers}, an audit of answers: it is not judged by its speed)",
+                "{verdict}  {} (LoadGen {scenario} {test}: n={answers}, an audit of answers: it is not judged by its \
+                 speed)",
                 loadgen.headline
             );
         }
@@ -97,7 +100,8 @@ impl RunResult {
             ),
         };
         format!(
-            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}, n={} in the first, from {}, tokens from {})",
+            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}, n={} in the first, from {}, tokens from \
+             {})",
             self.verdict_text(),
             repeats.runs.len(),
             over("output_tokens", |rate| grouped(rate, 0), " tok/s"),

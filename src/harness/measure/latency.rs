@@ -1,9 +1,9 @@
 //! The latencies of a run and of a request, and its rates.
 //!
-//! A metric is left out where it is not known how many tokens each chunk has, where chunks came in one read, so that the time
-//! between them was not measured, or where they belong to several answers to one prompt. A server may put several tokens
-//! into a chunk (speculative decoding, stream intervals) and report only the total. Answers that happen to have one token in
-//! each chunk are not a fair sample of the others, so they do not represent all.
+//! A metric is left out where it is not known how many tokens each chunk has, where chunks came in one read, so that
+//! the time between them was not measured, or where they belong to several answers to one prompt. A server may put
+//! several tokens into a chunk (speculative decoding, stream intervals) and report only the total. Answers that happen
+//! to have one token in each chunk are not a fair sample of the others, so they do not represent all.
 
 use std::collections::BTreeMap;
 
@@ -41,10 +41,11 @@ pub struct LatencyMetrics {
     pub ttft: Metric,
     /// First token − issue.
     pub ttft_sent: Metric,
-    /// (last − first token chunk) / (tokens − tokens of the first read). Absent where a total is known and the tokens of the first
-    /// chunk are not.
+    /// (last − first token chunk) / (tokens − tokens of the first read). Absent where a total is known and the tokens
+    /// of the first chunk are not.
     pub tpot: Metric,
-    /// Gap between reads over tokens of the later one, that many times. Absent where the tokens of single chunks are not known.
+    /// Gap between reads over tokens of the later one, that many times. Absent where the tokens of single chunks are
+    /// not known.
     pub itl_token: Metric,
     /// Gap between reads with chunks.
     pub icl: Metric,
@@ -155,9 +156,9 @@ pub const TTFT: LatencyMetric = LatencyMetric {
     title: "time to first token",
     about: "How long a user waits for the first token, including the wait inside the client.",
     formula: "socket read of the first chunk with a token − intended arrival",
-    mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never better. \
-           Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which it was: numbers of \
-           a tool that leaves one of them out are, for such answers, not what it would print.",
+    mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never \
+           better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which it \
+           was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
     limit: Some(LimitedMetric::Ttft),
     has_curve: true,
     adjusted: Some(|all| &mut all.ttft_adjusted),
@@ -187,10 +188,10 @@ pub const TPOT: LatencyMetric = LatencyMetric {
     population: "successful requests with more tokens than their first chunk has",
     zero_point: "first_chunk",
     tokens: CountedIn::Answers,
-    mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are \
-           counted as excluded. Left out where the server reports how many tokens an answer has, but not how many its first \
-           chunk has, or where most tokens came in one read with the first chunk. Tokens that came in one read with the \
-           first chunk count as its own.",
+    mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short \
+           are counted as excluded. Left out where the server reports how many tokens an answer has, but not how many \
+           its first chunk has, or where most tokens came in one read with the first chunk. Tokens that came in one \
+           read with the first chunk count as its own.",
     limit: Some(LimitedMetric::Tpot),
     values: LatencyValues::Successful(tpot),
     absent: UnknownChunks::without_first_chunk,
@@ -209,9 +210,9 @@ pub const ITL_TOKEN: LatencyMetric = LatencyMetric {
     population: "tokens after the first chunk of successful requests",
     zero_point: "previous_chunk",
     tokens: CountedIn::Chunks,
-    mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of TPOT × tokens \
-           after the first read. Left out where it is not known how many tokens each chunk has, or where most tokens came \
-           in one read with the first chunk.",
+    mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of TPOT × \
+           tokens after the first read. Left out where it is not known how many tokens each chunk has, or where most \
+           tokens came in one read with the first chunk.",
     limit: Some(LimitedMetric::Itl),
     values: LatencyValues::Pool(|all| &all.itl_token),
     absent: UnknownChunks::without_tokens,
@@ -228,8 +229,8 @@ pub const ICL: LatencyMetric = LatencyMetric {
     formula: "gap between reads with chunks",
     population: "chunks after the first of successful requests",
     zero_point: "previous_chunk",
-    mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks that came in \
-           one read are one arrival. Left out where most tokens came in one read with the first chunk.",
+    mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks that \
+           came in one read are one arrival. Left out where most tokens came in one read with the first chunk.",
     limit: Some(LimitedMetric::Icl),
     values: LatencyValues::Pool(|all| &all.icl),
     absent: UnknownChunks::without_gaps,
@@ -372,7 +373,7 @@ pub(super) fn latencies(
         single += u64::from(record.max_gap == 0);
     }
     let unanswered = scheduled.saturating_sub(requests);
-    let unknown = UnknownChunks::of(records);
+    let unknown = UnknownChunks::count(records);
     let (mut latency, mut curves) = (LatencyMetrics::default(), Curves::new());
     // The values of one latency at a time, the least first: those of ten million requests take 80 MB.
     let mut ns = Vec::new();
@@ -395,7 +396,7 @@ pub(super) fn latencies(
             curves.insert(row.key.to_owned(), curve(&ns));
         }
         if let Some(adjusted) = row.adjusted {
-            *adjusted(&mut latency) = Adjusted::of(&ns, unanswered);
+            *adjusted(&mut latency) = Adjusted::new(&ns, unanswered);
         }
         *(row.numbers_mut)(&mut latency) = match (row.absent)(&unknown) {
             Some(why) => Metric::absent(&label, &metric.percentile_rule, requests, why),
@@ -425,7 +426,8 @@ pub(crate) fn later_tokens(record: &RequestRecord) -> u32 {
     record.tokens.saturating_sub(record.first_tokens.max(record.first_read_tokens))
 }
 
-/// None where a total is known, and the tokens of the first chunk are not; or where no times between tokens were measured.
+/// None where a total is known, and the tokens of the first chunk are not; or where no times between tokens were
+/// measured.
 pub(crate) fn tpot(record: &RequestRecord) -> Option<f64> {
     if !record.has_token_times() || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
         return None;
@@ -445,8 +447,8 @@ pub(crate) fn e2e(record: &RequestRecord) -> Option<f64> {
 
 /// Above this share of the answers a figure of the rest is one of a selection.
 pub(crate) const NEGLIGIBLE: f64 = 0.01;
-/// Above this share of unmeasured times between tokens a figure of the rest is one of few; above this share of chunks that share a read the
-/// times between tokens are rather those of a proxy.
+/// Above this share of unmeasured times between tokens a figure of the rest is one of few; above this share of chunks
+/// that share a read the times between tokens are rather those of a proxy.
 pub(crate) const COALESCED: f64 = 0.5;
 
 pub(crate) struct UnknownChunks {
@@ -454,15 +456,15 @@ pub(crate) struct UnknownChunks {
     share: f64,
     /// The same, of those that have a total.
     share_with_total: f64,
-    /// Of tokens after the first chunk: they came in one read with it, so that the time to them is not known. Where that is all of an answer, it
-    /// has no TPOT.
+    /// Of tokens after the first chunk: they came in one read with it, so that the time to them is not known. Where
+    /// that is all of an answer, it has no TPOT.
     in_first_read: f64,
     /// Of answers with at least two chunks: they are several answers to one prompt.
     interleaved: f64,
 }
 
 impl UnknownChunks {
-    pub fn of(records: &RequestRecords) -> Self {
+    pub fn count(records: &RequestRecords) -> Self {
         let (mut several, mut unknown, mut with_total, mut interleaved) = (0_u64, 0_u64, 0_u64, 0_u64);
         let (mut later, mut in_first_read) = (0_u64, 0_u64);
         for record in records.ok().filter(|record| record.chunks > 1) {
@@ -496,7 +498,8 @@ impl UnknownChunks {
         let share = self.in_first_read * 100.0;
         (self.in_first_read > COALESCED).then(|| {
             format!(
-                "{share:.0} % of the tokens after the first chunk came in one read with it, so most times between tokens were not measured"
+                "{share:.0} % of the tokens after the first chunk came in one read with it, so most times between \
+                 tokens were not measured"
             )
         })
     }
@@ -512,14 +515,14 @@ impl UnknownChunks {
     }
 
     fn uncounted(&self, share: f64, chunk_has: &str) -> Option<String> {
-        let why = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
+        let reason = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
         let interleaved = self.without_gaps().filter(|_| self.interleaved > NEGLIGIBLE);
-        interleaved.or_else(|| (share > NEGLIGIBLE).then(why)).or_else(|| self.without_gaps())
+        interleaved.or_else(|| (share > NEGLIGIBLE).then(reason)).or_else(|| self.without_gaps())
     }
 }
 
-/// Of the gaps between chunks, those of answers in one read, except where a freeze of the server explains it. A short answer weighs as little
-/// as it has.
+/// Of the gaps between chunks, those of answers in one read, except where a freeze of the server explains it. A short
+/// answer weighs as little as it has.
 pub(super) fn one_read_share(records: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<f64> {
     let (mut all, mut one_read) = (0_u64, 0_u64);
     for record in records.ok() {

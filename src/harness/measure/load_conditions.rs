@@ -29,13 +29,12 @@ pub struct LoadConditions {
     pub held_back: u64,
     pub max_in_flight: Option<u32>,
     /// Scheduled requests whose whole prompt is that of an earlier one.
-    #[serde(default)]
     pub prompts_repeated: u64,
     pub sessions: Option<SessionsSummary>,
 }
 
 impl LoadConditions {
-    pub(crate) fn of(
+    pub(crate) fn new(
         spec: &BenchSpec,
         schedule: &RequestSchedule,
         outputs: &[WorkerOutput],
@@ -46,8 +45,8 @@ impl LoadConditions {
         let first = match &spec.scenario {
             LoadPattern::Offline | LoadPattern::Server { .. } | LoadPattern::Trace { .. } => "the intended arrival",
             LoadPattern::Concurrency { .. } => {
-                "when the user became idle after its think time: a closed loop has no schedule, so waiting for a slow server shows in \
-                 the rate and not in the latency"
+                "when the user became idle after its think time: a closed loop has no schedule, so waiting for a slow \
+                 server shows in the rate and not in the latency"
             }
             LoadPattern::External(_) => "when the external driver called",
         };
@@ -66,7 +65,7 @@ impl LoadConditions {
             held_back: outputs.iter().map(|output| output.deferred).sum(),
             max_in_flight: spec.pace.max_in_flight,
             prompts_repeated: schedule.repeated_prompts(),
-            sessions: later.then(|| SessionsSummary::of(records, spec.scenario.zero_point(), token_source)),
+            sessions: later.then(|| SessionsSummary::from_records(records, spec.scenario.zero_point(), token_source)),
         }
     }
 }

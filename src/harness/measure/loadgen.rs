@@ -42,8 +42,8 @@ pub struct LoadgenComparison {
     pub ours: Option<f64>,
     /// Ours less LoadGen's, of LoadGen's.
     pub difference_percent: Option<f64>,
-    /// Ours, but with the times of the calls to LoadGen in place of those at which tokens were read: from `ours` to here
-    /// is our way from the socket, from here to `loadgen` is LoadGen's own, from its schedule to its call.
+    /// Ours, but with the times of the calls to LoadGen in place of those at which tokens were read: from `ours` to
+    /// here is our way from the socket, from here to `loadgen` is LoadGen's own, from its schedule to its call.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "as_told")]
     pub as_reported: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "as_told_difference_percent")]

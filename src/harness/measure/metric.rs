@@ -1,5 +1,5 @@
-//! A printed number with everything that defines its meaning, the percentile rule, percentiles that failures cannot improve,
-//! and the histogram for pools of tokens.
+//! A printed number with everything that defines its meaning, the percentile rule, percentiles that failures cannot
+//! improve, and the histogram for pools of tokens.
 
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
@@ -33,7 +33,6 @@ pub struct Metric {
     pub percentile_rule: String,
     pub mean: Option<f64>,
     pub p50: Option<f64>,
-    #[serde(default)]
     pub p75: Option<f64>,
     pub p90: Option<f64>,
     pub p95: Option<f64>,
@@ -43,8 +42,9 @@ pub struct Metric {
     /// Why there is no number, where that needs saying.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
-    /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server in
-    /// this state: only `repeats` show how much runs differ from each other. Absent where the run is too short for one.
+    /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server
+    /// in this state: only `repeats` show how much runs differ from each other. Absent where the run is too short for
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_interval: Option<ConfidenceInterval>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,28 +106,13 @@ impl Metric {
     fn empty(label: &MetricLabel<'_>, rule: &str, excluded: u64) -> Self {
         Self {
             unit: "ms".to_owned(),
-            n: 0,
             population: label.population.to_owned(),
             excluded,
             zero_point: label.zero_point.to_owned(),
             token_source: label.token_source.to_owned(),
             window: label.window.to_owned(),
             percentile_rule: rule.to_owned(),
-            mean: None,
-            p50: None,
-            p75: None,
-            p90: None,
-            p95: None,
-            p99: None,
-            min: None,
-            max: None,
-            absent: None,
-            mean_interval: None,
-            p50_interval: None,
-            p90_interval: None,
-            p95_interval: None,
-            p99_interval: None,
-            no_interval: None,
+            ..Self::default()
         }
     }
 
@@ -156,11 +141,6 @@ impl Metric {
         Self {
             n: ns.len() as u64,
             mean: (!ns.is_empty()).then(|| ns.iter().sum::<f64>() / ns.len() as f64 / NS_PER_MS),
-            p50: at(0.50),
-            p75: at(0.75),
-            p90: at(0.90),
-            p95: at(0.95),
-            p99: at(0.99),
             min: at(0.0),
             max: at(1.0),
             mean_interval,
@@ -169,7 +149,7 @@ impl Metric {
             p95_interval,
             p99_interval,
             no_interval: no_interval.filter(|_| !ns.is_empty()),
-            ..Self::empty(label, RULE, excluded)
+            ..Self::empty(label, RULE, excluded).with_percentiles(at)
         }
     }
 
@@ -179,15 +159,14 @@ impl Metric {
         Self {
             n: pool.count(),
             mean: pool.mean().map(|ns| ns / NS_PER_MS),
-            p50: at(0.50),
-            p75: at(0.75),
-            p90: at(0.90),
-            p95: at(0.95),
-            p99: at(0.99),
             min: range.map(|(min, _)| min as f64 / NS_PER_MS),
             max: range.map(|(_, max)| max as f64 / NS_PER_MS),
-            ..Self::empty(label, POOL_RULE, excluded)
+            ..Self::empty(label, POOL_RULE, excluded).with_percentiles(at)
         }
+    }
+
+    fn with_percentiles(self, at: impl Fn(f64) -> Option<f64>) -> Self {
+        Self { p50: at(0.50), p75: at(0.75), p90: at(0.90), p95: at(0.95), p99: at(0.99), ..self }
     }
 }
 
@@ -225,7 +204,7 @@ pub struct Adjusted {
 
 impl Adjusted {
     /// `answered`: latencies of the successful ones, ns, the least first.
-    pub(crate) fn of(answered: &[f64], unanswered: u64) -> Self {
+    pub(crate) fn new(answered: &[f64], unanswered: u64) -> Self {
         let n = answered.len() + unanswered as usize;
         // Those without an answer come after all others.
         let at = |p| answered.get(rank(n, p)?).filter(|ns| ns.is_finite()).map(|ns| ns / 1e6);
@@ -351,11 +330,11 @@ mod adjusted_tests {
     #[test]
     fn failures_move_percentiles_up_and_at_last_to_infinity() {
         let answered = |n: u32| (1..=n).map(|ms| f64::from(ms) * 1e6).collect::<Vec<f64>>();
-        assert_eq!(Adjusted::of(&answered(100), 0).p50, Some(51.0));
-        let some_failed = Adjusted::of(&answered(90), 10);
+        assert_eq!(Adjusted::new(&answered(100), 0).p50, Some(51.0));
+        let some_failed = Adjusted::new(&answered(90), 10);
         assert_eq!((some_failed.p50, some_failed.p90, some_failed.p99), (Some(51.0), None, None));
-        assert_eq!(Adjusted::of(&[], 3).p50, None);
-        assert_eq!(Adjusted::of(&[], 0).n, 0);
+        assert_eq!(Adjusted::new(&[], 3).p50, None);
+        assert_eq!(Adjusted::new(&[], 0).n, 0);
     }
 }
 
@@ -374,8 +353,8 @@ mod histogram_tests {
         pool.merge(&other);
         for p in [0.0, 0.1, 0.5, 0.9, 0.99, 0.999] {
             let exact = values[(1_000.0 * p) as usize] as f64;
-            let found = pool.percentile(p).unwrap() as f64;
-            assert!((found - exact).abs() <= exact / 1_000.0, "p{p}: {found} is not {exact}");
+            let value = pool.percentile(p).unwrap() as f64;
+            assert!((value - exact).abs() <= exact / 1_000.0, "p{p}: {value} is not {exact}");
         }
         assert_eq!(pool.range(), Some((1_000, 1_000_000_000)));
         assert_eq!(pool.count(), 1_000);

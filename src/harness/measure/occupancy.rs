@@ -1,7 +1,7 @@
-//! How much of a closed loop's window had all its users busy, and the tokens per second in the middle of a run: the whole
-//! window includes the filling and the draining of the server.
+//! How much of a closed loop's window had all its users busy, and the tokens per second in the middle of a run: the
+//! whole window includes the filling and the draining of the server.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,13 +22,14 @@ pub struct Occupancy {
     pub users: u64,
     /// Issued, of all users together.
     pub requests: u64,
-    /// Share of the time from the first issue to the last end in which at least 90 % of the users had a request in flight. Null with
+    /// Share of the time from the first issue to the last end in which at least 90 % of the users had a request in
+    /// flight. Null with
     /// `think_time` or `turn_delay`, where users are idle on purpose.
     pub full_share: Option<f64>,
 }
 
 impl Occupancy {
-    pub(super) fn of(spec: &BenchSpec, records: &RequestRecords) -> Option<Self> {
+    pub(super) fn from_records(spec: &BenchSpec, records: &RequestRecords) -> Option<Self> {
         let LoadPattern::Concurrency { users: LoadLevel::Fixed(users) } = &spec.scenario else { return None };
         let is_busy = spec.pace.think == Pause::default() && spec.content.turn_delay().is_none();
         Some(Self {
@@ -42,15 +43,15 @@ impl Occupancy {
         let Self { users, requests, full_share } = *self;
         if requests < users {
             let text = format!(
-                "{users} users were requested and only {requests} requests were sent, so the load was never {users} at once: {} \
-                 to several times the number of users",
+                "{users} users were requested and only {requests} requests were sent, so the load was never {users} at \
+                 once: {} to several times the number of users",
                 VerdictCheck::Concurrency.cure()
             );
             found.add(VerdictCheck::Concurrency, ReasonSeverity::InvalidLoad, text);
         } else if let Some(share) = full_share.filter(|share| *share < BUSY) {
             let text = format!(
-                "all {users} users were busy for {:.0} % of the window only, with {:.1} requests for each user; the rest is the end of \
-                 the run: raise `stop.requests` or `stop.duration`",
+                "all {users} users were busy for {:.0} % of the window only, with {:.1} requests for each user; the \
+                 rest is the end of the run: raise `stop.requests` or `stop.duration`",
                 share * 100.0,
                 requests as f64 / users.max(1) as f64
             );
@@ -82,7 +83,8 @@ const LEAST_REQUESTS: usize = 20;
 /// Tokens of the middle: from a quarter to three quarters of all.
 const MIDDLE: (f64, f64) = (0.25, 0.75);
 
-/// Output tokens per second of successful requests. A request's tokens are spread evenly from its first to its last one.
+/// Output tokens per second of successful requests. A request's tokens are spread evenly from its first to its last
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sustained {
     /// Schedule start to the end of the last request.
@@ -92,7 +94,7 @@ pub struct Sustained {
 }
 
 impl Sustained {
-    pub(super) fn of(records: &RequestRecords) -> Option<Self> {
+    pub(super) fn from_records(records: &RequestRecords) -> Option<Self> {
         let (mut total, mut end, mut requests) = (0.0, 0, 0);
         let changes = records.ok().filter_map(|record| {
             let (first, last) = (record.t_first?, record.t_last?);
@@ -108,7 +110,7 @@ impl Sustained {
             return None;
         }
         // What begins comes before what ends at the same time.
-        let changes = changes.sorted_by_key(|(at, per_ns)| (*at, Reverse(TotalOrder(*per_ns))));
+        let changes = changes.sorted_by_key(|(at, per_ns)| (*at, Reverse(total_order(*per_ns))));
         let from = reached(&changes, MIDDLE.0 * total)?;
         let to = reached(&changes, MIDDLE.1 * total)?;
         let seconds = (to - from) / 1e9;
@@ -122,8 +124,8 @@ impl Sustained {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{:.0} tok/s are of filling and draining the server once, and the middle half of the tokens came at {:.0} tok/s: \
-             neither is the rate that it sustains; {}",
+            "{:.0} tok/s are of filling and draining the server once, and the middle half of the tokens came at {:.0} \
+             tok/s: neither is the rate that it sustains; {}",
             self.full,
             self.middle,
             VerdictCheck::Ramp.cure()
@@ -131,28 +133,11 @@ impl Sustained {
     }
 }
 
-/// Numbers in their total order.
-struct TotalOrder(f64);
-
-impl Ord for TotalOrder {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
+/// A number whose order is that of [`f64::total_cmp`].
+const fn total_order(number: f64) -> i64 {
+    let bits = number.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
-
-impl PartialOrd for TotalOrder {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for TotalOrder {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for TotalOrder {}
 
 /// The time, ns, at which this many tokens had come.
 fn reached(changes: &Spool<(u64, f64)>, tokens: f64) -> Option<f64> {

@@ -3,10 +3,10 @@
 //!
 //! Answers that carry text only are counted with the given tokenizer after the run: counting costs CPU, which the load
 //! must not share. Until then their texts are kept, about four bytes for each token. The joined text of an answer is
-//! counted, and the first chunk by itself, for TPOT. The tokens of the other chunks would need each prefix of the answer
-//! tokenized again, which grows with the square of its length: they stay uncounted, and figures that need them (inter-token
-//! latency, tokens of each second) count a chunk as one and are marked so. A server may have generated other tokens than the
-//! tokenizer finds in the same text; the two rarely differ by more than a few.
+//! counted, and the first chunk by itself, for TPOT. The tokens of the other chunks would need each prefix of the
+//! answer tokenized again, which grows with the square of its length: they stay uncounted, and figures that need them
+//! (inter-token latency, tokens of each second) count a chunk as one and are marked so. A server may have generated
+//! other tokens than the tokenizer finds in the same text; the two rarely differ by more than a few.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub(crate) fn count_retokenized(schedule: &RequestSchedule, how: TokenCounting, 
     } else {
         BTreeMap::new()
     };
-    let one = |(index, answer_text): &(u64, AnswerText)| {
+    let count_tokens = |(index, answer_text): &(u64, AnswerText)| {
         let first = schedule.count(&answer_text.first)?;
         let sum = answer_text
             .texts
@@ -43,7 +43,7 @@ pub(crate) fn count_retokenized(schedule: &RequestSchedule, how: TokenCounting, 
             .sum::<Option<u32>>()?;
         Some((*index, (sum, first.min(sum))))
     };
-    let counted: BTreeMap<u64, (u32, u32)> = on_all_cores(&answer_texts, one).into_iter().collect();
+    let counted: BTreeMap<u64, (u32, u32)> = on_all_cores(&answer_texts, count_tokens).into_iter().collect();
     all.records = all.records.map(|record| match counted.get(&record.index) {
         Some((tokens, first)) if record.ended == RequestEnd::Ok => RequestRecord {
             tokens: *tokens,
@@ -99,10 +99,10 @@ pub fn token_counters(text: &str) -> Vec<(&str, f64)> {
             .unwrap_or((part, 0.0));
         (source, share)
     };
-    let mut found: Vec<(&str, f64)> = text.split("; ").map(part).collect();
-    let others: f64 = found.iter().skip(1).map(|(_, share)| share).sum();
-    found[0].1 = 1.0 - others;
-    found
+    let mut counters: Vec<(&str, f64)> = text.split("; ").map(part).collect();
+    let others: f64 = counters.iter().skip(1).map(|(_, share)| share).sum();
+    counters[0].1 = 1.0 - others;
+    counters
 }
 
 /// Whether two such texts mean the same: the same sources, each for about as many of the answers.
@@ -118,8 +118,8 @@ const HABIT: f64 = 0.2;
 
 /// Answers of one server that are shorter than requested although nothing says why.
 ///
-/// A gateway may write `[DONE]` where the server behind it broke off. But servers also leave out what says why an answer
-/// ended: an answer counts only if others of the same server have what it lacks.
+/// A gateway may write `[DONE]` where the server behind it broke off. But servers also leave out what says why an
+/// answer ended: an answer counts only if others of the same server have what it lacks.
 #[derive(Default)]
 pub(super) struct UnexplainedEnds {
     answers: u64,
@@ -138,8 +138,8 @@ impl UnexplainedEnds {
         self.answers += u64::from(record.is_ok());
         let is_short = record.is_ok() && record.tokens < record.requested_tokens;
         if is_short && record.finish_reason.is_none() && record.usage.is_none() {
-            let of = if is_counted(record.token_source) { &mut self.counted } else { &mut self.by_chunks };
-            *of += 1;
+            let count = if is_counted(record.token_source) { &mut self.counted } else { &mut self.by_chunks };
+            *count += 1;
         }
     }
 

@@ -18,7 +18,7 @@ pub struct CachedInput {
 
 impl CachedInput {
     /// `None`: no answer reports it.
-    pub(crate) fn of(records: &RequestRecords) -> Option<Self> {
+    pub(crate) fn from_records(records: &RequestRecords) -> Option<Self> {
         let reported = records
             .ok()
             .filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
@@ -36,7 +36,8 @@ impl CachedInput {
     }
 }
 
-/// Of the tokens that were sent, where a tokenizer counted them. What a server adds (a template, special tokens) makes its count higher.
+/// Of the tokens that were sent, where a tokenizer counted them. What a server adds (a template, special tokens) makes
+/// its count higher.
 const OF_TOKENS: f64 = 0.95;
 /// Of the words that were sent. A word has at least one token, except with tokenizers that merge words.
 const OF_WORDS: f64 = 0.5;
@@ -56,7 +57,7 @@ pub struct CutInput {
 
 impl CutInput {
     /// `None`: there are none. `is_exact`: what was sent was counted in tokens, and not in words.
-    pub(crate) fn of(records: &RequestRecords, is_exact: bool) -> Option<Self> {
+    pub(crate) fn from_records(records: &RequestRecords, is_exact: bool) -> Option<Self> {
         let share = if is_exact { OF_TOKENS } else { OF_WORDS };
         // A tokenizer does not count the answers of earlier turns, which are part of a later prompt.
         let cut = records.ok().filter(|record| record.turn == 0 || !is_exact).filter_map(|record| {
@@ -88,8 +89,9 @@ pub(crate) struct CountedPrompts {
 }
 
 impl CountedPrompts {
-    /// As vLLM counts them; `None`: no server does, several servers answer at one address, or other clients sent prompts as well.
-    pub(crate) fn of(result: &RunResult) -> Option<Self> {
+    /// As vLLM counts them; `None`: no server does, several servers answer at one address, or other clients sent
+    /// prompts as well.
+    pub(crate) fn from_result(result: &RunResult) -> Option<Self> {
         let metrics = &result.server_metrics.as_ref()?.metrics;
         let increase = |name: &str| -> f64 {
             metrics.iter().filter(|metric| metric.name == name).filter_map(|metric| metric.increase).sum()
@@ -109,9 +111,10 @@ impl CountedPrompts {
 }
 
 impl RunResult {
-    /// The share of prompt tokens that came from a prefix cache, by `usage` or by the servers' metrics; `None`: nothing reports it.
+    /// The share of prompt tokens that came from a prefix cache, by `usage` or by the servers' metrics; `None`: nothing
+    /// reports it.
     pub fn cached_prompt_share(&self) -> Option<f64> {
-        let by_metrics = || CountedPrompts::of(self).map(CountedPrompts::share);
+        let by_metrics = || CountedPrompts::from_result(self).map(CountedPrompts::share);
         self.tokens.input_cached.map(CachedInput::share).or_else(by_metrics)
     }
 }

@@ -1,5 +1,5 @@
-//! Reasons for a verdict other than VALID: a row for each, from which `explain`, the manual and the names in `result.json`
-//! are derived. `verdict` decides which apply.
+//! Reasons for a verdict other than VALID: a row for each, from which `explain`, the manual and the names in
+//! `result.json` are derived. `verdict` decides which apply.
 
 use std::fmt;
 
@@ -170,13 +170,14 @@ verdict_reasons! {
         "requested outputs were not received, or do not fit their request";
         "0"; "warning"; "check the model's configuration".
     RepeatedPrompts "repeated_prompts":
-        "prompt tokens came from the server's prefix cache (`cached_tokens` of OpenAI's `usage`, or vLLM's metrics), which \
-         has the prompts of earlier runs, too; where nothing reports that, prompts that had been sent before may have";
+        "prompt tokens came from the server's prefix cache (`cached_tokens` of OpenAI's `usage`, or vLLM's metrics), \
+         which has the prompts of earlier runs, too; where nothing reports that, prompts that had been sent before may \
+         have";
         "5 %; 20 % by the servers' metrics"; "warning";
         "send more different prompts; give each run another `seed`, or start the server anew".
     CutPrompts "cut_prompts":
-        "`usage.prompt_tokens` is far below what was sent (0.95 of the tokens with a tokenizer, else half of the words): \
-         the server cuts prompts";
+        "`usage.prompt_tokens` is far below what was sent (0.95 of the tokens with a tokenizer, else half of the \
+         words): the server cuts prompts";
         "1 % of the answers"; "warning"; "raise the server's context length, or send shorter prompts".
     Loadgen "loadgen":
         "LoadGen reports no valid result, or errors";

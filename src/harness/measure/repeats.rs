@@ -6,8 +6,8 @@
 //!  repeats/02/…
 //! ```
 //!
-//! A result of several runs shows the numbers of the first run. One number for the whole measurement is a mean over runs:
-//! [`RunResult::number`].
+//! A result of several runs shows the numbers of the first run. One number for the whole measurement is a mean over
+//! runs: [`RunResult::number`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ pub struct Repeats {
     pub runs: Vec<RepeatedRun>,
     /// Which of the runs, from 1, all other numbers of this result are from.
     pub shown: u64,
-    /// By metric and statistic: `ttft_p99`, `output_tokens`; counts, too: `requests_failed`, `ttft_n`. A number that not every
-    /// run has is left out.
+    /// By metric and statistic: `ttft_p99`, `output_tokens`; counts, too: `requests_failed`, `ttft_n`. A number that
+    /// not every run has is left out.
     pub over_runs: BTreeMap<String, AcrossRuns>,
 }
 
@@ -60,14 +60,15 @@ pub struct AcrossRuns {
     pub mean: f64,
     /// Between runs, with n − 1.
     pub stddev: f64,
-    /// 95 % interval of the mean over runs, by Student's t: where the mean of many more such runs would be. It ends at 0 where no run is below.
+    /// 95 % interval of the mean over runs, by Student's t: where the mean of many more such runs would be. It ends at
+    /// 0 where no run is below.
     pub low: f64,
     pub high: f64,
 }
 
 impl AcrossRuns {
     /// `None` for fewer than two runs, and where a value is not a number.
-    pub fn of(unit: &str, values: Vec<f64>) -> Option<Self> {
+    pub fn new(unit: &str, values: Vec<f64>) -> Option<Self> {
         let (of, (low, high)) = (RunValues::new(&values)?, mean_interval(&values)?);
         // Student's interval of few runs may reach below what no latency, rate or count can be.
         let low = if values.iter().all(|value| *value >= 0.0) { low.max(0.0) } else { low };
@@ -95,18 +96,20 @@ pub fn repeat_folders(folder: &Path) -> Result<Vec<PathBuf>, HarnessError> {
         Err(error) if is_absence(&error) => return Ok(Vec::new()),
         items => items.map_err(|error| unreadable(&below, error))?,
     };
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     for item in items.take(MOST) {
         let run = item.map_err(|error| unreadable(&below, error))?.path();
         let result = run.join("result.json");
-        if metadata_if_there(&result).map_err(|error| unreadable(&result, error))?.is_some_and(|found| found.is_file())
+        if metadata_if_there(&result)
+            .map_err(|error| unreadable(&result, error))?
+            .is_some_and(|folders| folders.is_file())
         {
-            found.push(run);
+            folders.push(run);
         }
     }
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok());
-    found.sort_by_key(|path| (number(path).is_none(), number(path), path.clone()));
-    Ok(found)
+    folders.sort_by_key(|path| (number(path).is_none(), number(path), path.clone()));
+    Ok(folders)
 }
 
 fn unreadable(path: &Path, source: std::io::Error) -> HarnessError {
@@ -124,13 +127,14 @@ impl RunResult {
         self.repeats.as_ref()?.over_runs.get(name)
     }
 
-    /// A number of the whole measurement: `of_run`, or of several runs their mean, which a number that not every run has does
-    /// not have.
+    /// A number of the whole measurement: `of_run`, or of several runs their mean, which a number that not every run
+    /// has does not have.
     pub fn number(&self, name: &str, of_run: Option<f64>) -> Option<f64> {
         if self.runs() > 1 { self.over_runs(name).map(|over| over.mean) } else { of_run }
     }
 
-    /// A count of the whole measurement: `of_run`, or of several runs their sum; `None` where the file does not have that.
+    /// A count of the whole measurement: `of_run`, or of several runs their sum; `None` where the file does not have
+    /// that.
     pub fn count(&self, name: &str, of_run: u64) -> Option<u64> {
         if self.runs() > 1 { self.over_runs(name).map(AcrossRuns::sum) } else { Some(of_run) }
     }
@@ -157,7 +161,8 @@ const OTHERS: [(&str, &str, &str); 7] = [
     ("tokens_per_joule", "/J", "/gpu/tokens_per_joule"),
 ];
 
-/// The result of all runs: the first run's numbers, the reasons of every run, and statistics over runs. `None` without runs.
+/// The result of all runs: the first run's numbers, the reasons of every run, and statistics over runs. `None` without
+/// runs.
 pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
     let mut result = runs.first()?.clone();
     result.judged(judge(runs));
@@ -177,7 +182,7 @@ fn judge(runs: &[RunResult]) -> VerdictReasons {
         let named = |reason: &Reason| Reason { text: format!("run {number}: {}", reason.text), ..reason.clone() };
         run.reasons().iter().map(named).collect()
     };
-    let mut found: VerdictReasons = runs.iter().zip(1..).flat_map(of_run).collect();
+    let mut reasons: VerdictReasons = runs.iter().zip(1..).flat_map(of_run).collect();
     for (run, number) in runs.iter().zip(1..).skip(1) {
         let (Some(one), Some(another)) = (&runs[0].identity, &run.identity) else { continue };
         let changed = one.changes(another);
@@ -186,20 +191,20 @@ fn judge(runs: &[RunResult]) -> VerdictReasons {
                 "run {number} measured another server than run 1, so their numbers are of no one server: {}",
                 changed.join("; ")
             );
-            found.add(VerdictCheck::Identity, ReasonSeverity::InvalidServer, text);
+            reasons.add(VerdictCheck::Identity, ReasonSeverity::InvalidServer, text);
         }
     }
-    found
+    reasons
 }
 
 fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
     let results: Vec<Value> = runs.iter().filter_map(|run| serde_json::to_value(run).ok()).collect();
-    let mut all = BTreeMap::new();
+    let mut numbers = BTreeMap::new();
     let mut add = |name: String, unit: &str, place: &str| {
         let values: Option<Vec<f64>> = results.iter().map(|run| run.pointer(place)?.as_f64()).collect();
         let Some(values) = values.filter(|values| values.len() == runs.len()) else { return };
-        if let Some(over) = AcrossRuns::of(unit, values) {
-            all.insert(name, over);
+        if let Some(over) = AcrossRuns::new(unit, values) {
+            numbers.insert(name, over);
         }
     };
     let metrics = results.first().and_then(|run| run["latency"].as_object()).into_iter().flatten();
@@ -215,7 +220,7 @@ fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
     for (name, unit, place) in OTHERS {
         add(name.to_owned(), unit, place);
     }
-    all
+    numbers
 }
 
 #[cfg(test)]
@@ -226,11 +231,11 @@ mod tests {
 
     #[test]
     fn an_interval_of_what_is_never_below_0_ends_there() {
-        let of = |values: &[f64]| AcrossRuns::of("/s", values.to_vec()).unwrap();
-        let two = of(&[7.0, 9.8]);
+        let across = |values: &[f64]| AcrossRuns::new("/s", values.to_vec()).unwrap();
+        let two = across(&[7.0, 9.8]);
         assert!(two.low == 0.0 && two.high > 26.0, "{two:?}");
-        assert!(of(&[-1.0, 1.0]).low < -10.0);
-        assert!(of(&[8.0, 8.1, 8.2]).low > 7.8);
+        assert!(across(&[-1.0, 1.0]).low < -10.0);
+        assert!(across(&[8.0, 8.1, 8.2]).low > 7.8);
     }
 
     /// A link to itself cannot be followed, not even by root: like a result on a filesystem that does not answer.
@@ -261,9 +266,9 @@ mod repeats_result_tests {
     #[test]
     fn of_all_runs_numbers_are_means_and_counts_are_sums() {
         let text = include_str!("../../../tests/golden/results/benchmark/result.json");
-        let one: RunResult = serde_json::from_str(text).unwrap();
+        let run: RunResult = serde_json::from_str(text).unwrap();
         let runs = [(200.0, 0), (300.0, 2), (400.0, 1)].map(|(p99, failed)| {
-            let mut run = one.clone();
+            let mut run = run.clone();
             run.latency.ttft.p99 = Some(p99);
             run.counts.failed = failed;
             run
@@ -273,19 +278,19 @@ mod repeats_result_tests {
         assert_eq!(whole.number("ttft_p99", whole.latency.ttft.p99), Some(300.0));
         assert_eq!(whole.count("requests_failed", whole.counts.failed), Some(3));
         assert_eq!(whole.number("a number that no run has", Some(1.0)), None);
-        assert_eq!((one.number("ttft_p99", Some(1.0)), one.count("requests_failed", 4)), (Some(1.0), Some(4)));
+        assert_eq!((run.number("ttft_p99", Some(1.0)), run.count("requests_failed", 4)), (Some(1.0), Some(4)));
     }
 
     #[test]
     fn runs_of_different_servers_are_not_pooled() {
         let text = include_str!("../../../tests/golden/results/benchmark/result.json");
-        let one: RunResult = serde_json::from_str(text).unwrap();
-        let alike = result_of_repeats(&std::iter::repeat_n(one.clone(), 2).collect::<Vec<_>>()).unwrap();
+        let run: RunResult = serde_json::from_str(text).unwrap();
+        let alike = result_of_repeats(&std::iter::repeat_n(run.clone(), 2).collect::<Vec<_>>()).unwrap();
         assert!(alike.reasons().iter().all(|reason| reason.check != VerdictCheck::Identity), "{:?}", alike.reasons());
         assert!(alike.headline().contains("SIMULATED"), "{}", alike.headline());
-        let mut other = one.clone();
+        let mut other = run.clone();
         other.identity.as_mut().unwrap().servers[0].version = Some("99".to_owned());
-        let pooled = result_of_repeats(&std::iter::once(one).chain([other]).collect::<Vec<_>>()).unwrap();
+        let pooled = result_of_repeats(&std::iter::once(run).chain([other]).collect::<Vec<_>>()).unwrap();
         assert_eq!(pooled.verdict(), Verdict::InvalidServer);
         let text = &pooled.reasons()[0].text;
         assert!(text.starts_with("run 2 measured another server than run 1"), "{text}");

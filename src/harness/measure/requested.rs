@@ -9,7 +9,7 @@ use base::spec::{
 };
 
 /// What was requested.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Requested {
     /// `host:port` of each server.
@@ -23,10 +23,8 @@ pub struct Requested {
     pub output_len: Length,
     pub seed: u64,
     pub warmup: u32,
-    #[serde(default)]
     pub warmup_ms: Option<f64>,
     /// Of users between an answer and the next request.
-    #[serde(default)]
     pub think: Pause,
     pub frontends: u32,
     pub clients: u32,
@@ -40,7 +38,6 @@ pub struct Requested {
     pub vocab_size: u32,
     pub end_id: i32,
     /// The protocol of requests.
-    #[serde(default)]
     pub protocol: Transport,
     /// Of KServe's streams; left out when each request has its own.
     #[serde(default, skip_serializing_if = "crate::record::is_usual")]
@@ -49,51 +46,18 @@ pub struct Requested {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<RequestedRetries>,
     /// What else each request has.
-    #[serde(default)]
     pub request: Request,
 }
 
-/// What a file of another version leaves out.
-impl Default for Requested {
-    fn default() -> Self {
-        Self {
-            endpoints: Vec::new(),
-            model: String::new(),
-            scenario: LoadPattern::Offline,
-            arrivals: Arrivals::default(),
-            stop_requests: None,
-            stop_duration_ms: None,
-            input_len: Length::default(),
-            output_len: Length::default(),
-            seed: 0,
-            warmup: 0,
-            warmup_ms: None,
-            think: Pause::default(),
-            frontends: 0,
-            clients: 0,
-            stall_timeout_ms: 0.0,
-            ttft_p99_limit_ms: None,
-            tpot_p99_limit_ms: None,
-            further_limits: FurtherLimits::default(),
-            slo: Slo::default(),
-            vocab_size: 0,
-            end_id: 0,
-            protocol: Transport::default(),
-            stream: StreamMode::default(),
-            retries: None,
-            request: Request::default(),
-        }
-    }
-}
-
 impl Requested {
-    /// Whether a run of this spec would request the same, wherever its servers are now and whatever name they give the model.
+    /// Whether a run of this spec would request the same, wherever its servers are now and whatever name they give the
+    /// model.
     pub fn is_load_of(&self, spec: &BenchSpec) -> bool {
         let load = |requested: &Self| Self { endpoints: Vec::new(), model: String::new(), ..requested.clone() };
-        load(self) == load(&Self::of(spec))
+        load(self) == load(&Self::from_spec(spec))
     }
 
-    pub(crate) fn of(spec: &BenchSpec) -> Self {
+    pub(crate) fn from_spec(spec: &BenchSpec) -> Self {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         Self {
             endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),
@@ -113,7 +77,7 @@ impl Requested {
             stall_timeout_ms: ms(spec.stall_timeout),
             ttft_p99_limit_ms: spec.limits.ttft_p99.as_ref().map(TimeSpan::ms),
             tpot_p99_limit_ms: spec.limits.tpot_p99.as_ref().map(TimeSpan::ms),
-            further_limits: FurtherLimits::of(&spec.limits),
+            further_limits: FurtherLimits::from_limits(&spec.limits),
             slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
@@ -145,7 +109,7 @@ pub enum MinGoodput {
 }
 
 impl FurtherLimits {
-    pub(super) fn of(limits: &Limits) -> Self {
+    pub(super) fn from_limits(limits: &Limits) -> Self {
         Self {
             latency: limits.latencies().filter(|limit| !limit.is_usual()).collect(),
             failures: limits.failure_budget(),

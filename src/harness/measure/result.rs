@@ -46,7 +46,7 @@ impl Measured {
     /// What another process measured and wrote: its requests and its plan are in its files only.
     pub(crate) fn from_other_process(result: RunResult, zero: std::time::Instant) -> Self {
         let schedule = Arc::new(RequestSchedule::empty());
-        Self { result, requests: RequestRecords::of([]), schedule, zero, scrape: None, gpu: None }
+        Self { result, requests: RequestRecords::new([]), schedule, zero, scrape: None, gpu: None }
     }
 }
 
@@ -59,7 +59,8 @@ pub struct RunResult {
     pub(in crate::measure) verdict: Verdict,
     /// Why the verdict is not VALID, worst first.
     pub(in crate::measure) reasons: Vec<Reason>,
-    /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not query it.
+    /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not query
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
     #[serde(alias = "asked")]
@@ -153,7 +154,8 @@ impl RunResult {
         &self.reasons
     }
 
-    /// Answers came whole, and no warning says so: offline a run is measured by its throughput. Its TTFT is that of the whole answer.
+    /// Answers came whole, and no warning says so: offline a run is measured by its throughput. Its TTFT is that of the
+    /// whole answer.
     pub fn has_silently_whole_answers(&self) -> bool {
         self.has_whole_answers() && self.reasons.iter().all(|reason| reason.check != VerdictCheck::Unary)
     }
@@ -183,7 +185,8 @@ pub struct Versions {
     pub arch: String,
 }
 
-/// `scheduled = ok + failed + cancelled + cancelled_early + in_flight_at_end + not_sent`, exactly, or the run is invalid.
+/// `scheduled = ok + failed + cancelled + cancelled_early + in_flight_at_end + not_sent`, exactly, or the run is
+/// invalid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Counts {
@@ -200,11 +203,12 @@ pub struct Counts {
     /// Why servers ended answers, of all answers that say so.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub finish_reasons: BTreeMap<FinishReason, u64>,
-    /// Successful answers that broke off, as it seems: shorter than requested, without a finish reason and without usage, while others of the
-    /// same server have a finish reason.
+    /// Successful answers that broke off, as it seems: shorter than requested, without a finish reason and without
+    /// usage, while others of the same server have a finish reason.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub broken_off: u64,
-    /// Likewise, where more than a fifth of a server's answers are so: it leaves out by habit what would say why they ended.
+    /// Likewise, where more than a fifth of a server's answers are so: it leaves out by habit what would say why they
+    /// ended.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub unexplained: u64,
     /// What in answers contradicts their protocol, by class: messages, over all requests.
@@ -217,7 +221,6 @@ pub struct Counts {
     #[serde(alias = "withdrawn")]
     pub cancelled_early: u64,
     /// Attempts that failed and were followed by another, with `retries`; no requests of their own.
-    #[serde(default)]
     pub retried: u64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retried_by_class: BTreeMap<FailureClass, u64>,
@@ -241,15 +244,14 @@ pub struct FailureCounts {
 pub struct TokenCounts {
     /// Where output counts come from: `output_ids`, `usage`, responses, `retokenized` text, or what was requested.
     pub source: String,
-    /// By what the tokens of single chunks are counted (inter-token latency, tokens of each second, timelines), where that
-    /// is not `source`.
+    /// By what the tokens of single chunks are counted (inter-token latency, tokens of each second, timelines), where
+    /// that is not `source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_source: Option<String>,
     /// Successful answers of at least two chunks of which it is not known how many tokens each chunk has.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub chunk_tokens_unknown: u64,
     /// What `input` counts: `input_ids`, or words of a text, which the model's tokenizer may cut otherwise.
-    #[serde(default)]
     pub input_source: String,
     pub input: u64,
     /// What the server counts for the same prompts, where it reports that for each.
@@ -274,11 +276,11 @@ pub struct TokenCounts {
     pub longer: u64,
     /// Mean tokens of the first chunk that had any.
     pub mean_first_chunk: Option<f64>,
-    /// Share of chunks that came in one socket read with the one before: they count as one arrival, and ITL and TPOT spread its time over its
-    /// tokens.
+    /// Share of chunks that came in one socket read with the one before: they count as one arrival, and ITL and TPOT
+    /// spread its time over its tokens.
     pub coalesced_share: Option<f64>,
-    /// Share of the gaps between chunks of one answer that are in answers that came in one socket read as a whole, without those that a freeze held
-    /// up.
+    /// Share of the gaps between chunks of one answer that are in answers that came in one socket read as a whole,
+    /// without those that a freeze held up.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub one_read_share: Option<f64>,
     /// Successful answers over HTTP that came in one piece, and not as a stream of events.
@@ -301,8 +303,8 @@ pub struct ExtraOutput {
     pub example: Option<String>,
 }
 
-/// The terms of Little's law: requests in flight (a running gauge), rate and time (the records). All of them come from the client's own
-/// stamps, so that they agree by construction and are no check of the measurement.
+/// The terms of Little's law: requests in flight (a running gauge), rate and time (the records). All of them come from
+/// the client's own stamps, so that they agree by construction and are no check of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LittlesLaw {
@@ -329,7 +331,8 @@ pub struct ClientUsage {
     pub core_wait_share_max: Option<f64>,
     /// From socket read to our hands, p99, ms.
     pub backlog_p99_ms: Option<f64>,
-    /// Largest distance of the real gaps from the law they were drawn from; null for equal gaps, traces and closed loops.
+    /// Largest distance of the real gaps from the law they were drawn from; null for equal gaps, traces and closed
+    /// loops.
     pub ks_distance: Option<f64>,
     pub ks_critical: Option<f64>,
 }
@@ -346,7 +349,8 @@ pub struct Connections {
     /// Kept HTTP connections that the server closed while they were idle, as every server may; no loss.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub idle_closed: u64,
-    /// Requests sent again over a new connection, because the server closed a kept one when they were sent, before any byte of an answer.
+    /// Requests sent again over a new connection, because the server closed a kept one when they were sent, before any
+    /// byte of an answer.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub resent: u64,
     /// Of streaming calls over gRPC: whether requests had a stream each.

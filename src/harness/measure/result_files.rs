@@ -5,9 +5,9 @@ use std::io;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
 use std::path::Path;
 
-use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 
 use crate::schedule::plan;
@@ -28,8 +28,8 @@ pub const RUN_FILES: [&str; 4] = [REQUESTS, PLAN, SERVER_METRICS, GPU_READINGS];
 /// A longer line is no record: one of a million tokens has 50 MB.
 const LONGEST_LINE: u64 = 256 << 20;
 
-/// Writes them into `dir`, which exists: the servers' metrics and their GPUs' where there are any, the result last. Requests are one JSON
-/// object a line, by index, stamps in ns from the start.
+/// Writes them into `dir`, which exists: the servers' metrics and their GPUs' where there are any, the result last.
+/// Requests are one JSON object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     put(&dir.join(REQUESTS), |out| {
         for record in &measured.requests {
@@ -85,8 +85,8 @@ pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
 /// Reads the records of a file that has one a line, with no more than one of them in memory.
 pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -> Result<(), HarnessError> {
     let unreadable = |place: &str, source| {
-        let what = format!("cannot read {}{place}", path.display());
-        HarnessError::System { what, source }
+        let action = format!("cannot read {}{place}", path.display());
+        HarnessError::System { what: action, source }
     };
     let (file, _) = open_regular(path).map_err(|source| unreadable("", source))?;
     let mut reader = BufReader::with_capacity(1 << 20, file);
@@ -110,12 +110,17 @@ pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -
 
 /// The JSON Schema of `result.json` as this version writes it; it reads less, for results of other versions.
 pub fn result_schema() -> serde_json::Value {
+    schema_of::<RunResult>()
+}
+
+/// The JSON Schema of a file as this version writes it.
+pub(crate) fn schema_of<T: JsonSchema>() -> serde_json::Value {
     // A default is what a reader takes where nothing is written.
     let without_defaults = RecursiveTransform(|schema: &mut Schema| {
         schema.remove("default");
     });
     let settings = SchemaSettings::default().for_serialize().with_transform(without_defaults);
-    settings.into_generator().into_root_schema_for::<RunResult>().to_value()
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! | finding | load | when |
 //! |---|---|---|
-//! | `overload` | open loops at a constant rate | more arrives than is served: `stats::Growth`, or in a short run `stats::LatencyTrend` |
-//! | `cold_start` | open and closed loops | nine of ten requests of the beginning are slower than the median of the rest, and the headline shows it |
+//! | `overload` | open loops at a constant rate | more arrives than is served (`Growth`, `LatencyTrend`) |
+//! | `cold_start` | open and closed loops | 90 % of the first requests are slower than the median of the rest |
 //! | `freeze` | all | no answer began, went on or ended for at least half a second while several requests waited |
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
 //! | `ramp` | Offline, closed loops | tokens per second of the whole window are far below those of its middle |
@@ -39,22 +39,24 @@ pub struct Stability {
 
 impl Stability {
     /// `records` by index.
-    pub(crate) fn of(spec: &BenchSpec, records: &RequestRecords) -> Self {
+    pub(crate) fn from_records(spec: &BenchSpec, records: &RequestRecords) -> Self {
         let is_constant = matches!(spec.scenario, LoadPattern::Server { rate: LoadLevel::Fixed(_) });
         // Later turns arrive when answers end, so that their number grows until as many end as begin.
         let is_plain = spec.content.sessions.is_none();
         let is_at_once = matches!(spec.scenario, LoadPattern::Offline);
         let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
-        let freeze = ServerFreeze::of(records);
+        let freeze = ServerFreeze::from_records(records);
         let (growth, latency_trend) =
             if is_constant && is_plain { growth_or_trend(spec, records) } else { (None, None) };
         Self {
             growth,
             latency_trend,
-            cold_start: (!is_at_once).then(|| ColdStart::of(&answered_in_order(records), freeze.as_ref())).flatten(),
+            cold_start: (!is_at_once)
+                .then(|| ColdStart::from_records(&answered_in_order(records), freeze.as_ref()))
+                .flatten(),
             freeze,
-            occupancy: Occupancy::of(spec, records),
-            sustained: (is_at_once || is_closed).then(|| Sustained::of(records)).flatten(),
+            occupancy: Occupancy::from_records(spec, records),
+            sustained: (is_at_once || is_closed).then(|| Sustained::from_records(records)).flatten(),
         }
     }
 
@@ -80,8 +82,8 @@ impl Stability {
         if let Some(growth) = self.growth.filter(Growth::is_likely) {
             let severity = if growth.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
             let text = format!(
-                "more requests arrived than were served: {:.2}/s arrived and {:.2}/s were completed meanwhile, and requests in flight rose \
-                 from {:.0} to {:.0}; latencies grow with the length of such a run: {}",
+                "more requests arrived than were served: {:.2}/s arrived and {:.2}/s were completed meanwhile, and \
+                 requests in flight rose from {:.0} to {:.0}; latencies grow with the length of such a run: {}",
                 growth.arrivals_per_s,
                 growth.departures_per_s,
                 growth.early,
@@ -112,8 +114,9 @@ fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
     if trend.is_likely() {
         let severity = if trend.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
         let text = format!(
-            "more requests arrived than were served: {:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as a request of the last \
-             third took {:.2} s and one of the first third {:.2} s (medians); latencies grow with the length of such a run: {}",
+            "more requests arrived than were served: {:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as \
+             a request of the last third took {:.2} s and one of the first third {:.2} s (medians); latencies grow \
+             with the length of such a run: {}",
             trend.arrivals_per_s,
             trend.window_s,
             trend.served_per_s(),
@@ -124,16 +127,16 @@ fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
         found.add(VerdictCheck::Overload, severity, text);
     } else if trend.shows_only_filling() {
         let text = format!(
-            "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (mean of the first third), \
-             so that the server was still filling; let them arrive for longer",
+            "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (mean \
+             of the first third), so that the server was still filling; let them arrive for longer",
             trend.window_s, trend.usual_s
         );
         found.warn(VerdictCheck::Overload, text);
     }
 }
 
-/// A request that failed was in the system, too. Where `max_in_flight` holds requests back, the client's queue is part of it; a client
-/// that is late for other reasons is not.
+/// A request that failed was in the system, too. Where `max_in_flight` holds requests back, the client's queue is part
+/// of it; a client that is late for other reasons is not.
 fn growth_or_trend(spec: &BenchSpec, records: &RequestRecords) -> (Option<Growth>, Option<LatencyTrend>) {
     let is_held_back = spec.pace.max_in_flight.is_some();
     let arrival = |record: &RequestRecord| if is_held_back { record.t_sched } else { record.t_issue };
@@ -176,7 +179,7 @@ pub struct ColdStart {
 
 impl ColdStart {
     /// `answered`: in the order of intended arrivals.
-    pub(super) fn of(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<Self> {
+    pub(super) fn from_records(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<Self> {
         let cut = steady::cut(answered, freeze)?;
         let sorted = |from: usize, to: usize| {
             let part = answered.iter().skip(from).take(to - from);
@@ -191,13 +194,13 @@ impl ColdStart {
         let (steady_mean_ms, steady_p99_ms) = (mean(&rest), percentile(&rest, 0.99)?);
         let is_slow = beginning.zip(percentile(&rest, 0.5)).is_some_and(|(beginning, usual)| beginning > usual);
         drop(rest);
-        let all = sorted(0, answered.len());
+        let ttfts = sorted(0, answered.len());
         let cold = Self {
             requests: cut as u64,
             until_s: answered.iter().nth(cut)?.t_sched as f64 / 1e9,
-            mean_ms: mean(&all),
+            mean_ms: mean(&ttfts),
             steady_mean_ms,
-            p99_ms: percentile(&all, 0.99)?,
+            p99_ms: percentile(&ttfts, 0.99)?,
             steady_p99_ms,
         };
         let matters = cold.mean_ms > MEAN_ABOVE * cold.steady_mean_ms || cold.p99_ms > P99_ABOVE * cold.steady_p99_ms;
@@ -206,8 +209,8 @@ impl ColdStart {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "the first {} requests, until {:.1} s, were slower than the rest: TTFT mean {:.1} ms with them and {:.1} ms without, p99 {:.1} \
-             and {:.1} ms; {}",
+            "the first {} requests, until {:.1} s, were slower than the rest: TTFT mean {:.1} ms with them and {:.1} \
+             ms without, p99 {:.1} and {:.1} ms; {}",
             self.requests,
             self.until_s,
             self.mean_ms,
@@ -221,8 +224,8 @@ impl ColdStart {
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;
-/// This many times the mean gap between events of answers while requests were in flight, as of so many as are in flight. Exponential gaps exceed it
-/// once in 10¹³.
+/// This many times the mean gap between events of answers while requests were in flight, as of so many as are in
+/// flight. Exponential gaps exceed it once in 10¹³.
 const TIMES_GAP: f64 = 30.0;
 /// This many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
@@ -244,7 +247,7 @@ pub struct ServerFreeze {
 }
 
 impl ServerFreeze {
-    pub(super) fn of(records: &RequestRecords) -> Option<Self> {
+    pub(super) fn from_records(records: &RequestRecords) -> Option<Self> {
         let stamps = records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
         let events = records.collected(stamps).sorted();
         let (mut longest, mut longest_in_flight) = ((0, 0), 0);
@@ -306,8 +309,8 @@ impl ServerFreeze {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "no answer began, went on or ended for {:.1} s, from {:.1} s on, which held up {} requests: the server or the network paused; \
-             all latencies count it",
+            "no answer began, went on or ended for {:.1} s, from {:.1} s on, which held up {} requests: the server or \
+             the network paused; all latencies count it",
             self.to_s - self.from_s,
             self.from_s,
             self.held_up

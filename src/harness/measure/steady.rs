@@ -1,9 +1,9 @@
-//! The steady part of a run: without its beginning, when queues and caches fill, and without its end, when no new requests
-//! arrive. The full window stays the headline; this shows whether the steady part agrees with it.
+//! The steady part of a run: without its beginning, when queues and caches fill, and without its end, when no new
+//! requests arrive. The full window stays the headline; this shows whether the steady part agrees with it.
 //!
 //! The beginning is cut by MSER-5 (White 1997): of all cuts in the first half, the one after which the mean of the
-//! series of TTFTs, in batches of five, is known best. Requests that a freeze delayed do not decide it: a freeze in the middle
-//! is not a beginning. The end is the last intended arrival.
+//! series of TTFTs, in batches of five, is known best. Requests that a freeze delayed do not decide it: a freeze in the
+//! middle is not a beginning. The end is the last intended arrival.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,8 @@ pub struct Steady {
     pub requests: u64,
     /// Answers that ended within, per second.
     pub requests_per_s: f64,
-    /// Output tokens of successful requests that came in the whole seconds within, per second; not known where texts were tokenized again.
+    /// Output tokens of successful requests that came in the whole seconds within, per second; not known where texts
+    /// were tokenized again.
     pub output_tokens_per_s: Option<f64>,
     pub ttft: Metric,
     pub tpot: Metric,
@@ -43,21 +44,20 @@ pub struct Steady {
     pub drift: TtftDrift,
 }
 
-/// Mean time from issue to first token in the first and in the second half of all requests, those of the beginning included.
+/// Mean time from issue to first token in the first and in the second half of all requests, those of the beginning
+/// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TtftDrift {
     pub first_half_ms: f64,
     pub second_half_ms: f64,
-    /// Second half − first half as a share of the first, among requests that found equally many others in flight, so that a busier
-    /// half is no slower server. Null where the halves had no load in common.
-    #[serde(default)]
+    /// Second half − first half as a share of the first, among requests that found equally many others in flight, so
+    /// that a busier half is no slower server. Null where the halves had no load in common.
     pub at_equal_load: Option<f64>,
     /// That difference in its standard errors, from the spread of batch means; 0 where there is none.
     pub standard_errors: f64,
-    /// Change of the quickest tenth, as a share, where in each eighth of the second half it is beyond all eighths of the first. A queue
-    /// has quick answers again and again, a slower server has not.
-    #[serde(default)]
+    /// Change of the quickest tenth, as a share, where in each eighth of the second half it is beyond all eighths of
+    /// the first. A queue has quick answers again and again, a slower server has not.
     pub floor: Option<f64>,
 }
 
@@ -84,7 +84,7 @@ impl TtftDrift {
 
 impl Steady {
     /// `tokens`: of successful requests, by second of the run; `zero`: what their `t_sched` is.
-    pub(crate) fn of(
+    pub(crate) fn new(
         records: &RequestRecords,
         tokens: &[u64],
         freeze: Option<&ServerFreeze>,

@@ -14,8 +14,8 @@ use crate::{
 use base::event::Endpoint;
 use triton::ServerMetrics;
 
-/// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run, so that
-/// they add up.
+/// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run,
+/// so that they add up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostShare {
@@ -67,13 +67,13 @@ pub(crate) fn by_host(
 fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &RequestRecords, host: &str) -> HostShare {
     let is_its =
         |record: &RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
-    let own = records.filtered(is_its);
-    let good = own.ok().count() as u64;
-    let tokens: u64 = own.ok().map(|record| u64::from(record.tokens)).sum();
+    let records_of_host = records.filtered(is_its);
+    let good = records_of_host.ok().count() as u64;
+    let tokens: u64 = records_of_host.ok().map(|record| u64::from(record.tokens)).sum();
     let window = rates.window_s;
     let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
     let metric = |row: &LatencyMetric, token_source: &str, value: fn(&RequestRecord) -> Option<f64>| {
-        let mut ns: Vec<f64> = own.ok().filter_map(|record| value(&record)).collect();
+        let mut ns: Vec<f64> = records_of_host.ok().filter_map(|record| value(&record)).collect();
         let excluded = good - ns.len() as u64;
         let population = row.population.replacen("requests", "requests of this host", 1);
         let label = row.label(spec.scenario.zero_point(), FULL, token_source);
@@ -82,9 +82,10 @@ fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &Re
     HostShare {
         host: host.to_owned(),
         servers: spec.endpoints.iter().filter(|one| host_of(one) == host).map(ToString::to_string).collect(),
-        issued: own.len() as u64,
+        issued: records_of_host.len() as u64,
         ok: good,
-        failed: own.iter().filter(|record| matches!(record.ended, RequestEnd::Failed { .. })).count() as u64,
+        failed: records_of_host.iter().filter(|record| matches!(record.ended, RequestEnd::Failed { .. })).count()
+            as u64,
         output_tokens: tokens,
         requests_per_s: per_s(good),
         output_tokens_per_s: per_s(tokens),
@@ -110,8 +111,8 @@ pub struct SessionsSummary {
 
 impl SessionsSummary {
     /// `first`: from when first turns count.
-    pub(super) fn of(records: &RequestRecords, first: &'static str, token_source: &str) -> Self {
-        let of = |is_later: bool, population, zero_point| {
+    pub(super) fn from_records(records: &RequestRecords, first: &'static str, token_source: &str) -> Self {
+        let metric = |is_later: bool, population, zero_point| {
             let chosen = || records.ok().filter(|record| (record.turn > 0) == is_later);
             let mut ns: Vec<f64> = chosen().filter_map(|record| ttft(&record)).collect();
             let excluded = chosen().count() as u64 - ns.len() as u64;
@@ -125,8 +126,8 @@ impl SessionsSummary {
             count,
             turns_mean: records.len() as f64 / count.max(1) as f64,
             turns_max: records.iter().map(|record| record.turn + 1).max().unwrap_or(0),
-            ttft_first: of(false, "successful first turns", first),
-            ttft_later: of(true, "successful later turns", "end_of_turn_and_pause"),
+            ttft_first: metric(false, "successful first turns", first),
+            ttft_later: metric(true, "successful later turns", "end_of_turn_and_pause"),
         }
     }
 }

@@ -65,18 +65,18 @@ pub(crate) fn summarize(
     };
     let mut outputs = outputs;
     let parts = outputs.iter_mut().map(|output| std::mem::replace(&mut output.collector, Collector::new()));
-    let mut all = Collector::merged(parts);
-    count_retokenized(schedule, count, &mut all);
-    let records = &all.records;
+    let mut merged = Collector::merged(parts);
+    count_retokenized(schedule, count, &mut merged);
+    let records = &merged.records;
     let rates = rates(spec, schedule, records);
     // No task waits for the end of a request that the client cancelled.
     let cancelled_early = records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly).count() as u64;
     let to_answer = schedule.requests.len() as u64 - cancelled_early;
-    let stability = Stability::of(spec, records);
-    let tokens = tokens(&all, count, stability.freeze.as_ref());
-    let (latency, curves) = latency::latencies(&all, to_answer, &tokens, spec.scenario.zero_point());
+    let stability = Stability::from_records(spec, records);
+    let tokens = tokens(&merged, count, stability.freeze.as_ref());
+    let (latency, curves) = latency::latencies(&merged, to_answer, &tokens, spec.scenario.zero_point());
     let mut counts = counts(schedule.requests.len() as u64, issued, not_sent, in_flight, records);
-    for (class, count, example) in all.violations.each() {
+    for (class, count, example) in merged.violations.each() {
         counts.violations.insert(class, count);
         counts.violation_examples.insert(class, example.to_owned());
     }
@@ -85,25 +85,33 @@ pub(crate) fn summarize(
         verdict: Verdict::Valid,
         reasons: Vec::new(),
         identity: None,
-        requested: Requested::of(spec),
+        requested: Requested::from_spec(spec),
         schedule_digest: schedule.digest.to_string(),
         generator: arrivals::GENERATOR.to_owned(),
         started: start.wall.clone(),
-        load: LoadConditions::of(spec, schedule, &outputs, records, &tokens.source),
-        self_check: consistency::check(&all, &counts),
+        load: LoadConditions::new(spec, schedule, &outputs, records, &tokens.source),
+        self_check: consistency::check(&merged, &counts),
         counts,
-        goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
-        steady: spec.scenario.is_open_loop().then(|| steady(spec, &all, &tokens, stability.freeze.as_ref())).flatten(),
+        goodput: Goodput::new(spec.slo(), records, to_answer, rates.window_s),
+        steady: spec
+            .scenario
+            .is_open_loop()
+            .then(|| steady(spec, &merged, &tokens, stability.freeze.as_ref()))
+            .flatten(),
         stability,
         latency,
         server: server_side(spec, records),
         cancellations: cancellations(spec, records),
-        outputs: all.extra_outputs.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
+        outputs: merged
+            .extra_outputs
+            .iter()
+            .map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally)))
+            .collect(),
         little: littles_law(little_area, wall_ns, records),
-        client: ClientUsage { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
+        client: ClientUsage { backlog_p99_ms: merged.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
         connections,
         tokens,
-        slices: slices(&all),
+        slices: slices(&merged),
         curves,
         rates,
         versions: Versions {
@@ -119,8 +127,8 @@ pub(crate) fn summarize(
         repeats: None,
         extra: BTreeMap::new(),
     };
-    result.hosts = by_host(spec, &result.latency, &result.rates, &all.records);
-    if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
+    result.hosts = by_host(spec, &result.latency, &result.rates, &merged.records);
+    if let Some(chunks) = (merged.chunks > 0).then_some(merged.chunks) {
         // Kept as a sum until here.
         result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);
     } else {
@@ -135,13 +143,13 @@ pub(crate) fn summarize(
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     let has_ids = matches!(&spec.protocol, Transport::Http(http) if http.prompt_ids);
-    result.tokens.input_cut = CutInput::of(&all.records, schedule.has_tokenizer() || has_ids);
+    result.tokens.input_cut = CutInput::from_records(&merged.records, schedule.has_tokenizer() || has_ids);
     if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
         "tokens of the tokenizer given".clone_into(&mut result.tokens.input_source);
     }
     Measured {
         result,
-        requests: all.records,
+        requests: merged.records,
         schedule: Arc::clone(schedule),
         zero: start.zero,
         scrape: None,
@@ -176,8 +184,8 @@ fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, rec
         }
     }
     for server in servers.values() {
-        let of = if server.is_habit() { &mut counts.unexplained } else { &mut counts.broken_off };
-        *of += server.count();
+        let count = if server.is_habit() { &mut counts.unexplained } else { &mut counts.broken_off };
+        *count += server.count();
     }
     let ended = counts.ok + counts.failed + counts.cancelled + counts.cancelled_early + in_flight_at_end;
     counts.conserved = scheduled == ended + not_sent && issued == ended;
@@ -224,16 +232,17 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting, freeze: Option<
     tokens.source = source(count, &answers);
     tokens.whole_answers = all.whole_answers;
     tokens.input_server = prompts.filter(|_| requests > 0);
-    tokens.input_cached = CachedInput::of(&all.records);
+    tokens.input_cached = CachedInput::from_records(&all.records);
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
     tokens.one_read_share = one_read_share(&all.records, freeze);
     tokens.coalesced_share = (chunks > 0).then(|| all.coalesced as f64 / chunks as f64);
     tokens
 }
 
-/// The token source of every successful answer; where it differs between answers, the count for each. `answers`: of each source.
+/// The token source of every successful answer; where it differs between answers, the count for each. `answers`: of
+/// each source.
 fn source(count: TokenCounting, answers: &BTreeMap<TokenSource, u64>) -> String {
-    let all: u64 = answers.values().sum();
+    let total: u64 = answers.values().sum();
     let text = |source: TokenSource| match source {
         TokenSource::OutputIds | TokenSource::Responses => count.source(),
         TokenSource::Usage => TokenCounting::Usage.source(),
@@ -259,7 +268,7 @@ fn source(count: TokenCounting, answers: &BTreeMap<TokenSource, u64>) -> String 
     match parts.len() {
         0 => count.source(),
         1 => parts.into_iter().map(|(_, source)| source).collect(),
-        _ => mixed(parts, all),
+        _ => mixed(parts, total),
     }
 }
 
@@ -271,7 +280,7 @@ fn steady(
     freeze: Option<&ServerFreeze>,
 ) -> Option<Steady> {
     let (zero, by_second) = (spec.scenario.zero_point(), &all.ok_tokens_by_second);
-    let steady = Steady::of(&all.records, by_second, freeze, zero, &tokens.source)?;
+    let steady = Steady::new(&all.records, by_second, freeze, zero, &tokens.source)?;
     let is_known = !all
         .records
         .ok()

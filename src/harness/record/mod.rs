@@ -33,17 +33,20 @@ pub struct RequestRecord {
     /// What they were counted by.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub token_source: TokenSource,
-    /// How many tokens each chunk has is not known: `timeline` counts a chunk as one, and so does `first_tokens` unless `retokenized`.
+    /// How many tokens each chunk has is not known: `timeline` counts a chunk as one, and so does `first_tokens` unless
+    /// `retokenized`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chunk_tokens_unknown: bool,
     /// Tokens in the first chunk that had any.
     pub first_tokens: u32,
-    /// Tokens of all chunks that came in one read with the first, where there are several, each chunk of unknown tokens as one; else 0.
+    /// Tokens of all chunks that came in one read with the first, where there are several, each chunk of unknown tokens
+    /// as one; else 0.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub first_read_tokens: u32,
     /// Chunks with at least one token.
     pub chunks: u32,
-    /// They are those of several answers to one prompt, which come between each other: gaps are no times between tokens of one.
+    /// They are those of several answers to one prompt, which come between each other: gaps are no times between tokens
+    /// of one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interleaved: bool,
     /// A final marker came.
@@ -153,50 +156,26 @@ pub enum RequestEnd {
     CancelledEarly,
 }
 
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureClass {
-    /// No connection, or it broke before any answer.
-    Connect,
-    /// The server would not take the request (UNAVAILABLE, RESOURCE_EXHAUSTED, REFUSED_STREAM, HTTP status 429 or 503).
-    Refused,
-    /// The stream broke after it had begun, or was not understood.
-    Stream,
-    /// The server answered with an error.
-    Server,
-    /// No token for the stall time-out.
-    Stall,
-    /// Fewer tokens than requested, and neither a final marker nor an end token to justify it; or none at all.
-    Short,
-    /// Not done within its deadline, or not within the longest time of any answer.
-    Deadline,
-    /// The answer exceeds one of `request.response_limits`.
-    TooLarge,
-}
-
-impl FailureClass {
-    pub const ALL: [Self; 8] = [
-        Self::Connect,
-        Self::Refused,
-        Self::Stream,
-        Self::Server,
-        Self::Stall,
-        Self::Short,
-        Self::Deadline,
-        Self::TooLarge,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Refused => "refused",
-            Self::Stream => "stream",
-            Self::Server => "server",
-            Self::Stall => "stall",
-            Self::Short => "short",
-            Self::Deadline => "deadline",
-            Self::TooLarge => "too_large",
-        }
+named! {
+    /// Why a request failed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+    pub enum FailureClass {
+        /// No connection, or it broke before any answer.
+        Connect = "connect",
+        /// The server would not take the request (UNAVAILABLE, RESOURCE_EXHAUSTED, REFUSED_STREAM, HTTP status 429 or
+        /// 503).
+        Refused = "refused",
+        /// The stream broke after it had begun, or was not understood.
+        Stream = "stream",
+        /// The server answered with an error.
+        Server = "server",
+        /// No token for the stall time-out.
+        Stall = "stall",
+        /// Fewer tokens than requested, and neither a final marker nor an end token to justify it; or none at all.
+        Short = "short",
+        /// Not done within its deadline, or not within the longest time of any answer.
+        Deadline = "deadline",
+        /// The answer exceeds one of `request.response_limits`.
+        TooLarge = "too_large",
     }
 }

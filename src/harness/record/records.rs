@@ -38,8 +38,8 @@ impl RecordWriter {
 
 impl RequestRecords {
     /// In this order.
-    pub fn of(records: impl IntoIterator<Item = RequestRecord>) -> Self {
-        Self(Spool::of(records.into_iter().map(StoredRecord), &SpoolContext::default()))
+    pub fn new(records: impl IntoIterator<Item = RequestRecord>) -> Self {
+        Self(Spool::collect(records.into_iter().map(StoredRecord), &SpoolContext::default()))
     }
 
     pub fn len(&self) -> usize {
@@ -78,11 +78,11 @@ impl RequestRecords {
 
     /// These records, each changed.
     pub(crate) fn map(&self, change: impl Fn(RequestRecord) -> RequestRecord) -> Self {
-        Self(Spool::of(self.iter().map(|record| StoredRecord(change(record))), self.0.context()))
+        Self(Spool::collect(self.iter().map(|record| StoredRecord(change(record))), self.0.context()))
     }
 
     pub(crate) fn filtered(&self, is_kept: impl Fn(&RequestRecord) -> bool) -> Self {
-        Self(Spool::of(self.iter().filter(is_kept).map(StoredRecord), self.0.context()))
+        Self(Spool::collect(self.iter().filter(is_kept).map(StoredRecord), self.0.context()))
     }
 
     pub(crate) fn sorted_by_key<K: Ord>(&self, key: impl Fn(&RequestRecord) -> K) -> Self {
@@ -91,18 +91,18 @@ impl RequestRecords {
 
     /// What is taken of some records, in their order.
     pub(crate) fn column<T: SpoolValue>(&self, of: impl Fn(&RequestRecord) -> Option<T>) -> Spool<T> {
-        Spool::of(self.iter().filter_map(|record| of(&record)), self.0.context())
+        Spool::collect(self.iter().filter_map(|record| of(&record)), self.0.context())
     }
 
-    /// A number of each record that has one, in place of what `into` held: those of ten million records take 80 MB, so that
-    /// one vector serves one number after the other.
+    /// A number of each record that has one, in place of what `into` held: those of ten million records take 80 MB, so
+    /// that one vector serves one number after the other.
     pub(crate) fn values_into(&self, into: &mut Vec<f64>, of: impl Fn(&RequestRecord) -> Option<f64> + Sync) {
         self.0.filter_map_into(into, |StoredRecord(record)| of(&record));
     }
 
     /// What was made of these records.
     pub(crate) fn collected<T: SpoolValue>(&self, values: impl IntoIterator<Item = T>) -> Spool<T> {
-        Spool::of(values, self.0.context())
+        Spool::collect(values, self.0.context())
     }
 
     /// Stamps of all records, in the order of time.
@@ -133,12 +133,12 @@ impl<'r> IntoIterator for &'r RequestRecords {
 
 impl FromIterator<RequestRecord> for RequestRecords {
     fn from_iter<I: IntoIterator<Item = RequestRecord>>(records: I) -> Self {
-        Self::of(records)
+        Self::new(records)
     }
 }
 
-/// A record as a temporary file holds it. The fields are those of [`RequestRecord`], none left out, because the format of
-/// such files has no names.
+/// A record as a temporary file holds it. The fields are those of [`RequestRecord`], none left out, because the format
+/// of such files has no names.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredRecord(#[serde(with = "Fields")] pub RequestRecord);
 

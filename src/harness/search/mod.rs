@@ -1,11 +1,12 @@
-//! The highest rate at which all limits hold: what a search found, which rate to try next where each test only passes or
-//! fails, as LoadGen's do, and how near a measurement is to its limits, as one number that a search can fit a line to. Pure.
+//! The highest rate at which all limits hold: what a search found, which rate to try next where each test only passes
+//! or fails, as LoadGen's do, and how near a measurement is to its limits, as one number that a search can fit a line
+//! to. Pure.
 //!
-//! Doubling from the lowest rate until one misses, then halving the gap until it is within the requested precision, then
-//! the best rate once more with other seeds, because a server just after an overload, or a lucky minute, may pass once.
-//! The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end. A search by the
-//! limits of the stage is another one, since it measures how near each probe is to them: its interval is that of the
-//! estimate of [`base::stats::RateSearcher`].
+//! Doubling from the lowest rate until one misses, then halving the gap until it is within the requested precision,
+//! then the best rate once more with other seeds, because a server just after an overload, or a lucky minute, may pass
+//! once. The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end. A search
+//! by the limits of the stage is another one, since it measures how near each probe is to them: its interval is that of
+//! the estimate of [`base::stats::RateSearcher`].
 
 mod report;
 
@@ -52,19 +53,20 @@ pub enum ProbeStep {
     NotEvenLow,
 }
 
-/// The answer, requests per second: the 95 % interval of an estimate, or without one, as by LoadGen's rules, two rates that were
-/// tried.
+/// The answer, requests per second: the 95 % interval of an estimate, or without one, as by LoadGen's rules, two rates
+/// that were tried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundRate {
     /// The lower end. By LoadGen's rules a test held here.
     pub at_least: f64,
-    /// The upper end. By LoadGen's rules a test was missed here. Null when it is not below the highest rate that was allowed.
+    /// The upper end. By LoadGen's rules a test was missed here. Null when it is not below the highest rate that was
+    /// allowed.
     pub below: Option<f64>,
 }
 
 impl FoundRate {
-    /// The rate of the estimate, within the ends of its interval as they were rounded for this answer, and not above the highest
-    /// rate that may be tried.
+    /// The rate of the estimate, within the ends of its interval as they were rounded for this answer, and not above
+    /// the highest rate that may be tried.
     pub fn estimated(&self, estimate: &RateEstimate, bounds: &RateBounds) -> f64 {
         // Those of a file may be in any order, with which `clamp` would panic.
         estimate.rate.max(self.at_least).min(self.below.unwrap_or(bounds.high)).min(bounds.high)
@@ -130,8 +132,8 @@ const OVERLOADED: f64 = 1.5;
 const NEAR: f64 = 0.01;
 
 impl Measured {
-    /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
-    /// without the quickest value of its metric, which no lower rate takes away.
+    /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A
+    /// latency counts without the quickest value of its metric, which no lower rate takes away.
     pub fn margin(&self, spec: &BenchSpec, rate: f64) -> ProbeOutcome {
         let requests = self.requests.sorted_by_key(|record| record.t_sched);
         let first_half = requests.ok().count() / 2;
@@ -149,12 +151,12 @@ impl Measured {
             half = f64::max(half, of_half);
         }
         if let (Some(limit), Some(goodput)) = (spec.limits.goodput, &self.result.goodput) {
-            let of = match limit {
+            let margin_of_goodput = match limit {
                 GoodputLimit::Share(share) => of_share(goodput.attainment.unwrap_or(0.0), share.share()),
                 GoodputLimit::PerSecond(least) => (least / goodput.requests.unwrap_or(0.0).max(1e-9)).ln(),
             };
-            whole = f64::max(whole, of.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
-            half = f64::max(half, of.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
+            whole = f64::max(whole, margin_of_goodput.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
+            half = f64::max(half, margin_of_goodput.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
         }
         if self.is_overloaded() {
             whole = whole.max(OVERLOADED);
@@ -174,10 +176,11 @@ impl Measured {
     }
 }
 
-/// Near 100 % both shares of missed limits are clamped to the smallest distinguishable one; the side of the limit stays exact.
+/// Near 100 % both shares of missed limits are clamped to the smallest distinguishable one; the side of the limit stays
+/// exact.
 fn of_share(attained: f64, least: f64) -> f64 {
-    let of = ((1.0 - attained).max(1e-3) / (1.0 - least).max(1e-3)).ln();
-    if attained >= least { of.min(-NEAR) } else { of.max(NEAR) }
+    let margin = ((1.0 - attained).max(1e-3) / (1.0 - least).max(1e-3)).ln();
+    if attained >= least { margin.min(-NEAR) } else { margin.max(NEAR) }
 }
 
 fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
@@ -251,7 +254,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_capacity_is_found_in_the_probes_that_were_announced(capacity in 1.0f64..2000.0, precision in 0.005f64..0.5) {
+        fn every_capacity_is_found_in_the_probes_that_were_announced(
+            capacity in 1.0f64..2000.0, precision in 0.005f64..0.5,
+        ) {
             let bounds = RateBounds { precision, ..BOUNDS };
             let (step, probes) = search(&bounds, |rate, _| rate <= capacity);
             let ProbeStep::Found(found) = step else { return Err(TestCaseError::fail(format!("{step:?}"))) };

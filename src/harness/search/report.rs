@@ -18,9 +18,7 @@ pub struct SearchReport<J = ProbeJudgement> {
     pub rules: SearchRules,
     #[serde(default)]
     pub bounds: RateBounds,
-    #[serde(default)]
     pub ttft_p99_limit_ms: Option<f64>,
-    #[serde(default)]
     pub tpot_p99_limit_ms: Option<f64>,
     /// In the order in which they were made.
     #[serde(default = "Vec::new")]
@@ -60,8 +58,8 @@ pub struct LimitSearch {
     /// The earlier search that set the first rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_from: Option<EarlierSearch>,
-    /// The rate and its 95 % interval, requests per second. Null where the limits held at the highest rate, and where the probes only
-    /// bracket the rate: `found` has the bracket.
+    /// The rate and its 95 % interval, requests per second. Null where the limits held at the highest rate, and where
+    /// the probes only bracket the rate: `found` has the bracket.
     #[serde(default, deserialize_with = "of_probes")]
     pub estimate: Option<RateEstimate>,
 }
@@ -107,14 +105,10 @@ pub struct SearchProbe<J = ProbeJudgement> {
     pub probe: RateProbe,
     #[serde(flatten)]
     pub judgement: J,
-    #[serde(default)]
     pub ttft_p99_ms: Option<f64>,
-    #[serde(default)]
     pub tpot_p99_ms: Option<f64>,
-    #[serde(default)]
     pub output_tokens_per_s: Option<f64>,
     /// Why it missed.
-    #[serde(default)]
     pub why: Option<String>,
     /// Relative to the stage's output.
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! How requests arrive, and a level over time (requests per second, or users at work): one number, or pieces of straight
-//! lines.
+//! How requests arrive, and a level over time (requests per second, or users at work): one number, or pieces of
+//! straight lines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::HarnessError;
 use base::spec::{Ramp, TimeSpan};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadPattern {
     /// All requests at once; the metric is tokens/s.
+    #[default]
     Offline,
     /// Open loop: arrivals at a mean rate, per second.
     Server { rate: LoadLevel },
@@ -198,7 +199,9 @@ mod tests {
     proptest! {
         #[test]
         fn when_is_the_inverse_of_area(
-            pieces in prop::collection::vec((0.0f64..50.0, 0.0f64..50.0, 0.1f64..20.0), 0..6), last in 1.0f64..50.0, total in 0.0f64..5000.0,
+            pieces in prop::collection::vec((0.0f64..50.0, 0.0f64..50.0, 0.1f64..20.0), 0..6),
+            last in 1.0f64..50.0,
+            total in 0.0f64..5000.0,
         ) {
             let mut pieces = pieces;
             pieces.push((last, last, 1.0));

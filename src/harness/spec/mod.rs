@@ -1,4 +1,5 @@
-//! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may use it.
+//! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may
+//! use it.
 //!
 //! How requests are sent: think times, a limit on requests in flight, streams, retries.
 //!
@@ -22,7 +23,8 @@ use base::spec::{
     TimeSpan,
 };
 
-/// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
+/// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends ×
+/// clients`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchSpec {
     pub endpoints: Vec<Endpoint>,
@@ -41,7 +43,8 @@ pub struct BenchSpec {
     pub content: PromptSource,
     pub frontends: u32,
     pub clients: u32,
-    /// A stream with tokens is abandoned when none came for this long; one without, when its server sent none on any stream.
+    /// A stream with tokens is abandoned when none came for this long; one without, when its server sent none on any
+    /// stream.
     pub stall_timeout: Duration,
     pub limits: Limits,
     /// The SLO of each single request, for goodput; those of `limits` if none is set.
@@ -70,7 +73,7 @@ impl BenchSpec {
     pub(super) fn response_bounds(&self) -> ResponseBounds {
         let has_logits = self.request.return_context_logits || self.request.return_generation_logits;
         let time_out = self.pace.answer_time_out.unwrap_or_else(|| self.stall_timeout.max(SHORTEST_TIME_OUT));
-        ResponseBounds { time_out, ..ResponseBounds::of(self.request.response_limits, has_logits) }
+        ResponseBounds { time_out, ..ResponseBounds::from_limits(self.request.response_limits, has_logits) }
     }
 
     /// The SLO of each request: the one given, or what the limits say of the 99th of a hundred.
@@ -124,7 +127,8 @@ impl BenchSpec {
             }
             if self.request.cancel.is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
                 return refuse(
-                    "cancel.by `rpc` ends the call, which all requests share with stream `shared`: use `stop`, or stream `per_request`",
+                    "cancel.by `rpc` ends the call, which all requests share with stream `shared`: use `stop`, or \
+                     stream `per_request`",
                 );
             }
         }
@@ -136,6 +140,10 @@ impl BenchSpec {
             return refuse("without data, input and output lengths are needed");
         }
         let has_end = self.stop.requests.is_some() || has_data;
+        let check_end = || {
+            let is_bounded = has_end || self.stop.duration.is_some();
+            if is_bounded { Ok(()) } else { refuse("stop needs a number of requests or a duration") }
+        };
         match &self.scenario {
             LoadPattern::Offline if !has_end => {
                 refuse("offline sends all requests at once, so stop needs a number of requests")
@@ -145,11 +153,7 @@ impl BenchSpec {
                 if matches!(self.arrivals, Arrivals::Gamma { cv } if !cv.is_finite() || cv <= 0.0 || cv > 100.0) {
                     return refuse("the coefficient of variation must be above 0 and at most 100");
                 }
-                if has_end || self.stop.duration.is_some() {
-                    Ok(())
-                } else {
-                    refuse("stop needs a number of requests or a duration")
-                }
+                check_end()
             }
             LoadPattern::Trace { speed } if !(speed.is_finite() && *speed > 0.0) => {
                 refuse("the speed of a trace must be above 0")
@@ -157,11 +161,7 @@ impl BenchSpec {
             LoadPattern::Trace { .. } if !has_data => refuse("a trace needs data with time stamps"),
             LoadPattern::Concurrency { users } => {
                 users.check("number of users")?;
-                if has_end || self.stop.duration.is_some() {
-                    Ok(())
-                } else {
-                    refuse("stop needs a number of requests or a duration")
-                }
+                check_end()
             }
             LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::External(_) => Ok(()),
         }
@@ -173,8 +173,9 @@ impl BenchSpec {
         let faults: Vec<&str> = [
             (
                 self.protocol.answers_with_ids(),
-                "they need prompts and answers as token ids: the protocol kserve, or openai-completions with \
-                 `request: { interface: token_ids }` and `extra: { detokenize: false }` (trtllm-serve) or `extra: { return_token_ids: true }` (vLLM)",
+                "they need prompts and answers as token ids: the protocol kserve, or openai-completions with `request: \
+                 { interface: token_ids }` and `extra: { detokenize: false }` (trtllm-serve) or `extra: { \
+                 return_token_ids: true }` (vLLM)",
             ),
             (request.interface != Some(Interface::Text), "they need the interface `token_ids`"),
             (request.batch() == 1, "`request.batch` must be 1"),
@@ -213,8 +214,8 @@ pub struct SendingSpec {
     pub stream: StreamMode,
     /// `None`: what failed has failed.
     pub retries: Option<Retries>,
-    /// An answer may take ten times as long after its first token, and a sixth of it for each token. `None`: `stall_timeout`, and at least a
-    /// minute. Tests shorten it.
+    /// An answer may take ten times as long after its first token, and a sixth of it for each token. `None`:
+    /// `stall_timeout`, and at least a minute. Tests shorten it.
     pub answer_time_out: Option<Duration>,
 }
 
@@ -223,8 +224,8 @@ pub struct SendingSpec {
 pub struct Slo {
     /// First token − intended arrival.
     pub ttft_ms: Option<f64>,
-    /// Time per output token after the first chunk. A request without such tokens is judged by the others only; where no
-    /// request has any, there is no goodput.
+    /// Time per output token after the first chunk. A request without such tokens is judged by the others only; where
+    /// no request has any, there is no goodput.
     pub tpot_ms: Option<f64>,
     /// Last token − intended arrival.
     pub e2e_ms: Option<f64>,

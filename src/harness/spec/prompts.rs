@@ -1,5 +1,5 @@
-//! Where prompts come from: drawn, or read from a file; shared prefixes; sessions of several turns, and the pauses between
-//! them.
+//! Where prompts come from: drawn, or read from a file; shared prefixes; sessions of several turns, and the pauses
+//! between them.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -8,7 +8,8 @@ use base::spec::ResponseSizeLimits;
 /// In bytes: what the request's limits come to. An answer beyond one of them fails, with the class `too_large`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseBounds {
-    /// All of one answer: over HTTP after its header; over gRPC all of its messages together, where `frame` is not larger.
+    /// All of one answer: over HTTP after its header; over gRPC all of its messages together, where `frame` is not
+    /// larger.
     pub body: u64,
     /// Over HTTP: the status line and all headers.
     pub header: u64,
@@ -42,7 +43,7 @@ pub(super) const SHORTEST_TIME_OUT: Duration = Duration::from_mins(1);
 
 impl ResponseBounds {
     /// With the usual ones for what is left out. Without any, a message with logits may be as long as gRPC allows.
-    pub(crate) fn of(given: Option<ResponseSizeLimits>, has_logits: bool) -> Self {
+    pub(crate) fn from_limits(given: Option<ResponseSizeLimits>, has_logits: bool) -> Self {
         let ResponseSizeLimits { body, header, line, frame, total } = given.unwrap_or_default();
         let usual = Self::default();
         let bounds = Self {
@@ -68,15 +69,16 @@ impl ResponseBounds {
         usize::try_from(self.body).unwrap_or(usize::MAX)
     }
 
-    /// Of all messages of one answer over gRPC, of which `bytes` have come. One message alone may have as much as `frame`.
+    /// Of all messages of one answer over gRPC, of which `bytes` have come. One message alone may have as much as
+    /// `frame`.
     pub(crate) fn check_messages(&self, bytes: u64) -> Result<(), Fault> {
         let limit = self.body.max(self.frame);
         let key = if self.frame > self.body { "frame" } else { "body" };
         if bytes <= limit { Ok(()) } else { Err(exceeded("the answer, all messages together,", limit, key)) }
     }
 
-    /// Of an answer that has `tokens` so far. A server that does not heed the requested length, and does not stop, would otherwise
-    /// occupy a request for as long as its bytes last: hours.
+    /// Of an answer that has `tokens` so far. A server that does not heed the requested length, and does not stop,
+    /// would otherwise occupy a request for as long as its bytes last: hours.
     pub(crate) fn check_tokens(tokens: u32, requested: u32) -> Result<(), Fault> {
         if tokens <= requested.saturating_mul(4).saturating_add(4096) {
             return Ok(());
@@ -87,10 +89,11 @@ impl ResponseBounds {
         ))
     }
 
-    /// Of an answer whose first token came this long ago. A server that sends a token just before each stall time-out would otherwise occupy
-    /// a request for days.
+    /// Of an answer whose first token came this long ago. A server that sends a token just before each stall time-out
+    /// would otherwise occupy a request for days.
     pub(crate) fn check_duration(&self, since_first: Duration, requested: u32) -> Result<(), Fault> {
-        // Ten time-outs and a sixth of one for each token: far above real answers, and servers for which the time-out was raised have more.
+        // Ten time-outs and a sixth of one for each token: far above real answers, and servers for which the time-out
+        // was raised have more.
         let time_out = self.time_out;
         let longest = time_out.saturating_mul(10).saturating_add((time_out / 6).saturating_mul(requested));
         if since_first <= longest {
@@ -99,8 +102,9 @@ impl ResponseBounds {
         Err((
             FailureClass::Deadline,
             format!(
-                "the answer has not ended {:.0} s after its first token, and {requested} tokens were requested: the limit is {:.0} s, ten times \
-                 {time_out:?} (`stall_timeout`, and at least a minute) and a sixth of it for each token",
+                "the answer has not ended {:.0} s after its first token, and {requested} tokens were requested: the \
+                 limit is {:.0} s, ten times {time_out:?} (`stall_timeout`, and at least a minute) and a sixth of it \
+                 for each token",
                 since_first.as_secs_f64(),
                 longest.as_secs_f64()
             ),
@@ -161,8 +165,8 @@ mod tests {
     #[test]
     fn an_answer_may_be_slow_and_not_endless() {
         let seconds = Duration::from_secs;
-        let of = |time_out| ResponseBounds { time_out, ..ResponseBounds::default() };
-        let check = |since, time_out| of(seconds(time_out)).check_duration(seconds(since), 100);
+        let bounds = |time_out| ResponseBounds { time_out, ..ResponseBounds::default() };
+        let check = |since, time_out| bounds(seconds(time_out)).check_duration(seconds(since), 100);
         assert_eq!(check(1_600, 60), Ok(()));
         let (class, text) = check(1_601, 60).unwrap_err();
         assert_eq!(class, FailureClass::Deadline);
@@ -172,12 +176,13 @@ mod tests {
         );
         assert!(
             text.ends_with(
-                "the limit is 1600 s, ten times 60s (`stall_timeout`, and at least a minute) and a sixth of it for each token"
+                "the limit is 1600 s, ten times 60s (`stall_timeout`, and at least a minute) and a sixth of it for \
+                 each token"
             ),
             "{text}"
         );
         assert_eq!(check(16_000, 600), Ok(()));
-        assert_eq!(of(Duration::MAX).check_duration(Duration::MAX, u32::MAX), Ok(()));
+        assert_eq!(bounds(Duration::MAX).check_duration(Duration::MAX, u32::MAX), Ok(()));
     }
 
     #[test]

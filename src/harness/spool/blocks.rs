@@ -1,6 +1,6 @@
-//! Values in a temporary file, in blocks of whole values. Each block is written at once by a thread of its own, so that a
-//! slow disk does not delay the requests of the worker that made the values. A whole file is read in order and decoded on
-//! several cores, because decoding a value takes longer than most uses of it.
+//! Values in a temporary file, in blocks of whole values. Each block is written at once by a thread of its own, so that
+//! a slow disk does not delay the requests of the worker that made the values. A whole file is read in order and
+//! decoded on several cores, because decoding a value takes longer than most uses of it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -70,8 +70,8 @@ impl BlockFile {
     }
 }
 
-/// One decoded block. It is used for many: memory that is given back and requested again for each of thousands of blocks stays
-/// with the process for a while, and that is more than all blocks in use need.
+/// One decoded block. It is used for many: memory that is given back and requested again for each of thousands of
+/// blocks stays with the process for a while, and that is more than all blocks in use need.
 #[derive(Debug)]
 pub(super) struct BlockBuffer<R> {
     bytes: Vec<u8>,
@@ -149,7 +149,8 @@ impl BlockWriter {
     }
 }
 
-/// Reads the values of some blocks, one block after the other. Holds one block and one value, because a merge has many readers.
+/// Reads the values of some blocks, one block after the other. Holds one block and one value, because a merge has many
+/// readers.
 pub(crate) struct BlockReader<'f, T> {
     file: &'f BlockFile,
     rest: Range<usize>,
@@ -196,8 +197,8 @@ impl<T: SpoolValue> Iterator for BlockReader<'_, T> {
 /// Cores that decode at once, a block each: a decoded block of records has about half a MB.
 const MOST_CORES: usize = 8;
 
-/// Threads of its own, so that decoding does not wait for files that are hashed. `None` where no threads can be had: then blocks are
-/// decoded one by one.
+/// Threads of its own, so that decoding does not wait for files that are hashed. `None` where no threads can be had:
+/// then blocks are decoded one by one.
 fn decoders() -> Option<&'static ThreadPool> {
     static DECODERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let start = || {

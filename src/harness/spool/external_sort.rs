@@ -1,6 +1,6 @@
 //! Sorting what memory is not to hold: sorted runs in a file, then all runs merged.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
@@ -10,34 +10,8 @@ use crate::spool::{Spool, SpoolContext, SpoolValue, SpoolWriter};
 /// Of a run: each run costs a block of memory when they are merged.
 const FEWEST: usize = 256;
 
-/// The next value of a run. Of equal keys the earlier run's comes first, so that the sort is stable.
-struct Head<K, T> {
-    key: K,
-    run: usize,
-    value: T,
-}
-
-impl<K: Ord, T> Ord for Head<K, T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key.cmp(&other.key).then(self.run.cmp(&other.run))
-    }
-}
-
-impl<K: Ord, T> PartialOrd for Head<K, T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K: Ord, T> PartialEq for Head<K, T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<K: Ord, T> Eq for Head<K, T> {}
-
-/// Values in the order of their keys, with no more of them in memory than the context allows; equal keys stay as they come.
+/// Values in the order of their keys, with no more of them in memory than the context allows; equal keys stay as they
+/// come.
 pub(super) fn sorted<T: SpoolValue, K: Ord>(
     values: impl Iterator<Item = T>,
     key: impl Fn(&T) -> K,
@@ -55,7 +29,7 @@ pub(super) fn sorted<T: SpoolValue, K: Ord>(
     };
     let mut is_last = next_run(&mut run);
     if is_last {
-        return Spool::of(run, context);
+        return Spool::collect(run, context);
     }
     let mut write = || {
         let mut file = BlockWriter::new()?;
@@ -75,7 +49,7 @@ pub(super) fn sorted<T: SpoolValue, K: Ord>(
         Ok((file, ends)) => merged(&file, &ends, key, context),
         Err(error) => {
             context.fail(error);
-            Spool::of([], context)
+            Spool::collect([], context)
         }
     }
 }
@@ -89,13 +63,16 @@ fn merged<T: SpoolValue, K: Ord>(
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let mut runs: Vec<BlockReader<'_, T>> =
         starts.zip(ends).map(|(from, to)| BlockReader::new(file, from..*to, context)).collect();
-    let head = |run: usize, value: T| Reverse(Head { key: key(&value), run, value });
+    let mut values: Vec<Option<T>> = runs.iter_mut().map(Iterator::next).collect();
+    // Of equal keys the earlier run's comes first, so that the sort is stable.
+    let head = |run: usize, value: &T| Reverse((key(value), run));
     let mut heads: BinaryHeap<_> =
-        runs.iter_mut().enumerate().filter_map(|(number, run)| Some(head(number, run.next()?))).collect();
+        values.iter().enumerate().filter_map(|(run, value)| Some(head(run, value.as_ref()?))).collect();
     let mut writer = SpoolWriter::new(context.clone());
-    while let Some(Reverse(Head { run, value, .. })) = heads.pop() {
-        writer.push(value);
-        heads.extend(runs[run].next().map(|value| head(run, value)));
+    while let Some(Reverse((_, run))) = heads.pop() {
+        let value = std::mem::replace(&mut values[run], runs[run].next());
+        value.into_iter().for_each(|value| writer.push(value));
+        heads.extend(values[run].as_ref().map(|value| head(run, value)));
     }
     writer.end()
 }

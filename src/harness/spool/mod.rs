@@ -1,9 +1,10 @@
-//! A sequence that may be longer than memory is to hold: up to some MB of it are in memory, and beyond that all of it is in a
-//! temporary file without a name, which ends with the process. It is read in order, and sorted without being in memory as a whole.
+//! A sequence that may be longer than memory is to hold: up to some MB of it are in memory, and beyond that all of it
+//! is in a temporary file without a name, which ends with the process. It is read in order, and sorted without being in
+//! memory as a whole.
 //!
-//! What a disk refuses does not stop a run in the middle of its load: the first error is kept, the sequence ends there, and
-//! [`SpoolContext::check`] reports it before a result is made of it. A file is decoded some blocks at a time, so that it may end before
-//! the block with the error.
+//! What a disk refuses does not stop a run in the middle of its load: the first error is kept, the sequence ends there,
+//! and [`SpoolContext::check`] reports it before a result is made of it. A file is decoded some blocks at a time, so
+//! that it may end before the block with the error.
 
 mod blocks;
 mod external_sort;
@@ -30,7 +31,7 @@ enum Stored<T> {
 }
 
 impl<T: SpoolValue> Spool<T> {
-    pub fn of(values: impl IntoIterator<Item = T>, context: &SpoolContext) -> Self {
+    pub fn collect(values: impl IntoIterator<Item = T>, context: &SpoolContext) -> Self {
         let mut writer = SpoolWriter::new(context.clone());
         values.into_iter().for_each(|value| writer.push(value));
         writer.end()
@@ -54,7 +55,8 @@ impl<T: SpoolValue> Spool<T> {
         }
     }
 
-    /// What `take` makes of some values, in their order, in place of what `into` held. It may be called on several threads.
+    /// What `take` makes of some values, in their order, in place of what `into` held. It may be called on several
+    /// threads.
     pub fn filter_map_into<R: Send>(&self, into: &mut Vec<R>, take: impl Fn(T) -> Option<R> + Sync) {
         match &self.values {
             Stored::Memory(values) => {
@@ -66,7 +68,7 @@ impl<T: SpoolValue> Spool<T> {
     }
 
     pub fn mapped<U: SpoolValue>(&self, of: impl Fn(T) -> U) -> Spool<U> {
-        Spool::of(self.iter().map(of), &self.context)
+        Spool::collect(self.iter().map(of), &self.context)
     }
 
     /// In the order of a key; equal ones stay as they are.
@@ -247,7 +249,7 @@ mod tests {
         let mut expected = values.clone();
         expected.sort_by_key(|(key, _)| *key);
         for bytes in [16 << 20, 30_000, 0] {
-            let spool = Spool::of(values.iter().cloned(), &SpoolContext::with_memory(bytes));
+            let spool = Spool::collect(values.iter().cloned(), &SpoolContext::with_memory(bytes));
             assert_eq!(matches!(spool.values, Stored::File(_)), bytes < 1 << 20);
             assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
             let even = |(key, text): (u64, String)| (key % 2 == 0).then_some((text, key));
@@ -257,7 +259,7 @@ mod tests {
             if bytes > 0 {
                 let sorted = spool.sorted_by_key(|(key, _)| *key);
                 assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");
-                let parts = values.chunks(9_000).map(|part| Spool::of(part.iter().cloned(), spool.context()));
+                let parts = values.chunks(9_000).map(|part| Spool::collect(part.iter().cloned(), spool.context()));
                 let merged = Spool::merged(parts.collect(), |(key, _)| *key);
                 assert!(merged.iter().eq(expected.iter().cloned()) && merged.len() == values.len());
             }
@@ -271,7 +273,7 @@ mod tests {
         writer.push(1_u64);
         writer.context.fail(io::Error::from(io::ErrorKind::StorageFull));
         writer.push(2);
-        let merged = Spool::merged(vec![Spool::of([3], &SpoolContext::default()), writer.end()], |value| *value);
+        let merged = Spool::merged(vec![Spool::collect([3], &SpoolContext::default()), writer.end()], |value| *value);
         assert_eq!(merged.context().check().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -1,7 +1,8 @@
 //! Several benchmarks of one stage, as a `foreach` makes them, read as the points of sweeps.
 //!
-//! The names of tasks say where they are: of `load/a/2`, `load/a/10` and `load/b/2` the last part is a number that differs, and
-//! is the level; the rest is the name of the sweep. A part that is the rate or the number of users of its benchmark is preferred.
+//! The names of tasks say where they are: of `load/a/2`, `load/a/10` and `load/b/2` the last part is a number that
+//! differs, and is the level; the rest is the name of the sweep. A part that is the rate or the number of users of its
+//! benchmark is preferred.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -64,11 +65,11 @@ fn of_stage(tasks: &[NamedTask<'_>]) -> Vec<(String, SweepReport)> {
                 let level = load(one.result)
                     .filter(|_| is_of_load)
                     .unwrap_or_else(|| SweepLevel::Value { name: variable.clone(), value: parts[column].to_owned() });
-                SweepPoint::of(level, None, one.folder.clone(), one.result)
+                SweepPoint::from_result(level, None, one.folder.clone(), one.result)
             };
             let points = tasks.iter().map(point).collect();
             let axis = if is_of_load { axis(tasks[0].0.result) } else { variable.as_str() };
-            (name, SweepReport::of(axis, points, Some(tasks[0].0.result)))
+            (name, SweepReport::new(axis, points, Some(tasks[0].0.result)))
         })
         .collect()
 }
@@ -116,13 +117,13 @@ mod tests {
 
     fn gathered(tasks: &[(&str, f64)]) -> Vec<String> {
         let results: Vec<(&str, RunResult)> = tasks.iter().map(|(task, rate)| (*task, result(*rate))).collect();
-        let all: Vec<GatheredResult<'_>> =
+        let gathered_results: Vec<GatheredResult<'_>> =
             results.iter().map(|(task, result)| GatheredResult { task, folder: PathBuf::from(task), result }).collect();
         let text = |(name, report): (String, SweepReport)| {
             let levels: Vec<String> = report.points.iter().map(|point| point.level.to_string()).collect();
             format!("{name} by {}: {}", report.axis, levels.join(", "))
         };
-        gather(&all).into_iter().map(text).collect()
+        gather(&gathered_results).into_iter().map(text).collect()
     }
 
     #[test]
@@ -134,16 +135,16 @@ mod tests {
     #[test]
     fn levels_have_the_name_of_their_variable() {
         let named = |slots: &str| {
-            let mut one = result(3.0);
-            let manifest = one.identity.as_mut().and_then(|identity| identity.manifest.as_mut()).unwrap();
+            let mut result = result(3.0);
+            let manifest = result.identity.as_mut().and_then(|identity| identity.manifest.as_mut()).unwrap();
             manifest.foreach =
                 [("model", "2"), ("slots", slots)].map(|(name, value)| (name.into(), value.into())).into();
-            one
+            result
         };
         let (eight, four) = (named("8"), named("4"));
-        let one = |task, result| GatheredResult { task, folder: PathBuf::new(), result };
-        let all = [one("load/2/8", &eight), one("load/2/4", &four)];
-        let (name, report) = gather(&all).remove(0);
+        let gathered = |task, result| GatheredResult { task, folder: PathBuf::new(), result };
+        let tasks = [gathered("load/2/8", &eight), gathered("load/2/4", &four)];
+        let (name, report) = gather(&tasks).remove(0);
         assert_eq!((name.as_str(), report.axis.as_str()), ("load/2", "slots"));
         assert_eq!(report.points[0].level.to_string(), "slots=4");
     }

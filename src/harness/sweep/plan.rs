@@ -32,7 +32,7 @@ pub struct SweepStep {
 impl SweepPlan {
     /// # Errors
     /// The levels cannot be used.
-    pub fn of(sweep: &BenchSweep) -> Result<Self, SweepLevelsError> {
+    pub fn new(sweep: &BenchSweep) -> Result<Self, SweepLevelsError> {
         let listed = |level: fn(f64) -> SweepLevel| {
             let levels = sweep.levels().map(|levels| levels.ascending(sweep.is_whole())).transpose()?;
             Ok(Self::Listed(levels.unwrap_or_default().into_iter().map(level).collect()))
@@ -54,8 +54,8 @@ impl SweepPlan {
         }
     }
 
-    /// The next point after those that were measured, in the order in which they were. The same points give the same step, so a
-    /// sweep that was cut off goes on where it was.
+    /// The next point after those that were measured, in the order in which they were. The same points give the same
+    /// step, so a sweep that was cut off goes on where it was.
     pub fn next(&self, measured: &[SweepPoint]) -> Option<SweepStep> {
         match self {
             Self::Listed(levels) => {
@@ -100,7 +100,7 @@ fn is_saturated(measured: &[&SweepPoint]) -> bool {
 }
 
 /// The level of one point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SweepLevel {
     /// Closed loop: this many users.
@@ -108,6 +108,7 @@ pub enum SweepLevel {
     /// Open loop: requests per second.
     Rate(f64),
     /// Open loop without pauses, and without a limit on requests in flight: more than any rate.
+    #[default]
     AllAtOnce,
     InputTokens(u32),
     OutputTokens(u32),
@@ -213,9 +214,10 @@ impl fmt::Display for SweepLevel {
 mod tests {
     use super::*;
 
-    /// A server that answers `limit` requests per second at most, each in a second; one that is lost above `lost` users.
+    /// A server that answers `limit` requests per second at most, each in a second; one that is lost above `lost`
+    /// users.
     fn sweep(rates: u32, limit: f64, lost: u32) -> Vec<SweepPoint> {
-        let plan = SweepPlan::of(&BenchSweep::Auto(rates)).unwrap();
+        let plan = SweepPlan::new(&BenchSweep::Auto(rates)).unwrap();
         let mut points: Vec<SweepPoint> = Vec::new();
         while let Some(step) = plan.next(&points) {
             assert!(points.len() < 50);

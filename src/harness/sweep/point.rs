@@ -1,5 +1,5 @@
-//! One point of a sweep: the numbers of its result that curves and tables show; and the Pareto front of all points, what one
-//! user sees against what the servers do.
+//! One point of a sweep: the numbers of its result that curves and tables show; and the Pareto front of all points,
+//! what one user sees against what the servers do.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult, VerdictCh
 use base::event::Verdict;
 
 /// One measurement of a sweep. `folder` has its whole result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepPoint {
     pub level: SweepLevel,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,27 +41,21 @@ pub struct SweepPoint {
     #[serde(default)]
     pub window_s: f64,
     /// Intended arrivals per second; null in a closed loop.
-    #[serde(default)]
     pub offered_per_s: Option<f64>,
     /// Successful requests per second of the window.
-    #[serde(default)]
     pub requests_per_s: Option<f64>,
     /// Output tokens of successful requests per second of the window.
-    #[serde(default)]
     pub output_tokens_per_s: Option<f64>,
     /// What one user sees while an answer streams: 1,000 / TPOT p50.
-    #[serde(default)]
     pub tokens_per_s_per_user: Option<f64>,
     /// Output tokens per second of the window, over the GPUs of the servers.
-    #[serde(default)]
     pub tokens_per_s_per_gpu: Option<f64>,
     /// Requests per second of the window that met their whole SLO; null without one.
-    #[serde(default)]
     pub goodput_per_s: Option<f64>,
     /// Their share of the scheduled requests.
-    #[serde(default)]
     pub attainment: Option<f64>,
-    /// What TTFT and E2E are counted from, as its result names it; empty where another tool or an earlier version measured.
+    /// What TTFT and E2E are counted from, as its result names it; empty where another tool or an earlier version
+    /// measured.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub zero_point: String,
     /// Who counted the output tokens, as its result names it; empty where another tool or an earlier version measured.
@@ -76,8 +70,8 @@ pub struct SweepPoint {
     /// Whether no other valid point has both more tokens per second for a user and more for the server.
     #[serde(default)]
     pub on_front: bool,
-    /// How many runs it is of. Of several, counts (`scheduled`, `ok`, `failed`, `n`) are their sums, each other number is their
-    /// mean, and intervals are over the runs.
+    /// How many runs it is of. Of several, counts (`scheduled`, `ok`, `failed`, `n`) are their sums, each other number
+    /// is their mean, and intervals are over the runs.
     #[serde(default = "one_run")]
     pub runs: u64,
     /// Every number of each run, where there are several; by metric and statistic: `ttft_p99`, `output_tokens`.
@@ -111,7 +105,7 @@ pub struct MeasuredNumber {
 }
 
 impl LatencySummary {
-    fn of(metric: &Metric) -> Self {
+    fn from_metric(metric: &Metric) -> Self {
         let number = |value: Option<f64>, interval: Option<ConfidenceInterval>| {
             Some(MeasuredNumber {
                 value: value?,
@@ -132,38 +126,11 @@ impl LatencySummary {
 impl SweepPoint {
     /// Without any number, and not judged.
     pub fn empty(level: SweepLevel, role: Option<PointRole>) -> Self {
-        Self {
-            level,
-            role,
-            verdict: None,
-            reasons: Vec::new(),
-            folder: PathBuf::new(),
-            seed: 0,
-            started: String::new(),
-            scheduled: 0,
-            ok: 0,
-            failed: 0,
-            window_s: 0.0,
-            offered_per_s: None,
-            requests_per_s: None,
-            output_tokens_per_s: None,
-            tokens_per_s_per_user: None,
-            tokens_per_s_per_gpu: None,
-            goodput_per_s: None,
-            attainment: None,
-            zero_point: String::new(),
-            token_source: String::new(),
-            ttft: LatencySummary::default(),
-            tpot: LatencySummary::default(),
-            e2e: LatencySummary::default(),
-            on_front: false,
-            runs: 1,
-            over_runs: BTreeMap::new(),
-        }
+        Self { level, role, runs: 1, ..Self::default() }
     }
 
     /// `folder` is where the result is, below that of the sweep.
-    pub fn of(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, result: &RunResult) -> Self {
+    pub fn from_result(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, result: &RunResult) -> Self {
         let (latency, rates, goodput) = (&result.latency, &result.rates, result.goodput.as_ref());
         let once = Self {
             verdict: Some(result.verdict()),
@@ -183,9 +150,9 @@ impl SweepPoint {
             attainment: goodput.and_then(|goodput| goodput.attainment),
             zero_point: latency.ttft.zero_point.clone(),
             token_source: result.tokens.source.clone(),
-            ttft: LatencySummary::of(&latency.ttft),
-            tpot: LatencySummary::of(&latency.tpot),
-            e2e: LatencySummary::of(&latency.e2e),
+            ttft: LatencySummary::from_metric(&latency.ttft),
+            tpot: LatencySummary::from_metric(&latency.tpot),
+            e2e: LatencySummary::from_metric(&latency.e2e),
             ..Self::empty(level, role)
         };
         match &result.repeats {
@@ -194,8 +161,8 @@ impl SweepPoint {
         }
     }
 
-    /// With the means of several runs in place of the numbers of one, and the sums of their counts. A number that not every run
-    /// has is left out; a count and a length of time that `over_runs` does not have stay as they are.
+    /// With the means of several runs in place of the numbers of one, and the sums of their counts. A number that not
+    /// every run has is left out; a count and a length of time that `over_runs` does not have stay as they are.
     #[must_use]
     pub fn with_runs(mut self, runs: u64, over_runs: BTreeMap<String, AcrossRuns>) -> Self {
         let mean = |name: &str| over_runs.get(name).map(|over| over.mean);
@@ -242,7 +209,8 @@ impl SweepPoint {
         self.verdict.is_none_or(Verdict::is_valid)
     }
 
-    /// More arrived than was served, or was not shown to be served: its latencies are as much those of the length of the run.
+    /// More arrived than was served, or was not shown to be served: its latencies are as much those of the length of
+    /// the run.
     pub fn is_overloaded(&self) -> bool {
         self.reasons.iter().any(|reason| reason.check == VerdictCheck::Overload)
     }
@@ -261,8 +229,8 @@ impl SweepPoint {
         }
     }
 
-    /// Whether its numbers are of the server under this load: not of the client, nor of a server that failed, nor of a load
-    /// that was never reached. Above a limit they are all the same.
+    /// Whether its numbers are of the server under this load: not of the client, nor of a server that failed, nor of a
+    /// load that was never reached. Above a limit they are all the same.
     pub fn is_usable(&self) -> bool {
         match self.verdict {
             None | Some(Verdict::Valid | Verdict::ValidWithWarnings) => true,
@@ -272,8 +240,8 @@ impl SweepPoint {
     }
 }
 
-/// Marks the accepted points that no other accepted point beats in both numbers. Points that are not valid are on no front, nor are
-/// overloaded ones: time per token leaves the wait in the queue out, so that they look like a bargain.
+/// Marks the accepted points that no other accepted point beats in both numbers. Points that are not valid are on no
+/// front, nor are overloaded ones: time per token leaves the wait in the queue out, so that they look like a bargain.
 pub(super) fn mark_front(points: &mut [SweepPoint]) {
     let pair = |point: &SweepPoint| {
         let is_accepted = point.is_accepted() && !point.is_overloaded();
@@ -297,20 +265,21 @@ mod tests {
     #[test]
     fn a_point_of_several_runs_has_their_means_and_the_sums_of_their_counts() {
         let text = include_str!("../../../tests/golden/results/benchmark/result.json");
-        let one: RunResult = serde_json::from_str(text).unwrap();
+        let run: RunResult = serde_json::from_str(text).unwrap();
         let runs = [(24, 0, 10.0, 1.0), (22, 2, 12.0, 0.5), (20, 4, 14.0, 0.0)].map(|(ok, failed, window_s, share)| {
-            let mut run = one.clone();
+            let mut run = run.clone();
             (run.counts.scheduled, run.counts.ok, run.counts.failed, run.latency.ttft.n) = (24, ok, failed, ok);
             (run.rates.window_s, run.rates.offered) = (window_s, Some(window_s / 2.0));
             run.goodput = Some(Goodput { attainment: Some(share), requests: Some(share * 8.0), ..Goodput::default() });
             run
         });
-        let of = |result: &RunResult| SweepPoint::of(SweepLevel::Rate(5.0), None, PathBuf::new(), result);
-        let point = of(&result_of_repeats(&runs).unwrap());
+        let point_of =
+            |result: &RunResult| SweepPoint::from_result(SweepLevel::Rate(5.0), None, PathBuf::new(), result);
+        let point = point_of(&result_of_repeats(&runs).unwrap());
         assert_eq!((point.runs, point.scheduled, point.ok, point.failed, point.ttft.n), (3, 72, 66, 6, 66));
         assert_eq!((point.window_s, point.offered_per_s), (12.0, Some(6.0)));
         assert_eq!((point.attainment, point.goodput_per_s), (Some(0.5), Some(4.0)));
-        let alone = of(&runs[1]);
+        let alone = point_of(&runs[1]);
         assert_eq!((alone.runs, alone.ok, alone.failed, alone.attainment), (1, 22, 2, Some(0.5)));
     }
 }

@@ -1,20 +1,20 @@
 //! `sweep.json`, version 1: all points of a sweep in the order of their levels, the knee, and the front.
 //!
 //! The knee: *power* is throughput over response time, and the knee is where it is highest (Kleinrock, "Power and
-//! deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979). In a closed loop of N
-//! users it is X²/N: it grows with N as long as more users bring more throughput, and falls once they only wait. Unlike
-//! Kneedle, which scales both axes to the range that was measured, it does not move when a sweep goes on to higher levels.
+//! deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979). In a closed loop of
+//! N users it is X²/N: it grows with N as long as more users bring more throughput, and falls once they only wait.
+//! Unlike Kneedle, which scales both axes to the range that was measured, it does not move when a sweep goes on to
+//! higher levels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{HOST_GPUS, are_of_servers};
 use crate::measure::output_tokens::token_counters;
+use crate::measure::result_files::schema_of;
 use crate::sweep::plan::{PointRole, SweepLevel};
 use crate::sweep::point::SweepPoint;
 use crate::sweep::point::mark_front;
@@ -36,7 +36,8 @@ pub struct SweepReport {
     /// The version of this format. Always 1.
     #[schemars(range(min = 1, max = 1))]
     pub schema: u32,
-    /// What changes from point to point: `concurrency`, `rate`, `input_tokens`, `output_tokens`, `auto`, or the variables of a
+    /// What changes from point to point: `concurrency`, `rate`, `input_tokens`, `output_tokens`, `auto`, or the
+    /// variables of a
     /// `foreach`.
     pub axis: String,
     /// What was measured, as the first point has it.
@@ -48,9 +49,7 @@ pub struct SweepReport {
     /// The GPUs of the servers; absent where they are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuCount>,
-    #[serde(default)]
     pub ttft_p99_limit_ms: Option<f64>,
-    #[serde(default)]
     pub tpot_p99_limit_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "FurtherLimits::is_empty")]
     pub further_limits: FurtherLimits,
@@ -110,20 +109,20 @@ impl SweepReport {
     }
 
     fn distinct<'a>(&'a self, of: impl Fn(&'a SweepPoint) -> Vec<&'a str>) -> Vec<&'a str> {
-        let mut found: Vec<&str> = Vec::new();
+        let mut texts: Vec<&str> = Vec::new();
         for text in self.points.iter().flat_map(of) {
-            if !text.is_empty() && !found.contains(&text) {
-                found.push(text);
+            if !text.is_empty() && !texts.contains(&text) {
+                texts.push(text);
             }
         }
-        found
+        texts
     }
 
     /// `points` in any order; `first` is the result of one of them.
-    pub fn of(axis: &str, mut points: Vec<SweepPoint>, first: Option<&RunResult>) -> Self {
-        let requested = first.map(|first| &first.requested);
+    pub fn new(axis: &str, mut points: Vec<SweepPoint>, first: Option<&RunResult>) -> Self {
+        let requested = first.map(|first| first.requested.clone()).unwrap_or_default();
         let identity = first.and_then(|first| first.identity.clone());
-        let gpus = identity.as_ref().and_then(GpuCount::of);
+        let gpus = identity.as_ref().and_then(GpuCount::from_identity);
         points.sort_by(|a, b| {
             let rank = |point: &SweepPoint| match point.role {
                 Some(PointRole::Idle) => 0,
@@ -147,10 +146,10 @@ impl SweepReport {
             identity,
             imported: None,
             gpus,
-            ttft_p99_limit_ms: requested.and_then(|requested| requested.ttft_p99_limit_ms),
-            tpot_p99_limit_ms: requested.and_then(|requested| requested.tpot_p99_limit_ms),
-            further_limits: requested.map(|requested| requested.further_limits.clone()).unwrap_or_default(),
-            slo: requested.map(|requested| requested.slo).unwrap_or_default(),
+            ttft_p99_limit_ms: requested.ttft_p99_limit_ms,
+            tpot_p99_limit_ms: requested.tpot_p99_limit_ms,
+            further_limits: requested.further_limits,
+            slo: requested.slo,
             points,
             knee,
         }
@@ -158,7 +157,7 @@ impl SweepReport {
 
     /// A sweep that another tool measured; `points` in any order.
     pub fn imported(axis: &str, points: Vec<SweepPoint>, origin: SweepOrigin) -> Self {
-        Self { imported: Some(origin), ..Self::of(axis, points, None) }
+        Self { imported: Some(origin), ..Self::new(axis, points, None) }
     }
 
     /// # Errors
@@ -184,7 +183,8 @@ impl SweepReport {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
 
-    /// The valid point without overload with the most output tokens per second; of a tool that does not judge, of all points.
+    /// The valid point without overload with the most output tokens per second; of a tool that does not judge, of all
+    /// points.
     pub fn best(&self) -> Option<&SweepPoint> {
         let is_candidate =
             |point: &&SweepPoint| point.is_accepted() && !point.is_overloaded() && point.output_tokens_per_s.is_some();
@@ -227,7 +227,8 @@ impl SweepReport {
         }
     }
 
-    /// Which warnings valid points have, and how many points have each: `2 of 3 points with warnings: lag (1), samples (2)`.
+    /// Which warnings valid points have, and how many points have each: `2 of 3 points with warnings: lag (1), samples
+    /// (2)`.
     pub fn warnings_line(&self) -> Option<String> {
         let mut points_of: BTreeMap<&str, usize> = BTreeMap::new();
         for point in self.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)) {
@@ -247,7 +248,7 @@ impl SweepReport {
 }
 
 impl GpuCount {
-    fn of(identity: &RunIdentity) -> Option<Self> {
+    fn from_identity(identity: &RunIdentity) -> Option<Self> {
         // Telemetry watches one population; its GPUs are several entries where they are not equal.
         let watched = identity.gpus.first().map(|first| {
             let count = identity.gpus.iter().map(|gpu| gpu.count).sum();
@@ -274,12 +275,7 @@ impl GpuCount {
 
 /// The JSON Schema of `sweep.json` as this version writes it.
 pub fn sweep_schema() -> serde_json::Value {
-    // A default is what a reader takes where nothing is written.
-    let without_defaults = RecursiveTransform(|schema: &mut Schema| {
-        schema.remove("default");
-    });
-    let settings = SchemaSettings::default().for_serialize().with_transform(without_defaults);
-    settings.into_generator().into_root_schema_for::<SweepReport>().to_value()
+    schema_of::<SweepReport>()
 }
 
 const DEFINITION: &str =
@@ -309,8 +305,8 @@ pub enum KneeState {
     AtHighest,
 }
 
-/// `points` are in the order of their load. None where fewer than three can be used. E2E of an overloaded point, and so its power, is
-/// one of the length of its run: it is no candidate.
+/// `points` are in the order of their load. None where fewer than three can be used. E2E of an overloaded point, and so
+/// its power, is one of the length of its run: it is no candidate.
 fn find_knee(points: &[SweepPoint]) -> Option<Knee> {
     let power = |point: &SweepPoint| {
         let e2e = point.e2e.mean.filter(|mean| mean.value > 0.0 && point.is_usable())?;
@@ -358,7 +354,7 @@ mod tests {
             source: "nvidia-smi".to_owned(),
             ..GpuIdentity::default()
         };
-        let count = |identity: &RunIdentity| GpuCount::of(identity).map(|gpus| gpus.count);
+        let count = |identity: &RunIdentity| GpuCount::from_identity(identity).map(|gpus| gpus.count);
         let mut identity = RunIdentity { gpus: vec![gpus(HOST_GPUS, 8)], ..RunIdentity::default() };
         assert_eq!(count(&identity), None, "how many it uses is not known");
         identity.gpus = vec![gpus(HOST_GPUS, 1)];
@@ -378,8 +374,8 @@ mod tests {
     fn valid_points_with_warnings_are_counted_by_check() {
         let text = include_str!("../../../tests/golden/results/benchmark/result.json");
         let result: RunResult = serde_json::from_str(text).unwrap();
-        let point = |users| SweepPoint::of(SweepLevel::Users(users), None, "".into(), &result);
-        let mut report = SweepReport::of("concurrency", vec![point(1), point(2), point(4)], Some(&result));
+        let point = |users| SweepPoint::from_result(SweepLevel::Users(users), None, "".into(), &result);
+        let mut report = SweepReport::new("concurrency", vec![point(1), point(2), point(4)], Some(&result));
         report.points[0].reasons.truncate(1);
         report.points[1].verdict = Some(Verdict::Valid);
         assert_eq!(report.verdict_text(), "3 of 3 points VALID, 2 with warnings");
@@ -397,8 +393,9 @@ mod tests {
         if let Some(identity) = &mut result.identity {
             identity.engines[0].build.insert("tp_size".to_owned(), "2".to_owned());
         }
-        let point = |users| SweepPoint::of(SweepLevel::Users(users), None, format!("points/c{users}").into(), &result);
-        let report = SweepReport::of("concurrency", vec![point(10), point(2), point(5)], Some(&result));
+        let point =
+            |users| SweepPoint::from_result(SweepLevel::Users(users), None, format!("points/c{users}").into(), &result);
+        let report = SweepReport::new("concurrency", vec![point(10), point(2), point(5)], Some(&result));
         let levels: Vec<String> = report.points.iter().map(|point| point.level.to_string()).collect();
         assert_eq!(levels, ["2 users", "5 users", "10 users"]);
         assert_eq!(report.gpus.as_ref().map(|gpus| gpus.count), Some(2));
@@ -421,7 +418,8 @@ mod knee_tests {
     use crate::{Reason, ReasonSeverity, VerdictCheck};
     use base::event::Verdict;
 
-    /// The bound of a closed loop (Denning & Buzen 1978): a server that answers in one second alone, and at most 16 a second.
+    /// The bound of a closed loop (Denning & Buzen 1978): a server that answers in one second alone, and at most 16 a
+    /// second.
     fn point(users: u32) -> SweepPoint {
         let rate = f64::from(users).min(16.0);
         let mean = MeasuredNumber { value: f64::from(users) / rate * 1e3, low: None, high: None };

@@ -7,8 +7,8 @@ use crate::tokens::spans::{ResolvedChunks, UsageMark, assumed, certain, resolve}
 use crate::tokens::{ChunkTokens, TokenChunk, Violations, WireEvent};
 use crate::{FinishReason, TokenSource, Usage, Violation};
 
-/// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads. Later than this
-/// after the one before, ns, a chunk is of a step of its own.
+/// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads.
+/// Later than this after the one before, ns, a chunk is of a step of its own.
 const SAME_STEP: u64 = 1_000_000;
 
 /// The account of one request, while its answer arrives.
@@ -134,8 +134,8 @@ impl Accounting {
         self.counted_live
     }
 
-    /// The totals of the answer. `by`: what the interface counts tokens by where there is no usage. `limit`: the most tokens
-    /// that the request allows, where that was sent.
+    /// The totals of the answer. `by`: what the interface counts tokens by where there is no usage. `limit`: the most
+    /// tokens that the request allows, where that was sent.
     pub fn settle(mut self, by: TokenSource, limit: Option<u32>) -> CountedTokens {
         let mut total = self.usable_total(limit);
         let stood_at = total.and_then(|_| self.stood_at());
@@ -158,8 +158,8 @@ impl Accounting {
             let chunks = kinds.len();
             let example = || format!("usage.completion_tokens is {reported}, and {chunks} chunks arrived");
             self.violations.add(Violation::UsageMismatch, example);
-            // A server may cut its text into more pieces than there are tokens: then chunks are no better count. So only a total that
-            // cannot be one gives way, and all answers of such a server are counted alike.
+            // A server may cut its text into more pieces than there are tokens: then chunks are no better count. So
+            // only a total that cannot be one gives way, and all answers of such a server are counted alike.
             let is_possible = limit.is_none_or(|limit| certain(&kinds) <= u64::from(limit));
             let is_no_total = reported <= 1 || self.is_of_the_beginning(&kinds);
             if is_possible && is_no_total && is_far_below(reported, &resolved, &kinds) {
@@ -171,7 +171,8 @@ impl Accounting {
             let total = total.unwrap_or(0);
             let example = || {
                 format!(
-                    "usage.completion_tokens is {total}, and only the end of the answer arrived, without text: it stands for the first token"
+                    "usage.completion_tokens is {total}, and only the end of the answer arrived, without text: it \
+                     stands for the first token"
                 )
             };
             self.violations.add(Violation::UsageMismatch, example);
@@ -210,8 +211,8 @@ impl Accounting {
         }
     }
 
-    /// Without zeros at the beginning, and without a count beside the role: a server that knows only the total may send zeros beside every
-    /// chunk, and one that sends the role with the first token may count that.
+    /// Without zeros at the beginning, and without a count beside the role: a server that knows only the total may send
+    /// zeros beside every chunk, and one that sends the role with the first token may count that.
     fn running_marks(&self) -> &[UsageMark] {
         let begin = self.marks.iter().position(|mark| mark.tokens > 0 && mark.chunks > 0);
         &self.marks[begin.unwrap_or(self.marks.len())..]
@@ -256,7 +257,8 @@ impl Accounting {
     }
 }
 
-/// Whether the text that arrived has more tokens than this total. One more may be reasoning and text of one token, in two chunks.
+/// Whether the text that arrived has more tokens than this total. One more may be reasoning and text of one token, in
+/// two chunks.
 fn is_far_below(total: u64, resolved: &ResolvedChunks, kinds: &[ChunkTokens]) -> bool {
     let with_text = kinds.iter().zip(&resolved.tokens).filter(|(kind, _)| **kind != ChunkTokens::Empty);
     let arrived: u64 = with_text.map(|(_, tokens)| u64::from(*tokens)).sum();
@@ -357,7 +359,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The account of chunks with text that come 50 ms apart, each with the server's count beside it, before an end with another one.
+    /// The account of chunks with text that come 50 ms apart, each with the server's count beside it, before an end
+    /// with another one.
     fn counted_beside(each: impl Fn(u64) -> u64, at_the_end: Option<u64>) -> CountedTokens {
         let mut account = Accounting::default();
         account.take(WireEvent::Role, 0);

@@ -48,7 +48,8 @@ impl LiveCounts {
         }
     }
 
-    /// What arrived was counted as `counted` tokens, and is `tokens`: of another source, or of an attempt that is made again.
+    /// What arrived was counted as `counted` tokens, and is `tokens`: of another source, or of an attempt that is made
+    /// again.
     pub fn correct(&self, counted: u64, tokens: u64) {
         add(&self.tokens, tokens.wrapping_sub(counted));
     }

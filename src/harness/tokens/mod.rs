@@ -4,9 +4,9 @@
 //!  SSE event, gRPC response ─decode→ WireEvent, WireEvent, … ─take→ Accounting ─settle→ CountedTokens ─→ RequestRecord
 //! ```
 //!
-//! A chunk is one message with output; a token is what the model generated. How many tokens a chunk has is known where the
-//! server sends ids, or a running count, or where its total equals the number of chunks. Where it is not known, nothing is
-//! computed per token.
+//! A chunk is one message with output; a token is what the model generated. How many tokens a chunk has is known where
+//! the server sends ids, or a running count, or where its total equals the number of chunks. Where it is not known,
+//! nothing is computed per token.
 
 mod account;
 mod live_counts;
@@ -53,8 +53,8 @@ pub(crate) enum ChunkTokens {
     Text,
     /// A text without characters: the token's text arrives later.
     Empty,
-    /// The end of the answer without text: no token, unless a count beside it includes one (an end token), or there is no text at all. Where it
-    /// includes more, these came in no form that is understood, or were held back.
+    /// The end of the answer without text: no token, unless a count beside it includes one (an end token), or there is
+    /// no text at all. Where it includes more, these came in no form that is understood, or were held back.
     Closing,
     /// A whole answer as one text: this many tokens were requested.
     Requested(u32),
@@ -96,27 +96,28 @@ pub enum TokenSource {
     Retokenized,
 }
 
-/// `finish_reason` of OpenAI's interfaces, with the values that vLLM, SGLang and trtllm-serve add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FinishReason {
-    /// An end token or a stop word.
-    Stop,
-    /// The requested number of tokens.
-    Length,
-    ToolCalls,
-    FunctionCall,
-    ContentFilter,
-    /// The server gave the request up.
-    Abort,
-    Error,
-    Cancelled,
-    Timeout,
-    /// Of DeepSeek: its service had no room for the rest.
-    InsufficientSystemResource,
-    NetworkError,
-    /// A value that is not in this list.
-    Other,
+named! {
+    /// `finish_reason` of OpenAI's interfaces, with the values that vLLM, SGLang and trtllm-serve add.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    pub enum FinishReason {
+        /// An end token or a stop word.
+        Stop = "stop",
+        /// The requested number of tokens.
+        Length = "length",
+        ToolCalls = "tool_calls",
+        FunctionCall = "function_call",
+        ContentFilter = "content_filter",
+        /// The server gave the request up.
+        Abort = "abort",
+        Error = "error",
+        Cancelled = "cancelled",
+        Timeout = "timeout",
+        /// Of DeepSeek: its service had no room for the rest.
+        InsufficientSystemResource = "insufficient_system_resource",
+        NetworkError = "network_error",
+        /// A value that is not in this list.
+        Other = "other",
+    }
 }
 
 impl FinishReason {
@@ -138,23 +139,6 @@ impl FinishReason {
         }
     }
 
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ToolCalls => "tool_calls",
-            Self::FunctionCall => "function_call",
-            Self::ContentFilter => "content_filter",
-            Self::Abort => "abort",
-            Self::Error => "error",
-            Self::Cancelled => "cancelled",
-            Self::Timeout => "timeout",
-            Self::InsufficientSystemResource => "insufficient_system_resource",
-            Self::NetworkError => "network_error",
-            Self::Other => "other",
-        }
-    }
-
     /// The server did not finish the answer, so it is no successful request.
     pub(crate) const fn is_failure(self) -> bool {
         matches!(
@@ -169,51 +153,37 @@ impl FinishReason {
     }
 }
 
-/// What an answer did that its protocol does not allow. None of it enters a latency or a throughput.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Violation {
-    /// A message after the end of the answer: after `[DONE]`, or after the final response; over HTTP also bytes behind the whole answer, or on a
-    /// connection without a request in flight.
-    AfterEnd,
-    /// A second `[DONE]` or final response.
-    SecondEnd,
-    /// The stream ended without `[DONE]`, without a final response or without a gRPC status; or its HTTP body did not end after `[DONE]`.
-    MissingEnd,
-    /// A response that names another request, or none.
-    WrongId,
-    /// A response that names another model.
-    WrongModel,
-    /// Shape × data type of the output tensor is not the number of its bytes.
-    WrongShape,
-    /// The output tensor has another data type than the server reports of the model, or no token ids: no whole numbers, or negative ones; or
-    /// `sequence_length` is negative, or more than it has.
-    WrongContent,
-    /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
-    AboveRequested,
-    /// `usage` decreases, does not grow while text arrives, is less than the number of chunks with text, or counts several tokens where no text arrives.
-    UsageMismatch,
-    /// `usage` is there and has no counts: a negative number, a fraction, a text.
-    MalformedUsage,
-    /// A stream of events whose `content-type` is not `text/event-stream`.
-    ContentType,
-}
-
-impl Violation {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AfterEnd => "after_end",
-            Self::SecondEnd => "second_end",
-            Self::MissingEnd => "missing_end",
-            Self::WrongId => "wrong_id",
-            Self::WrongModel => "wrong_model",
-            Self::WrongShape => "wrong_shape",
-            Self::WrongContent => "wrong_content",
-            Self::AboveRequested => "above_requested",
-            Self::UsageMismatch => "usage_mismatch",
-            Self::MalformedUsage => "malformed_usage",
-            Self::ContentType => "content_type",
-        }
+named! {
+    /// What an answer did that its protocol does not allow. None of it enters a latency or a throughput.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+    pub enum Violation {
+        /// A message after the end of the answer: after `[DONE]`, or after the final response; over HTTP also bytes
+        /// behind the whole answer, or on a connection without a request in flight.
+        AfterEnd = "after_end",
+        /// A second `[DONE]` or final response.
+        SecondEnd = "second_end",
+        /// The stream ended without `[DONE]`, without a final response or without a gRPC status; or its HTTP body did
+        /// not end after `[DONE]`.
+        MissingEnd = "missing_end",
+        /// A response that names another request, or none.
+        WrongId = "wrong_id",
+        /// A response that names another model.
+        WrongModel = "wrong_model",
+        /// Shape × data type of the output tensor is not the number of its bytes.
+        WrongShape = "wrong_shape",
+        /// The output tensor has another data type than the server reports of the model, or no token ids: no whole
+        /// numbers, or negative ones; or
+        /// `sequence_length` is negative, or more than it has.
+        WrongContent = "wrong_content",
+        /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
+        AboveRequested = "above_requested",
+        /// `usage` decreases, does not grow while text arrives, is less than the number of chunks with text, or counts
+        /// several tokens where no text arrives.
+        UsageMismatch = "usage_mismatch",
+        /// `usage` is there and has no counts: a negative number, a fraction, a text.
+        MalformedUsage = "malformed_usage",
+        /// A stream of events whose `content-type` is not `text/event-stream`.
+        ContentType = "content_type",
     }
 }
 

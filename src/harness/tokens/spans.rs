@@ -1,7 +1,8 @@
 //! From the server's running counts to the tokens of single chunks. Pure.
 //!
-//! A mark gives the number of tokens in the chunks up to it. Continuous usage marks every chunk; a total, wherever it stands,
-//! marks only the last. Between two marks the tokens of each chunk follow only if there is one chunk, or one token for each.
+//! A mark gives the number of tokens in the chunks up to it. Continuous usage marks every chunk; a total, wherever it
+//! stands, marks only the last. Between two marks the tokens of each chunk follow only if there is one chunk, or one
+//! token for each.
 
 use crate::tokens::ChunkTokens;
 
@@ -23,8 +24,8 @@ pub(super) struct ResolvedChunks {
     pub has_only_end: bool,
 }
 
-/// `marks` are in order and do not decrease; where one does not grow over a text, that text is of the step before. Without a mark at
-/// the end, chunks after the last one use their own counts.
+/// `marks` are in order and do not decrease; where one does not grow over a text, that text is of the step before.
+/// Without a mark at the end, chunks after the last one use their own counts.
 pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
     let mut resolved =
         ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, ..ResolvedChunks::default() };
@@ -33,13 +34,14 @@ pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedCh
         let is_last = position + 1 == marks.len();
         let span = &chunks[from..mark.chunks.clamp(from, chunks.len())];
         let tokens = mark.tokens.saturating_sub(counted);
-        // A chunk that shares its step with the one before (reasoning and text of one token) adds nothing to a running count.
+        // A chunk that shares its step with the one before (reasoning and text of one token) adds nothing to a running
+        // count.
         let shares_step = tokens == 0 && position > 0 && span.len() == 1;
         match span_tokens(span, tokens) {
             Some(each) => resolved.tokens.extend(each),
             None if shares_step => resolved.tokens.push(0),
-            // Text that was held back, or that came in no form that is understood. Where every chunk has its count, the tokens of the end
-            // came with it: a step of several tokens whose text is no whole character.
+            // Text that was held back, or that came in no form that is understood. Where every chunk has its count, the
+            // tokens of the end came with it: a step of several tokens whose text is no whole character.
             None if span == [ChunkTokens::Closing] => {
                 resolved.is_known &= is_each_marked(chunks, marks);
                 resolved.has_only_end = resolved.tokens.iter().all(|tokens| *tokens == 0);
@@ -65,7 +67,8 @@ fn until_last_text(span: &[ChunkTokens]) -> usize {
     span.iter().rposition(|chunk| !is_textless(chunk)).map_or(span.len(), |last| last + 1)
 }
 
-/// Without a count: one token for each chunk up to the last text. What comes after it may be late, and nothing says that it is a token.
+/// Without a count: one token for each chunk up to the last text. What comes after it may be late, and nothing says
+/// that it is a token.
 fn assumed_each(span: &[ChunkTokens]) -> impl Iterator<Item = u32> {
     let texts = until_last_text(span);
     span.iter().enumerate().map(move |(at, chunk)| if at < texts { assumed(*chunk) } else { 0 })
@@ -96,8 +99,9 @@ pub(super) fn certain(span: &[ChunkTokens]) -> u64 {
     span.iter().map(least).sum()
 }
 
-/// The tokens of each chunk of a span with this total; None where several distributions are possible. Events without text after the last text
-/// are no tokens, however late they come: an end token that the total counts is one of the last text.
+/// The tokens of each chunk of a span with this total; None where several distributions are possible. Events without
+/// text after the last text are no tokens, however late they come: an end token that the total counts is one of the
+/// last text.
 fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
     if let [ChunkTokens::Exact(_)] = span {
         let ChunkTokens::Exact(own) = span[0] else { return None };
@@ -142,7 +146,7 @@ mod tests {
     use super::ChunkTokens::{Closing, Empty, Exact, Text};
     use super::*;
 
-    fn of(chunks: &[ChunkTokens], marks: &[(usize, u64)]) -> (Vec<u32>, bool) {
+    fn resolved(chunks: &[ChunkTokens], marks: &[(usize, u64)]) -> (Vec<u32>, bool) {
         let marks: Vec<UsageMark> =
             marks.iter().map(|(chunks, tokens)| UsageMark { chunks: *chunks, tokens: *tokens }).collect();
         let resolved = resolve(chunks, &marks);
@@ -151,36 +155,36 @@ mod tests {
 
     #[test]
     fn a_total_is_one_token_a_chunk_or_nothing_is_known_of_single_chunks() {
-        assert_eq!(of(&[Text, Text, Text], &[(3, 3)]), (vec![1, 1, 1], true));
-        assert_eq!(of(&[Text, Text, Text], &[(3, 9)]), (vec![1, 1, 1], false));
-        assert_eq!(of(&[Text], &[(1, 16)]), (vec![16], true));
-        assert_eq!(of(&[Text, Text], &[]), (vec![1, 1], false));
-        assert_eq!(of(&[Exact(3), Exact(2)], &[]), (vec![3, 2], true));
+        assert_eq!(resolved(&[Text, Text, Text], &[(3, 3)]), (vec![1, 1, 1], true));
+        assert_eq!(resolved(&[Text, Text, Text], &[(3, 9)]), (vec![1, 1, 1], false));
+        assert_eq!(resolved(&[Text], &[(1, 16)]), (vec![16], true));
+        assert_eq!(resolved(&[Text, Text], &[]), (vec![1, 1], false));
+        assert_eq!(resolved(&[Exact(3), Exact(2)], &[]), (vec![3, 2], true));
     }
 
     #[test]
     fn a_token_without_text_that_a_total_counts_at_the_end_is_one_of_the_last_text() {
-        assert_eq!(of(&[Text, Text, Closing], &[(3, 2)]), (vec![1, 1, 0], true));
-        assert_eq!(of(&[Text, Text, Closing], &[(3, 3)]), (vec![1, 2, 0], true));
-        assert_eq!(of(&[Text, Text, Empty], &[(3, 3)]), (vec![1, 2, 0], true));
-        assert_eq!(of(&[Text, Text, Empty, Closing], &[(4, 4)]), (vec![1, 3, 0, 0], true));
-        assert_eq!(of(&[Text, Text, Empty, Closing], &[(4, 5)]), (vec![1, 1, 0, 0], false));
-        assert_eq!(of(&[Text, Text, Empty, Closing], &[]), (vec![1, 1, 0, 0], false));
-        assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 3)]), (vec![1, 1, 1, 0], true));
-        assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 2)]), (vec![1, 0, 1, 0], true));
-        assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 4)]), (vec![1, 1, 2, 0], true));
+        assert_eq!(resolved(&[Text, Text, Closing], &[(3, 2)]), (vec![1, 1, 0], true));
+        assert_eq!(resolved(&[Text, Text, Closing], &[(3, 3)]), (vec![1, 2, 0], true));
+        assert_eq!(resolved(&[Text, Text, Empty], &[(3, 3)]), (vec![1, 2, 0], true));
+        assert_eq!(resolved(&[Text, Text, Empty, Closing], &[(4, 4)]), (vec![1, 3, 0, 0], true));
+        assert_eq!(resolved(&[Text, Text, Empty, Closing], &[(4, 5)]), (vec![1, 1, 0, 0], false));
+        assert_eq!(resolved(&[Text, Text, Empty, Closing], &[]), (vec![1, 1, 0, 0], false));
+        assert_eq!(resolved(&[Text, Empty, Text, Closing], &[(4, 3)]), (vec![1, 1, 1, 0], true));
+        assert_eq!(resolved(&[Text, Empty, Text, Closing], &[(4, 2)]), (vec![1, 0, 1, 0], true));
+        assert_eq!(resolved(&[Text, Empty, Text, Closing], &[(4, 4)]), (vec![1, 1, 2, 0], true));
         // A count beside it says that it is one.
-        assert_eq!(of(&[Text, Closing], &[(1, 1), (2, 2)]), (vec![1, 1], true));
+        assert_eq!(resolved(&[Text, Closing], &[(1, 1), (2, 2)]), (vec![1, 1], true));
         // Nothing but tokens without text.
-        assert_eq!(of(&[Empty, Closing], &[(2, 1)]), (vec![1, 0], true));
-        assert_eq!(of(&[Empty, Closing], &[(2, 2)]), (vec![1, 1], true));
+        assert_eq!(resolved(&[Empty, Closing], &[(2, 1)]), (vec![1, 0], true));
+        assert_eq!(resolved(&[Empty, Closing], &[(2, 2)]), (vec![1, 1], true));
     }
 
     #[test]
     fn an_end_without_text_is_one_token_at_most() {
-        assert_eq!(of(&[Text, Closing], &[(1, 1), (2, 4)]), (vec![1, 3], false));
-        assert_eq!(of(&[Closing], &[(1, 8)]), (vec![8], false));
-        assert_eq!(of(&[Text, Text, Closing], &[(1, 1), (3, 4)]), (vec![1, 1, 0], false));
+        assert_eq!(resolved(&[Text, Closing], &[(1, 1), (2, 4)]), (vec![1, 3], false));
+        assert_eq!(resolved(&[Closing], &[(1, 8)]), (vec![8], false));
+        assert_eq!(resolved(&[Text, Text, Closing], &[(1, 1), (3, 4)]), (vec![1, 1, 0], false));
         let has_only_end = |chunks: &[ChunkTokens], tokens| {
             resolve(chunks, &[UsageMark { chunks: chunks.len(), tokens }]).has_only_end
         };
@@ -189,13 +193,14 @@ mod tests {
 
     #[test]
     fn running_counts_say_what_each_chunk_has() {
-        // The total is repeated at the end. The end of an answer of vLLM under load: three tokens in one message, and no text.
-        assert_eq!(of(&[Text, Text, Closing], &[(1, 1), (2, 3), (3, 6), (3, 6)]), (vec![1, 2, 3], true));
-        assert_eq!(of(&[Text, Text, Text], &[(0, 0), (1, 3), (2, 6), (3, 8), (3, 8)]), (vec![3, 3, 2], true));
+        // The total is repeated at the end. The end of an answer of vLLM under load: three tokens in one message, and
+        // no text.
+        assert_eq!(resolved(&[Text, Text, Closing], &[(1, 1), (2, 3), (3, 6), (3, 6)]), (vec![1, 2, 3], true));
+        assert_eq!(resolved(&[Text, Text, Text], &[(0, 0), (1, 3), (2, 6), (3, 8), (3, 8)]), (vec![3, 3, 2], true));
         // Reasoning and text of one step come as two chunks with one count.
-        assert_eq!(of(&[Text, Text, Text], &[(1, 1), (2, 1), (3, 2)]), (vec![1, 0, 1], true));
+        assert_eq!(resolved(&[Text, Text, Text], &[(1, 1), (2, 1), (3, 2)]), (vec![1, 0, 1], true));
         // The total comes with the last of them only.
-        assert_eq!(of(&[Text, Text], &[(1, 1), (2, 2)]), (vec![1, 1], true));
+        assert_eq!(resolved(&[Text, Text], &[(1, 1), (2, 2)]), (vec![1, 1], true));
     }
 
     #[test]

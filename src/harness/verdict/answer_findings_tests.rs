@@ -1,4 +1,5 @@
-//! Answers that came in one read, that broke off, or that were counted in several ways: what is said of them, and what is left out.
+//! Answers that came in one read, that broke off, or that were counted in several ways: what is said of them, and what
+//! is left out.
 
 use crate::measure::collector::Collector;
 use crate::record::RecordWriter;
@@ -201,7 +202,8 @@ fn tokens_of_the_first_read_are_those_of_the_first_chunk() {
     assert_eq!(tpot(&apart(1)), (Some(40.0 / 7.0), Some(40.0), 2));
 }
 
-/// The metrics of answers that are all like this: TPOT, ITL and ICL as p50, the share of chunks that shared a read, and what speaks against them.
+/// The metrics of answers that are all like this: TPOT, ITL and ICL as p50, the share of chunks that shared a read, and
+/// what speaks against them.
 fn of_answers(chunks: &[(u64, u32)]) -> ([Option<f64>; 3], Option<f64>, String) {
     let mut all = Collector::new();
     let tokens: u32 = chunks.iter().map(|(_, tokens)| tokens).sum();
@@ -262,7 +264,7 @@ fn a_server_that_counts_far_fewer_prompt_tokens_than_were_sent_cuts_prompts() {
         let usage = Usage { prompt, cached, ..Usage::default() };
         let record = |record| RequestRecord { input_tokens: sent, usage: Some(Box::new(usage)), ..record };
         let records: RequestRecords = records.iter().map(record).collect();
-        CutInput::of(&records, is_exact).map(|cut| (cut.sent, cut.counted))
+        CutInput::from_records(&records, is_exact).map(|cut| (cut.sent, cut.counted))
     };
     let words = |sent, counted| cut(sent, Some(counted), None, false);
     assert_eq!(words(8_000, 2_048), Some((8_000, 2_048)));

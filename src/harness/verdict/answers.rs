@@ -1,4 +1,5 @@
-//! What in the answers speaks against the numbers of a run, and the setting that leaves out a field which a server refuses.
+//! What in the answers speaks against the numbers of a run, and the setting that leaves out a field which a server
+//! refuses.
 
 use serde_json::Value;
 
@@ -17,8 +18,9 @@ pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut Verdi
     let counts = &result.counts;
     if counts.unexplained > 0 {
         let text = format!(
-            "{} of {} answers are shorter than requested, without a finish_reason and without usage, and others of the same server have a \
-             finish_reason: it cannot be told whether they broke off; they are in the latencies and rates",
+            "{} of {} answers are shorter than requested, without a finish_reason and without usage, and others of the \
+             same server have a finish_reason: it cannot be told whether they broke off; they are in the latencies and \
+             rates",
             counts.unexplained, counts.ok
         );
         found.warn(VerdictCheck::Failures, text);
@@ -29,8 +31,8 @@ pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut Verdi
     let share = (counts.failed + counts.broken_off) as f64 / counts.issued.max(1) as f64;
     let is_within = spec.limits.failure_budget().is_some_and(|budget| share <= budget);
     let text = format!(
-        "{} of {} answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server \
-         have a finish_reason; they are in the latencies and rates",
+        "{} of {} answers broke off: they are shorter than requested, without a finish_reason and without usage, and \
+         others of the same server have a finish_reason; they are in the latencies and rates",
         counts.broken_off, counts.ok
     );
     let severity = if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer };
@@ -78,14 +80,15 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         so.extend(one_read.map(|_| "TPOT, ITL, ICL and the longest gap are those of the other answers"));
     }
     let parts: Vec<String> = share.into_iter().chain(one_read.map(in_one_read)).collect();
-    let what = match (parts.is_empty(), absent) {
+    let cause = match (parts.is_empty(), absent) {
         (true, Some(why)) => why.clone(),
         (true, None) => return,
         _ => parts.join(", and "),
     };
     let text = format!(
-        "{what}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
-         http-no-delay`), or the client was late; {}, and TTFT is the time of the first read, which may have later tokens, too",
+        "{cause}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; \
+         HAProxy: `option http-no-delay`), or the client was late; {}, and TTFT is the time of the first read, which \
+         may have later tokens, too",
         so.join(", ")
     );
     found.warn(VerdictCheck::Coalesced, text);
@@ -117,7 +120,8 @@ fn hidden_reasoning(tokens: &TokenCounts) -> String {
     match tokens.output_reasoning {
         None | Some(0) => String::new(),
         Some(reasoning) => format!(
-            "; `usage` counts {reasoning} of {} tokens as reasoning: where its text does not come, that changes nothing, and TTFT includes its time",
+            "; `usage` counts {reasoning} of {} tokens as reasoning: where its text does not come, that changes \
+             nothing, and TTFT includes its time",
             tokens.output
         ),
     }
@@ -135,9 +139,10 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         };
         let reasons = &result.counts.finish_reasons;
         let each: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
-        let why = if each.is_empty() { String::new() } else { format!("; finish reasons: {}", each.join(", ")) };
+        let finish = if each.is_empty() { String::new() } else { format!("; finish reasons: {}", each.join(", ")) };
         let text = format!(
-            "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} requested{by}{why}",
+            "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} \
+             requested{by}{finish}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_requested
         );
         found.warn(VerdictCheck::Lengths, text);
@@ -148,7 +153,8 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         found.warn(VerdictCheck::Unary, WHOLE_ANSWERS.to_owned());
     } else if !is_by_whole_answers && tokens.whole_answers > 0 {
         let text = format!(
-            "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole answer",
+            "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole \
+             answer",
             tokens.whole_answers, result.counts.ok
         );
         found.warn(VerdictCheck::Unary, text);
@@ -160,8 +166,10 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
     if let Some(whose) = uncounted(result, CHUNKS) {
         let is_of_all = tokens.source == CHUNKS;
         let sends_none = if is_of_all { "the server sends no usage" } else { "they came without usage" };
-        let why = if result.counts.violations.contains_key(&Violation::AboveRequested) {
-            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a `tokenizer`".to_owned()
+        let cause = if result.counts.violations.contains_key(&Violation::AboveRequested) {
+            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a \
+             `tokenizer`"
+                .to_owned()
         } else if result.counts.violations.contains_key(&Violation::UsageMismatch) {
             "the server's `usage` contradicts its answers, so it is not used, and chunks stand in; name a `tokenizer`"
                 .to_owned()
@@ -169,26 +177,29 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
             "the server's `usage` is malformed, and chunks stand in; name a `tokenizer`".to_owned()
         } else if requests_usage(spec) {
             format!(
-                "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"
+                "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a \
+                 `tokenizer`"
             )
         } else if leaves_out_stream_options(spec) {
             format!(
-                "{sends_none}, which requests without `stream_options` do not ask for, and chunks stand in; name a `tokenizer`"
+                "{sends_none}, which requests without `stream_options` do not ask for, and chunks stand in; name a \
+                 `tokenizer`"
             )
         } else {
             format!(
-                "{sends_none}, and chunks stand in; set `extra: {{stream_options: {{include_usage: true}}}}`, or name a `tokenizer`"
+                "{sends_none}, and chunks stand in; set `extra: {{stream_options: {{include_usage: true}}}}`, or name \
+                 a `tokenizer`"
             )
         };
-        let text = format!("{whose} were not counted: {why}");
+        let text = format!("{whose} were not counted: {cause}");
         found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0
         && tokens.source == TokenCounting::Usage.source()
         && result.counts.violations.contains_key(&Violation::UsageMismatch)
     {
         let text = format!(
-            "of {} of {} answers it is not known how many tokens each chunk has, because the server's `usage` contradicts them: metrics per token \
-             between chunks are left out where that matters",
+            "of {} of {} answers it is not known how many tokens each chunk has, because the server's `usage` \
+             contradicts them: metrics per token between chunks are left out where that matters",
             tokens.chunk_tokens_unknown, result.counts.ok
         );
         found.warn(VerdictCheck::Tokens, text);
@@ -196,8 +207,8 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         let advice = if leaves_out_stream_options(spec) {
             ""
         } else {
-            "; `extra: {stream_options: {include_usage: true, continuous_usage_stats: true}}` makes vLLM, SGLang and trtllm-serve report it \
-             for each chunk"
+            "; `extra: {stream_options: {include_usage: true, continuous_usage_stats: true}}` makes vLLM, SGLang and \
+             trtllm-serve report it for each chunk"
         };
         let text = format!(
             "{} of {} answers have several tokens in a chunk, and the server reports only their total: metrics per \
@@ -255,14 +266,16 @@ pub fn refused_field(why: &str) -> Option<String> {
     let names = |field: &str| lower.contains(field);
     let by_length_field = |field: &str| {
         format!(
-            "`request: {{ length_field: {field} }}` sends the length of answers as {field} (`regatta bench`: --length-field {field})"
+            "`request: {{ length_field: {field} }}` sends the length of answers as {field} (`regatta bench`: \
+             --length-field {field})"
         )
     };
     let length = match (names("max_tokens"), names("max_completion_tokens")) {
         (true, true) => Some(by_length_field("max_completion_tokens")),
         (true, false) => Some(
-            "`extra: { max_tokens: null }` leaves max_tokens out (`regatta bench`: --extra max_tokens:null), and the server decides how long \
-             answers are; with `request: { length_field: max_completion_tokens }` (--length-field) openai-chat has another name for it"
+            "`extra: { max_tokens: null }` leaves max_tokens out (`regatta bench`: --extra max_tokens:null), and the \
+             server decides how long answers are; with `request: { length_field: max_completion_tokens }` \
+             (--length-field) openai-chat has another name for it"
                 .to_owned(),
         ),
         (false, true) => Some(by_length_field("max_tokens")),
@@ -272,8 +285,8 @@ pub fn refused_field(why: &str) -> Option<String> {
         "`extra: { stream_options: null }` leaves stream_options out (`regatta bench`: --extra stream_options:null)"
             .to_owned()
     });
-    let all: Vec<String> = length.into_iter().chain(options).collect();
-    (!all.is_empty()).then(|| all.join("; "))
+    let settings: Vec<String> = length.into_iter().chain(options).collect();
+    (!settings.is_empty()).then(|| settings.join("; "))
 }
 
 #[cfg(test)]
@@ -284,7 +297,8 @@ mod tests {
     fn a_refusal_names_the_setting_that_leaves_the_field_out() {
         for (why, settings) in [
             (
-                "HTTP status 400: Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+                "HTTP status 400: Unsupported parameter: 'max_tokens' is not supported with this model. Use \
+                 'max_completion_tokens' instead.",
                 &["--length-field max_completion_tokens"][..],
             ),
             (

@@ -1,9 +1,10 @@
 //! The verdict: did this run measure the server under the planned load, or something else? Pure.
 //!
-//! Each check, its limit and what it makes of the run is a row of [`crate::VERDICT_REASONS`]. A rate that was not reached is
-//! INVALID(load), and not the client's fault, where `max_in_flight` held arrivals back, and for LoadGen with a lag p99 below
-//! the second limit, or with limits missed whatever the lag. LoadGen's latencies include lag and CPU of the client: they
-//! speak against a run only where LoadGen reports a latency over its limit; lag only where that is TTFT, of which it is half.
+//! Each check, its limit and what it makes of the run is a row of [`crate::VERDICT_REASONS`]. A rate that was not
+//! reached is INVALID(load), and not the client's fault, where `max_in_flight` held arrivals back, and for LoadGen with
+//! a lag p99 below the second limit, or with limits missed whatever the lag. LoadGen's latencies include lag and CPU of
+//! the client: they speak against a run only where LoadGen reports a latency over its limit; lag only where that is
+//! TTFT, of which it is half.
 //!
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
 //! therefore causes a warning first, and INVALID only above the second limit.
@@ -37,8 +38,8 @@ const RATE: f64 = 0.01;
 const RATE_IN_TIME: f64 = 0.05;
 /// The largest share of repeated prompts.
 const REPEATED: f64 = 0.05;
-/// The largest share of prompt tokens from the cache where only the servers' metrics have it: the template of a chat is at the beginning of
-/// every prompt.
+/// The largest share of prompt tokens from the cache where only the servers' metrics have it: the template of a chat is
+/// at the beginning of every prompt.
 const CACHED: f64 = 0.2;
 pub(super) const CPU: f64 = 0.85;
 const CORE_WAIT: f64 = 0.01;
@@ -53,30 +54,30 @@ pub(super) struct TimeBound {
 }
 
 impl TimeBound {
-    pub fn of(&self, whole_ms: f64) -> f64 {
+    pub fn at(&self, whole_ms: f64) -> f64 {
         self.ms.max(self.share * whole_ms)
     }
 }
 
 /// Every finding against the run, from its numbers and from all other evidence.
 fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictReasons {
-    let mut found = VerdictReasons::default();
-    servers::lost(evidence, &mut found);
-    bookkeeping(spec, result, &mut found);
-    violations(result, &mut found);
-    load(spec, result, evidence, &mut found);
-    client(spec, result, &mut found);
-    admitted_rate(result, &mut found);
-    limits(spec, result, &mut found);
-    stability(result, &mut found);
-    answers(spec, result, &mut found);
-    prompts(spec, result, &mut found);
-    servers::loadgen(result, &mut found);
-    servers::other_load(result, &mut found);
-    servers::lowered(evidence, &mut found);
-    servers::identity(result, evidence, &mut found);
-    found.extend(result.preflight.iter().flat_map(PreflightResult::reasons));
-    found
+    let mut reasons = VerdictReasons::default();
+    servers::lost(evidence, &mut reasons);
+    bookkeeping(spec, result, &mut reasons);
+    violations(result, &mut reasons);
+    load(spec, result, evidence, &mut reasons);
+    client(spec, result, &mut reasons);
+    admitted_rate(result, &mut reasons);
+    limits(spec, result, &mut reasons);
+    stability(result, &mut reasons);
+    answers(spec, result, &mut reasons);
+    prompts(spec, result, &mut reasons);
+    servers::loadgen(result, &mut reasons);
+    servers::other_load(result, &mut reasons);
+    servers::lowered(evidence, &mut reasons);
+    servers::identity(result, evidence, &mut reasons);
+    reasons.extend(result.preflight.iter().flat_map(PreflightResult::reasons));
+    reasons
 }
 
 fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
@@ -126,8 +127,8 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
     let resent = result.connections.resent;
     if resent > 0 {
         let text = format!(
-            "{resent} requests were sent again, because the server closed their kept connections when they were sent; latencies count from the first \
-             intended time"
+            "{resent} requests were sent again, because the server closed their kept connections when they were sent; \
+             latencies count from the first intended time"
         );
         found.warn(VerdictCheck::Retries, text);
     }
@@ -184,7 +185,7 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
     if result.counts.not_sent > 0 {
         return;
     }
-    let lag_bound = LAG_HARD.of(result.latency.ttft.p50.unwrap_or(0.0));
+    let lag_bound = LAG_HARD.at(result.latency.ttft.p50.unwrap_or(0.0));
     let is_in_time = result.latency.queue_client.max.is_some_and(|lag| lag <= lag_bound);
     let allowed = if is_in_time { RATE_IN_TIME } else { RATE };
     if (admitted - offered).abs() <= allowed * offered {
@@ -213,8 +214,9 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         return;
     }
     let is_server = spec.scenario.is_open_loop();
-    // For LoadGen the client is part of what it measures: lateness makes its numbers worse, never better. So neither lag nor CPU
-    // speaks against a test that kept its limits (`admitted_rate` may), and lag not against one that missed them all the same.
+    // For LoadGen the client is part of what it measures: lateness makes its numbers worse, never better. So neither
+    // lag nor CPU speaks against a test that kept its limits (`admitted_rate` may), and lag not against one that missed
+    // them all the same.
     let unless = |stands: bool| if stands { ReasonSeverity::Warning } else { ReasonSeverity::InvalidClient };
     let loadgen = result.loadgen.as_ref();
     let late = unless(loadgen.is_some_and(|loadgen| !servers::lag_explains_limit(loadgen, result)));
@@ -224,12 +226,12 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
         let ttft = result.latency.ttft.p50.unwrap_or(0.0);
         let text = || {
-            let bound = LAG.of(ttft);
+            let bound = LAG.at(ttft);
             format!("the client was late: p99 of issue behind schedule is {lag:.2} ms, the bound is {bound:.2} ms")
         };
-        if lag > LAG_HARD.of(ttft) {
+        if lag > LAG_HARD.at(ttft) {
             found.add(VerdictCheck::Lag, late, text());
-        } else if lag > LAG.of(ttft) {
+        } else if lag > LAG.at(ttft) {
             found.warn(VerdictCheck::Lag, text());
         }
     }
@@ -277,8 +279,8 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
             }
             None => {
                 let absent = metric.and_then(|metric| metric.absent.as_ref());
-                let why = absent.map_or_else(String::new, |why| format!(": {why}"));
-                format!("there is no {name} to check against the limit {key} of {most:.1} ms{why}")
+                let cause = absent.map_or_else(String::new, |cause| format!(": {cause}"));
+                format!("there is no {name} to check against the limit {key} of {most:.1} ms{cause}")
             }
         };
         found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
@@ -333,8 +335,8 @@ fn stability(result: &RunResult, found: &mut VerdictReasons) {
         let share = drift.share().unwrap_or(0.0) * 100.0;
         let how = if share > 0.0 { "slower" } else { "faster" };
         let text = format!(
-            "the server got {how} while it was measured: at the same load, or of the quickest answers, the time to the first token was {:.0} % \
-             {how} in the second half of the run than in the first (means {:.1} and {:.1} ms)",
+            "the server got {how} while it was measured: at the same load, or of the quickest answers, the time to the \
+             first token was {:.0} % {how} in the second half of the run than in the first (means {:.1} and {:.1} ms)",
             share.abs(),
             drift.second_half_ms,
             drift.first_half_ms
@@ -343,8 +345,8 @@ fn stability(result: &RunResult, found: &mut VerdictReasons) {
     }
 }
 
-/// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
-/// prefixes are meant to be cached. LoadGen sends each sample again and again by its own rules.
+/// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and
+/// shared prefixes are meant to be cached. LoadGen sends each sample again and again by its own rules.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     servers::cut_prompts(result, found);
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
@@ -353,8 +355,9 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let advice = "send more different prompts, or report this share with the result";
     if let Some(cached) = cached.filter(|cached| cached.share() > REPEATED) {
         let text = format!(
-            "{} of {} prompt tokens came from the server's prefix cache, as the `usage` of {} of {} answers reports, and {repeated} of \
-             {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; {advice}",
+            "{} of {} prompt tokens came from the server's prefix cache, as the `usage` of {} of {} answers reports, \
+             and {repeated} of {scheduled} prompts had been sent before in this run: TTFT and throughput are in part \
+             those of the cache; {advice}",
             cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
         );
         found.warn(VerdictCheck::RepeatedPrompts, text);
@@ -368,8 +371,8 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         && cached.is_none_or(|it| it.requests < result.counts.ok)
     {
         let text = format!(
-            "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
-             so that TTFT and throughput are those of its cache; {advice}"
+            "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not \
+             compute them again, so that TTFT and throughput are those of its cache; {advice}"
         );
         found.warn(VerdictCheck::RepeatedPrompts, text);
     }

@@ -1,7 +1,8 @@
-//! Whether this machine can generate the load now: tried before a measurement, for a second or two, against a server that
-//! does no work. Pure: what to try, and what to report.
+//! Whether this machine can generate the load now: tried before a measurement, for a second or two, against a server
+//! that does no work. Pure: what to try, and what to report.
 //!
-//! A client that is late or has no CPU left measures itself. The measurement detects that too, but only after it finished.
+//! A client that is late or has no CPU left measures itself. The measurement detects that too, but only after it
+//! finished.
 
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ pub enum NoPreflightResult {
 
 impl PreflightTrial {
     /// The same load, for a second. None: there is no schedule to be late for.
-    pub fn of(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
+    pub fn new(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
         let requests = schedule.requests.len().max(1) as f64;
         let mean = |of: fn(&crate::PlannedRequest) -> u32| {
             (schedule.requests.iter().map(|planned| f64::from(of(&planned))).sum::<f64>() / requests).round() as u32
@@ -177,8 +178,8 @@ impl PreflightTrial {
             in_flight_max: result.load.in_flight_max,
             lag_p99_ms: result.latency.queue_client.p99.filter(|_| is_open),
             lag_max_ms: result.latency.queue_client.max.filter(|_| is_open),
-            lag_bound_ms: LAG.of(ttft),
-            lag_hard_bound_ms: LAG_HARD.of(ttft),
+            lag_bound_ms: LAG.at(ttft),
+            lag_hard_bound_ms: LAG_HARD.at(ttft),
             cpu_share_max: client.cpu_share_max,
             cpu_ms_per_1000_chunks: client.cpu_ms_per_1000_chunks,
             workers: client.workers,
@@ -220,9 +221,9 @@ impl PreflightResult {
 
     /// What speaks against the measurement to come.
     pub fn reasons(&self) -> Vec<Reason> {
-        let mut found = Vec::new();
+        let mut reasons = Vec::new();
         let mut add = |severity, text: String| {
-            found.push(Reason { check: VerdictCheck::Preflight, severity, text });
+            reasons.push(Reason { check: VerdictCheck::Preflight, severity, text });
         };
         let load = match (self.rate, self.users) {
             (Some(rate), _) => format!("{rate} req/s"),
@@ -234,7 +235,7 @@ impl PreflightResult {
             let is_hard = lag > self.lag_hard_bound_ms;
             let severity = if is_hard { ReasonSeverity::InvalidClient } else { ReasonSeverity::Warning };
             let bound = if is_hard { self.lag_hard_bound_ms } else { self.lag_bound_ms };
-            let what = if is_maximum(self.requests, 0.99) {
+            let lateness = if is_maximum(self.requests, 0.99) {
                 format!("the latest of {} issues was", self.requests)
             } else {
                 "p99 of issues is".to_owned()
@@ -242,7 +243,7 @@ impl PreflightResult {
             add(
                 severity,
                 format!(
-                    "{before} this machine was late: {what} {lag:.2} ms behind schedule, the bound is {bound:.2} ms"
+                    "{before} this machine was late: {lateness} {lag:.2} ms behind schedule, the bound is {bound:.2} ms"
                 ),
             );
         }
@@ -259,7 +260,8 @@ impl PreflightResult {
             );
         } else if let Some((share, tokens)) = self.cpu_share_planned.zip(self.planned_tokens_per_s) {
             let needs = format!(
-                "{before} 1,000 tokens took {:.2} ms of CPU: the planned {tokens:.0} tokens/s need {:.0} % of a core of each of {} load workers",
+                "{before} 1,000 tokens took {:.2} ms of CPU: the planned {tokens:.0} tokens/s need {:.0} % of a core \
+                 of each of {} load workers",
                 self.cpu_ms_per_1000_chunks.unwrap_or_default(),
                 share * 100.0,
                 self.workers
@@ -273,7 +275,7 @@ impl PreflightResult {
                 );
             }
         }
-        found
+        reasons
     }
 }
 
@@ -317,13 +319,13 @@ mod tests {
     fn preflight_sends_the_same_load_to_a_local_server() {
         let spec = spec(LoadPattern::Server { rate: 50.0.into() }, Some(3_000), None);
         assert_eq!(expected(&spec), Some(Duration::from_mins(1)));
-        let trial = PreflightTrial::of(&spec, &plan(&spec).unwrap()).unwrap();
+        let trial = PreflightTrial::new(&spec, &plan(&spec).unwrap()).unwrap();
         assert_eq!(trial.planned_tokens_per_s, Some(5_000.0));
         // 100 tokens within half a second.
         assert_eq!(trial.gap_ms, (2.5, 7.5));
-        let own = Endpoint { host: "127.0.0.1".to_owned(), grpc: 9, http: None, metrics: None, name: None };
-        let tried = trial.at(own.clone());
-        assert_eq!((&tried.endpoints, tried.connections()), (&vec![own], spec.connections()));
+        let local = Endpoint { host: "127.0.0.1".to_owned(), grpc: 9, http: None, metrics: None, name: None };
+        let tried = trial.at(local.clone());
+        assert_eq!((&tried.endpoints, tried.connections()), (&vec![local], spec.connections()));
         assert_eq!(tried.scenario, spec.scenario);
         assert_eq!((tried.seed, tried.arrivals, tried.output_len.clone()), (3, spec.arrivals, Length::Fixed(100)));
         let Length::Fixed(input) = tried.input_len else { panic!("{:?}", tried.input_len) };
@@ -336,13 +338,13 @@ mod tests {
         let ramp = crate::LoadLevel::Ramp(vec![crate::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
         let spec_of = |scenario| spec(scenario, None, Some(60));
         let ramped = spec_of(LoadPattern::Server { rate: ramp });
-        let trial = PreflightTrial::of(&ramped, &plan(&ramped).unwrap()).unwrap();
+        let trial = PreflightTrial::new(&ramped, &plan(&ramped).unwrap()).unwrap();
         assert_eq!(trial.spec.scenario, LoadPattern::Server { rate: 80.0.into() });
         let users = spec_of(LoadPattern::Concurrency { users: 64.0.into() });
-        let trial = PreflightTrial::of(&users, &plan(&users).unwrap()).unwrap();
+        let trial = PreflightTrial::new(&users, &plan(&users).unwrap()).unwrap();
         assert_eq!((trial.spec.scenario.clone(), trial.planned_tokens_per_s), (users.scenario.clone(), None));
         let offline = spec(LoadPattern::Offline, Some(10), None);
-        assert!(PreflightTrial::of(&offline, &plan(&offline).unwrap()).is_none(), "it has no schedule to be late for");
+        assert!(PreflightTrial::new(&offline, &plan(&offline).unwrap()).is_none(), "it has no schedule to be late for");
         assert_eq!((expected(&offline), expected(&users)), (None, Some(Duration::from_mins(1))));
     }
 
@@ -406,7 +408,13 @@ mod tests {
         }
         let [(severity, text)] = &found(&preflight_result(0.1, 0.4, 0.6))[..] else { panic!("one") };
         assert_eq!(*severity, ReasonSeverity::Warning);
-        assert!(text.ends_with("1,000 tokens took 0.50 ms of CPU: the planned 40000 tokens/s need 60 % of a core of each of 2 load workers, which leaves no room for twice as many (bound 85 %)"), "{text}");
+        assert!(
+            text.ends_with(
+                "1,000 tokens took 0.50 ms of CPU: the planned 40000 tokens/s need 60 % of a core of each of 2 load \
+                 workers, which leaves no room for twice as many (bound 85 %)"
+            ),
+            "{text}"
+        );
         assert_eq!(found(&preflight_result(0.1, 0.4, 0.9))[0].0, ReasonSeverity::InvalidClient);
         assert_eq!(found(&preflight_result(0.1, 0.9, 0.9))[0].0, ReasonSeverity::InvalidClient);
         let users = PreflightResult {

@@ -1,5 +1,5 @@
-//! Findings about the servers that no request shows: one that was lost, that changed, or that ran with less; other clients
-//! on it; a simulator whose time does not run with the clock; and what LoadGen reports of a run that it drove.
+//! Findings about the servers that no request shows: one that was lost, that changed, or that ran with less; other
+//! clients on it; a simulator whose time does not run with the clock; and what LoadGen reports of a run that it drove.
 
 use crate::identity::server_changes;
 use crate::measure::latency::NEGLIGIBLE;
@@ -26,8 +26,8 @@ pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictReasons) {
     }
 }
 
-/// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of
-/// a timed warm-up was counted is unknown.
+/// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how
+/// much of a timed warm-up was counted is unknown.
 pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
     let Some(server_metrics) = &result.server_metrics else { return };
     let of_model = server_metrics.metrics.iter().filter(|metric| {
@@ -35,13 +35,13 @@ pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
     });
     let counted: f64 = of_model.filter_map(|metric| metric.increase).sum();
     let sent = result.counts.issued + result.counts.retried;
-    let known = (sent + u64::from(result.requested.warmup)) as f64;
-    if result.requested.warmup_ms.is_some() || counted <= known * (1.0 + COUNTED) + 1.0 {
+    let expected = (sent + u64::from(result.requested.warmup)) as f64;
+    if result.requested.warmup_ms.is_some() || counted <= expected * (1.0 + COUNTED) + 1.0 {
         return;
     }
     let text = format!(
-        "the server counted {counted:.0} successful requests of `{}` meanwhile, and {sent} were sent: another client used the server, \
-         and the result has its load in it",
+        "the server counted {counted:.0} successful requests of `{}` meanwhile, and {sent} were sent: another client \
+         used the server, and the result has its load in it",
         result.requested.model
     );
     found.warn(VerdictCheck::OtherLoad, text);
@@ -52,23 +52,27 @@ pub(super) fn cut_prompts(result: &RunResult, found: &mut VerdictReasons) {
     let ok = result.counts.ok;
     let Some(cut) = result.tokens.input_cut.filter(|cut| cut.requests as f64 > NEGLIGIBLE * ok as f64) else { return };
     let text = format!(
-        "the `usage` of {} of {ok} answers counts {} prompt tokens, and {} were sent ({}): the server may cut prompts at its context length, so that \
-         TTFT and throughput are those of shorter ones; raise that length, or send shorter prompts",
+        "the `usage` of {} of {ok} answers counts {} prompt tokens, and {} were sent ({}): the server may cut prompts \
+         at its context length, so that TTFT and throughput are those of shorter ones; raise that length, or send \
+         shorter prompts",
         cut.requests, cut.counted, cut.sent, result.tokens.input_source
     );
     found.warn(VerdictCheck::CutPrompts, text);
 }
 
-/// A share of prompt tokens above `most` that the engine did not compute, as vLLM counts it in its `/metrics`. Also where this run has sent
-/// no prompt twice: a run before it may have sent the same ones, which the server still has. Returns whether there is such a share.
+/// A share of prompt tokens above `most` that the engine did not compute, as vLLM counts it in its `/metrics`. Also
+/// where this run has sent no prompt twice: a run before it may have sent the same ones, which the server still has.
+/// Returns whether there is such a share.
 pub(super) fn prefix_cache(result: &RunResult, most: f64, found: &mut VerdictReasons) -> bool {
-    let counted = CountedPrompts::of(result).filter(|counted| counted.share() > most && result.loadgen.is_none());
+    let counted =
+        CountedPrompts::from_result(result).filter(|counted| counted.share() > most && result.loadgen.is_none());
     let Some(counted) = counted else { return false };
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let text = format!(
-        "{:.0} % of the prompt tokens came from the server's prefix cache, as its metrics count ({:.0} of {:.0}), and {repeated} of \
-         {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; a run with the same `seed` sends \
-         the same prompts, so start the server anew or give each run another `seed`, or report this share with the result",
+        "{:.0} % of the prompt tokens came from the server's prefix cache, as its metrics count ({:.0} of {:.0}), and \
+         {repeated} of {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of \
+         the cache; a run with the same `seed` sends the same prompts, so start the server anew or give each run \
+         another `seed`, or report this share with the result",
         100.0 * counted.share(),
         counted.cached,
         counted.tokens
@@ -96,7 +100,8 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
             && (before - after).abs() > f64::EPSILON
         {
             let text = format!(
-                "{} gave another start time before the measurement than after it: it was restarted, or several servers answer at this address",
+                "{} gave another start time before the measurement than after it: it was restarted, or several servers \
+                 answer at this address",
                 now.address
             );
             found.warn(VerdictCheck::Identity, text);
@@ -107,7 +112,8 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
         let is_rehearsal = result.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal);
         let severity = if is_rehearsal { ReasonSeverity::Warning } else { ReasonSeverity::InvalidLoad };
         let text = format!(
-            "the simulator runs at `speed: {speed}`: its time does not run with the clock, so these rates and latencies are of nothing that it simulates; {}",
+            "the simulator runs at `speed: {speed}`: its time does not run with the clock, so these rates and \
+             latencies are of nothing that it simulates; {}",
             VerdictCheck::Speed.cure()
         );
         found.add(VerdictCheck::Speed, severity, text);
@@ -135,8 +141,8 @@ pub(super) fn loadgen(result: &RunResult, found: &mut VerdictReasons) {
     }
 }
 
-/// Whether the lag may be why LoadGen reports a latency over its limit: it is in TTFT, and in no TPOT. The limit itself is not
-/// known here, so the lag has to be much of TTFT.
+/// Whether the lag may be why LoadGen reports a latency over its limit: it is in TTFT, and in no TPOT. The limit itself
+/// is not known here, so the lag has to be much of TTFT.
 pub(super) fn lag_explains_limit(loadgen: &LoadgenResult, result: &RunResult) -> bool {
     let latency = &result.latency;
     let is_much = match (latency.queue_client.p99, latency.ttft.p99) {

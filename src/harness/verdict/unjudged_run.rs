@@ -13,8 +13,8 @@ use crate::{
 use base::event::ReducedSetting;
 use triton::{Scrape, ServerMetrics};
 
-/// A run that has no verdict yet. Everything that is known of it is put in before [`UnjudgedRun::judge`], which is the only
-/// way to its result.
+/// A run that has no verdict yet. Everything that is known of it is put in before [`UnjudgedRun::judge`], which is the
+/// only way to its result.
 #[derive(Debug)]
 pub struct UnjudgedRun {
     spec: Arc<BenchSpec>,
@@ -27,8 +27,8 @@ impl UnjudgedRun {
         Self { spec, measured, evidence: Evidence::default() }
     }
 
-    /// What another process measured by this spec and wrote: its requests and its plan are in its files only, and its own
-    /// verdict does not count.
+    /// What another process measured by this spec and wrote: its requests and its plan are in its files only, and its
+    /// own verdict does not count.
     pub fn elsewhere(spec: BenchSpec, result: RunResult, zero: Instant) -> Self {
         Self::new(Arc::new(spec), Measured::from_other_process(result, zero))
     }
@@ -112,8 +112,8 @@ impl UnjudgedRun {
         self.measured.result.preflight = Some(found);
     }
 
-    /// What was measured. `before` is what the servers reported before the first request, the identity has what they reported
-    /// after the last answer.
+    /// What was measured. `before` is what the servers reported before the first request, the identity has what they
+    /// reported after the last answer.
     pub fn identify(&mut self, before: &[ServerIdentity], identity: RunIdentity) {
         self.evidence.servers_before = before.to_vec();
         self.measured.result.identity = Some(identity);
@@ -122,8 +122,8 @@ impl UnjudgedRun {
     /// The result with its verdict.
     pub fn judge(self) -> Measured {
         let Self { spec, mut measured, evidence } = self;
-        let found = set_verdict(&spec, &measured.result, &evidence);
-        measured.result.judged(found);
+        let reasons = set_verdict(&spec, &measured.result, &evidence);
+        measured.result.judged(reasons);
         measured
     }
 }

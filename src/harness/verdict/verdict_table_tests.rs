@@ -1,4 +1,5 @@
-//! Measurements that would mislead, each with the verdict that it gets, as one table; and how often sound ones get the same findings.
+//! Measurements that would mislead, each with the verdict that it gets, as one table; and how often sound ones get the
+//! same findings.
 //!
 //! Records are made by a simulated queue in virtual time with fixed seeds: no network, no clock.
 
@@ -67,7 +68,8 @@ fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
     all
 }
 
-/// `slots` requests at a time, 100 tokens each at 10 ms a token; the rest wait for a slot, in the server or as idle users.
+/// `slots` requests at a time, 100 tokens each at 10 ms a token; the rest wait for a slot, in the server or as idle
+/// users.
 fn in_slots(requests: u64, slots: u64, is_closed: bool) -> Collector {
     let mut all = Collector::new();
     for index in 0..requests {
@@ -79,7 +81,8 @@ fn in_slots(requests: u64, slots: u64, is_closed: bool) -> Collector {
     all
 }
 
-/// Like `in_slots` with lengths that differ, as those of real answers do: a slot is taken by the next request as soon as it is free.
+/// Like `in_slots` with lengths that differ, as those of real answers do: a slot is taken by the next request as soon
+/// as it is free.
 fn in_slots_of_all_lengths(requests: u64, slots: usize) -> Collector {
     let mut all = Collector::new();
     let mut free = vec![0u64; slots];
@@ -108,7 +111,8 @@ fn case(name: &'static str, requests: u64, collector: Collector, change: impl Fn
 /// A case with requests that arrive at the rate of `visits`.
 fn queue(name: &'static str, visits: &[Visit]) -> Case {
     let rate = (visits.len() - 1) as f64 * 1e3 / (visits[visits.len() - 1].arrival - visits[0].arrival);
-    // The harness's own schedule is another one than the simulated arrivals: the checks of the client's rate are not meant here.
+    // The harness's own schedule is another one than the simulated arrivals: the checks of the client's rate are not
+    // meant here.
     let mut case = case(name, visits.len() as u64, collected(visits), |spec| {
         spec.scenario = LoadPattern::Server { rate: rate.into() }
     });
@@ -375,8 +379,8 @@ fn sound_measurements_are_valid() {
 /// The findings that look at the course of a run, of one simulated queue.
 fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
     let records = collected(&queue.run(load, requests, seed)).records.end();
-    let stability = Stability::of(&spec(requests as u64), &records);
-    let steady = Steady::of(&records, &[], stability.freeze.as_ref(), "schedule", "output_ids");
+    let stability = Stability::from_records(&spec(requests as u64), &records);
+    let steady = Steady::new(&records, &[], stability.freeze.as_ref(), "schedule", "output_ids");
     [
         stability.is_overloaded(),
         steady.is_some_and(|steady| steady.drift.is_significant()),

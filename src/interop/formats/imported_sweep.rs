@@ -273,7 +273,7 @@ fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, Across
         [("mean", |it| it.mean), ("p50", |it| it.p50), ("p90", |it| it.p90), ("p99", |it| it.p99)];
     let mut all = BTreeMap::new();
     let mut add = |name: String, unit: &str, values: Option<Vec<f64>>| {
-        if let Some(over) = values.and_then(|values| AcrossRuns::of(unit, values)) {
+        if let Some(over) = values.and_then(|values| AcrossRuns::new(unit, values)) {
             all.insert(name, over);
         }
     };

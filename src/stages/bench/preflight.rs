@@ -110,7 +110,7 @@ async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<PreflightTrial> {
         let schedule = harness::plan(&spec).ok()?;
         let last = schedule.requests.iter().map(|request| request.at_ns).max().unwrap_or(0);
         let is_long = is_long || u128::from(last) >= WORTH_IT.as_nanos();
-        PreflightTrial::of(&spec, &schedule).filter(|_| is_asked || is_long)
+        PreflightTrial::new(&spec, &schedule).filter(|_| is_asked || is_long)
     });
     planned.await.ok().flatten()
 }

@@ -28,7 +28,7 @@ pub async fn perform(
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
     let plan =
-        SweepPlan::of(sweep).map_err(|error| Failure::new(FailureKind::Refused, format!("`bench.sweep`: {error}")))?;
+        SweepPlan::new(sweep).map_err(|error| Failure::new(FailureKind::Refused, format!("`bench.sweep`: {error}")))?;
     let end = context.lease.out.join(SWEEP);
     let servers = resume::begin(context, spec, &end, SWEEP_POINTS).await?;
     let mut points: Vec<SweepPoint> = Vec::new();
@@ -59,7 +59,7 @@ pub async fn perform(
             }
         };
         let is_lost = result.server_lost().is_some();
-        points.push(SweepPoint::of(step.level, step.role, folder, &result));
+        points.push(SweepPoint::from_result(step.level, step.role, folder, &result));
         first.get_or_insert(result);
         if is_lost {
             // Without a server there is nothing more to measure.
@@ -69,7 +69,7 @@ pub async fn perform(
     if reused > 0 {
         context.lease.notice(format!("sweep: {} measured before it was cut off, and kept", counted(reused, "point")));
     }
-    let report = SweepReport::of(sweep.key(), points, first.as_ref());
+    let report = SweepReport::new(sweep.key(), points, first.as_ref());
     fs::write(&end, report.text())
         .map_err(|error| Failure::new(FailureKind::System, format!("cannot write {}: {error}", end.display())))?;
     outcome(&report, first.as_ref())

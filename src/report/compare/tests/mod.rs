@@ -493,7 +493,7 @@ fn sweeps_whose_tokens_were_counted_by_others_have_no_difference_in_tokens() {
             token_source: token_source.to_owned(),
             ..SweepPoint::empty(SweepLevel::Rate(10.0), None)
         };
-        ComparedSweep { name: name.to_owned(), report: SweepReport::of("rate", vec![point], None) }
+        ComparedSweep { name: name.to_owned(), report: SweepReport::new("rate", vec![point], None) }
     };
     let notes =
         |a: ComparedSweep, b: ComparedSweep| sweep_comparison::sweep_notes(&[a, b], CompareRules::default()).join("\n");
