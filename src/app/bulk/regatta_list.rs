@@ -6,8 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bulk_run::BulkRun;
-use super::error::{BulkFileError, RunEntryError};
+use crate::bulk::{BulkFileError, BulkRun, RunEntryError};
 use crate::cli::KeyValueArg;
 
 #[derive(Deserialize)]

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::last_manifest::last_manifest;
-use super::super::predicted_tasks::decide;
-use super::super::project::{Project, options};
+use crate::before_run::decide;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::console::print;
 use crate::error::CommandError;
+use crate::project::{Project, last_manifest, options};
 use base::event::TaskId;
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;

@@ -15,12 +15,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::execute::{perform, serve};
-use super::signals::{StopSignals, interrupt, print_event};
-use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
+use crate::cli;
+use crate::cli::{CliExit, Global, KeyValueArg, RunTarget};
 use crate::console::{print_bytes, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};
+use crate::run::signals::{StopSignals, interrupt, print_event};
+use crate::run::{perform, serve_here};
 use base::event::{Failure, FailureKind, Stop};
 use base::files::Digest;
 use base::units::counted;
@@ -197,7 +198,7 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
         }
         Ok(cli::Invocation { global, request: cli::CliRequest::Serve(request) }) => {
             let run = cli::RunRequest { on: RunTarget::InPlace, ..request.run };
-            serve(&global, &cli::ServeRequest { run, ..request })
+            serve_here(&global, &cli::ServeRequest { run, ..request })
         }
         Ok(_) | Err(_) => Err(CommandError::Usage("this is not a run".to_owned())),
     };

@@ -1,8 +1,7 @@
 //! What the first Ctrl-C does, and what another one does.
 
-use std::io;
 use std::sync::Arc;
-use std::thread;
+use std::{io, thread};
 
 use futures_util::future::OptionFuture;
 use parking_lot::Mutex;

@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use serde_json::{Value, json};
 
-use super::connection::ServerConnection;
-use super::facts;
 use crate::cli::{CliExit, Infer, TritonProtocol};
-use crate::console::print;
-use crate::console::print_error;
+use crate::console::{print, print_error};
 use crate::error::CommandError;
+use crate::triton::{ServerConnection, facts};
 use base::diag::{did_you_mean, list_of};
 use base::units::counted;
 use report::{ModelDetails, Styler, TensorFacts};

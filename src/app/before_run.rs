@@ -1,22 +1,28 @@
-//! What is known to fail before anything starts: an input that is not there, a key that cannot be sent, and GPUs that the run does not
-//! have.
+//! What is known before a run: earlier runs of the same plan, tasks whose keys can be predicted, and tasks that are known to fail.
 
 use std::collections::BTreeMap;
 use std::env;
+use std::path::Path;
+use std::sync::Arc;
 
-use super::observed_run::holding_run;
-use super::predicted_tasks::decide;
-use super::project::Project;
-use crate::cli::{CliExit, RunRequest};
+use crate::cli::{CliExit, Force, KeyValueArg, LOCK_FILE, RunRequest, Select};
 use crate::console::print_error;
 use crate::error::CommandError;
+use crate::observed_run::holding_run;
+use crate::project::Project;
+use base::event::RunId;
+use base::files::Digest;
 use base::spec::Protocol;
 use harness::api_key_in;
 use plan::manifest::model::{Action, Bench, Serve};
 use plan::manifest::targets;
 use plan::{ActionError, ActionKind, Lifetime, Plan, PlanReference, Task};
-use runner::store::StateFolder;
-use runner::{GPUS_HINT, Prediction, RunOptions, TaskRole, gpus_together, no_secret_text, secret_values};
+use runner::store::{CachedSource, Digests, NoOpConditions, OutputCache, StateFolder};
+use runner::{
+    Decision, GPUS_HINT, Prediction, RunOptions, TaskRole, UnchangedTasks, gpus_together, no_secret_text, predict,
+    predict_no_op, secret_values,
+};
+use stages::{StageExecutor, source_notice};
 
 /// What the environment lacks for a task.
 struct EnvironmentFault<'a> {
@@ -176,4 +182,70 @@ fn missing_secrets(task: &Task) -> Vec<String> {
     let why = |name: &String| no_secret_text(env::var_os(name).as_deref());
     let missing = task.secrets.iter().filter(is_missing);
     missing.map(|name| format!("{name} {}, and the stage's `secrets:` name it: it runs without", why(name))).collect()
+}
+
+/// The last one of its selection and lock file.
+pub(super) struct EarlierRun {
+    pub conditions: NoOpConditions,
+    /// It had the same selection; otherwise all stages, so that each stage of the selection was a part of it.
+    pub has_same_selection: bool,
+    /// It wrote the same lock file, or, where none is asked for, none.
+    pub has_same_lock: bool,
+}
+
+/// The nearest first: of the same selection with this lock file, with another one or none; then of all stages. They are read one
+/// by one, because one of 10,000 tasks takes a while. `plan`: the digest of the compiled plan; another one counts for nothing.
+pub(super) fn earlier_runs<'a>(
+    project: &'a Project,
+    manifest: &'a str,
+    settings: &'a [KeyValueArg],
+    select: &'a Select,
+    lock: Option<&'a Path>,
+    plan: Digest,
+) -> impl Iterator<Item = EarlierRun> + 'a {
+    let usual = Some(Path::new(LOCK_FILE));
+    let locks = std::iter::once(lock).chain([usual, None].into_iter().filter(move |other| *other != lock));
+    let all_stages = Select { until: Vec::new(), only: Vec::new(), ..select.clone() };
+    let has_selection = *select != all_stages;
+    let selections = [Some((select.clone(), true)), has_selection.then_some((all_stages, false))];
+    selections.into_iter().flatten().flat_map(move |(select, has_same_selection)| {
+        locks.clone().filter_map(move |of| {
+            let compiler = project.compiler_of_run(manifest, settings, &select, of);
+            let conditions = compiler.no_op_conditions(plan)?;
+            Some(EarlierRun { conditions, has_same_selection, has_same_lock: of == lock })
+        })
+    })
+}
+
+/// What a run would do with each task that is part of it. Looks only at what may have changed since the last run.
+pub(super) fn decide(
+    project: &Project,
+    manifest: &str,
+    settings: &[KeyValueArg],
+    select: &Select,
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<Vec<Decision>, CommandError> {
+    let fresh = project.compiler(manifest, settings).fresh_plan(|name| project.variable(name));
+    let usual_lock = Some(Path::new(LOCK_FILE));
+    let earlier = fresh.map(|plan| earlier_runs(project, manifest, settings, select, usual_lock, plan));
+    let mut first = None;
+    for run in earlier.into_iter().flatten() {
+        // Where nothing has changed for all stages, nothing has for some of them.
+        if select.force == Force::Nothing && run.conditions.is_unchanged() {
+            let mut decisions = predict_no_op(plan, options);
+            for CachedSource { task, stage, source } in &run.conditions.sources {
+                if let Some(decision) = decisions.iter_mut().find(|decision| decision.id == *task) {
+                    decision.reasons.extend(source_notice(source, stage, false));
+                }
+            }
+            return Ok(decisions);
+        }
+        first.get_or_insert(run.conditions.tasks);
+    }
+    let unchanged = Arc::new(UnchangedTasks::of(first.unwrap_or_default()));
+    let options = RunOptions { unchanged, ..options.clone() };
+    let output_cache = OutputCache::open(&project.home)?;
+    let stages = StageExecutor::new(project.home.state(), RunId::new("plan")).without_queries();
+    Ok(predict(plan, &stages, &output_cache, &Digests::load(&project.home), &options))
 }
