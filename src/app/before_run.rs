@@ -1,4 +1,5 @@
-//! What is known before a run: earlier runs of the same plan, tasks whose keys can be predicted, and tasks that are known to fail.
+//! What is known before a run: earlier runs of the same plan, tasks whose keys can be predicted, and tasks that are
+//! known to fail.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -32,7 +33,8 @@ struct EnvironmentFault<'a> {
     needs_certain_run: bool,
 }
 
-/// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`, what can run does.
+/// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`,
+/// what can run does.
 pub(super) fn refuse_known_failures(
     project: &Project,
     request: &RunRequest,
@@ -98,7 +100,8 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
     for (_, task, inputs) in missing.into_iter().filter(|(ix, ..)| !follow_writers[*ix]) {
         errors.extend(inputs.into_iter().map(|(name, path)| {
             format!(
-                "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is started in; \
+                "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is \
+                 started in; \
                  one in the output of a stage is `{{{{ stages.NAME.out }}}}/…`; with --keep-going what can run runs\n",
                 task.id,
                 home.project().join(path).display()
@@ -108,8 +111,8 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
     Ok(errors)
 }
 
-/// Own inputs of a task that are not there: their names, and their paths as written. Patterns are for the run itself, and so are outputs
-/// of stages that are named through `latest`.
+/// Own inputs of a task that are not there: their names, and their paths as written. Patterns are for the run itself,
+/// and so are outputs of stages that are named through `latest`.
 fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a str)> {
     let is_path = |path: &str| PlanReference::all_in(path).is_empty() && !path.contains(['*', '?', '[', '{']);
     let is_missing = |path: &str| {
@@ -120,7 +123,8 @@ fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a s
     all.filter(|(_, path)| is_missing(path)).collect()
 }
 
-/// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not known.
+/// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not
+/// known.
 fn follow_writers(plan: &Plan, options: &RunOptions) -> Result<Vec<bool>, ActionError> {
     let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     let mut is_writer: Vec<bool> = Vec::with_capacity(plan.tasks.len());
@@ -142,7 +146,8 @@ fn may_write(task: &Task) -> Result<bool, ActionError> {
     })
 }
 
-/// The variables of the keys that a benchmark sends, each with the manifest's key that names it. Over gRPC `api_key_env` is not sent.
+/// The variables of the keys that a benchmark sends, each with the manifest's key that names it. Over gRPC
+/// `api_key_env` is not sent.
 pub(super) fn key_variables(bench: &Bench) -> impl Iterator<Item = (&'static str, &str)> {
     let protocol = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
     let key = bench.api_key_env.as_deref().filter(|_| protocol != Protocol::Kserve);
@@ -172,7 +177,10 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     }
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
-        format!("it needs {wanted} GPUs, and this run can lease {has}\n  hint: {GPUS_HINT}; with --keep-going what can run runs")
+        format!(
+            "it needs {wanted} GPUs, and this run can lease {has}\n  hint: {GPUS_HINT}; with --keep-going what can \
+            run runs"
+        )
     })
 }
 
@@ -193,8 +201,9 @@ pub(super) struct EarlierRun {
     pub has_same_lock: bool,
 }
 
-/// The nearest first: of the same selection with this lock file, with another one or none; then of all stages. They are read one
-/// by one, because one of 10,000 tasks takes a while. `plan`: the digest of the compiled plan; another one counts for nothing.
+/// The nearest first: of the same selection with this lock file, with another one or none; then of all stages. They are
+/// read one by one, because one of 10,000 tasks takes a while. `plan`: the digest of the compiled plan; another one
+/// counts for nothing.
 pub(super) fn earlier_runs<'a>(
     project: &'a Project,
     manifest: &'a str,

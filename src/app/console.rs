@@ -134,8 +134,8 @@ const fn code(exit: CliExit, is_lost: bool, is_closed: bool) -> u8 {
     }
 }
 
-/// Does the work of a command. If it panics, what it holds is dropped (servers are stopped, locks are given back), and the
-/// message names the place in the source.
+/// Does the work of a command. If it panics, what it holds is dropped (servers are stopped, locks are given back), and
+/// the message names the place in the source.
 pub(super) fn guard(work: impl FnOnce() -> CliExit) -> CliExit {
     let default_hook = panic::take_hook();
     panic::set_hook(Box::new(move |fault| {
@@ -155,15 +155,16 @@ pub(super) fn guard(work: impl FnOnce() -> CliExit) -> CliExit {
 fn message(fault: &PanicHookInfo<'_>) -> String {
     let at = fault.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
     format!(
-        "error: a fault in Regatta itself: {}{at}\n  version {}; RUST_BACKTRACE=1 shows where it happened. Please report it with the \
+        "error: a fault in Regatta itself: {}{at}\n  version {}; RUST_BACKTRACE=1 shows where it happened. Please \
+         report it with the \
          manifest or the command\n",
         panic_text(fault.payload()),
         env!("CARGO_PKG_VERSION"),
     )
 }
 
-/// Gives SIGXFSZ a handler, before any command writes a file. It is not ignored: what a process ignores, the commands that it starts ignore,
-/// too, while they begin without its handlers.
+/// Gives SIGXFSZ a handler, before any command writes a file. It is not ignored: what a process ignores, the commands
+/// that it starts ignore, too, while they begin without its handlers.
 pub(super) fn make_it_an_error() {
     let handle = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

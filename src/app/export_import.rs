@@ -4,9 +4,9 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::find_result::find;
 use super::found_result::SEEN;
 use super::import_sources::located_runs;
+use super::result_name::find;
 use super::translate;
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::console::{print, print_error};

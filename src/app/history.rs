@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use super::find_result::{MeasuredOutputs, measured_outputs};
 use super::found_result::{search_in, without_links};
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
+use super::result_name::{MeasuredOutputs, measured_outputs};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;

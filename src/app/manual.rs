@@ -50,7 +50,8 @@ const CHAPTERS: [(&str, &str); 29] = chapters![
 ];
 
 /// How outputs are written in the chapters: the second paragraph of the page of contents.
-const NOTATION: &str = "In an output, `[..]` stands for what differs from run to run within a line, `...` for lines, and `? 2` for the exit code.";
+const NOTATION: &str = "In an output, `[..]` stands for what differs from run to run within a line, `...` for lines, \
+    and `? 2` for the exit code.";
 
 /// Prints a chapter as it is written, or the list of chapters.
 pub(super) fn manual(global: &Global, chapter: Option<&str>) -> Result<CliExit, CommandError> {
@@ -203,7 +204,8 @@ mod tests {
         );
         assert_eq!(
             found("coming"),
-            "several chapters have `coming` in their names: coming-from-genai-perf, coming-from-llmb-run, coming-from-the-backends-scripts"
+            "several chapters have `coming` in their names: coming-from-genai-perf, coming-from-llmb-run, \
+             coming-from-the-backends-scripts"
         );
         assert!(found("sweps").contains("did you mean `sweeps`?"));
         assert!(found("99").contains("the manual has no chapter `99`"));

@@ -1,4 +1,5 @@
-//! A folder that a user names with `--out` for the copy of a result: what in it an earlier copy left, and what is the user's own.
+//! A folder that a user names with `--out` for the copy of a result: what in it an earlier copy left, and what is the
+//! user's own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,7 +95,8 @@ impl OutFolder {
         }
         let name = folder.display();
         Err(CommandError::Usage(format!(
-            "`--out {name}` has the result of another benchmark, and would lose it\n  hint: name another folder, or remove {name} first; \
+            "`--out {name}` has the result of another benchmark, and would lose it\n  hint: name another folder, or \
+             remove {name} first; \
              the same benchmark again replaces its own result"
         )))
     }
@@ -106,7 +108,8 @@ impl OutFolder {
             count => format!(" and {count} more"),
         };
         CommandError::Usage(format!(
-            "`--out {}` would replace what Regatta did not write there: {}{more}\n  hint: name another folder, or move these away",
+            "`--out {}` would replace what Regatta did not write there: {}{more}\n  hint: name another folder, or move \
+             these away",
             folder.display(),
             names.join(", ")
         ))
@@ -128,8 +131,8 @@ impl OutFolder {
     }
 }
 
-/// A result for a folder that a user names. It is collected in a folder of its own inside of that one, and takes the place of an
-/// earlier copy only when it is whole.
+/// A result for a folder that a user names. It is collected in a folder of its own inside of that one, and takes the
+/// place of an earlier copy only when it is whole.
 pub(super) struct NewResult {
     folder: PathBuf,
     collected: PathBuf,

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use super::console::{PiecePrinter, is_closed};
-use super::find_result::named_run;
 use super::found_result::search_in;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::project::{Project, hint_of_runs_above};
+use super::result_name::named_run;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;

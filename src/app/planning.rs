@@ -160,10 +160,11 @@ fn decision_row(
 const SAMPLE: usize = 5000;
 /// Requests of a load that are simulated at most, for all servers together: what needs more to be told has no estimate.
 const LARGEST_SAMPLE: usize = 1_000_000;
-/// Tokens of answers that are simulated at most, for all servers together: 50 servers with 5,000 answers of 4,000 tokens each.
+/// Tokens of answers that are simulated at most, for all servers together: 50 servers with 5,000 answers of 4,000
+/// tokens each.
 const MOST_TOKENS: f64 = 1e9;
-/// Requests come faster than the servers answer them beyond this share of what full servers do: the end of a finite load, when few
-/// requests are left, hides a part of that.
+/// Requests come faster than the servers answer them beyond this share of what full servers do: the end of a finite
+/// load, when few requests are left, hides a part of that.
 const BEHIND: f64 = 1.1;
 /// Probes of a search, at most.
 const PROBES: f64 = 12.0;
@@ -339,8 +340,8 @@ impl<'a> PlanEstimates<'a> {
 }
 
 impl Servers {
-    /// What a load takes, and whether only a part of it was simulated. `None`: they never hold such a request, or too much would have
-    /// to be simulated.
+    /// What a load takes, and whether only a part of it was simulated. `None`: they never hold such a request, or too
+    /// much would have to be simulated.
     fn time(&self, load: SentLoad, workload: &VirtualWorkload) -> Option<(EstimatedTime, bool)> {
         // Full servers are so only in a load of several times what they hold.
         let most = self.count.saturating_mul(SAMPLE.max(self.limits.max_batch_size.saturating_mul(2)));

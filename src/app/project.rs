@@ -139,7 +139,8 @@ impl Project {
         Ok((repeated(plan, select)?, digest))
     }
 
-    /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is looked up.
+    /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is
+    /// looked up.
     pub(super) fn expanded(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> Result<Plan, CommandError> {
         let manifest = self.manifest(name, settings)?;
         repeated(Plan { manifest: name.to_owned(), ..expand(&manifest)? }, select)
@@ -170,8 +171,8 @@ impl Project {
             Ok((plan, digest))
         };
         thread::scope(|scope| {
-            // Compiling takes many times the memory of the plan. That of a thread of its own is given back as a whole, and the plan
-            // is read back as it was written: what follows may take hours.
+            // Compiling takes many times the memory of the plan. That of a thread of its own is given back as a whole,
+            // and the plan is read back as it was written: what follows may take hours.
             let text = || compile().and_then(|(plan, digest)| Ok((plan.to_bytes()?, digest)));
             match thread::Builder::new().name("compile".to_owned()).stack_size(STACK).spawn_scoped(scope, text) {
                 Ok(compiling) => {
@@ -195,7 +196,8 @@ impl Project {
         Ok((plan, origins))
     }
 
-    /// An argument for a value that was not there before must change the plan: otherwise a typing error would go unnoticed.
+    /// An argument for a value that was not there before must change the plan: otherwise a typing error would go
+    /// unnoticed.
     fn has_effect(
         &self,
         name: &str,
@@ -263,8 +265,8 @@ fn repeated(plan: Plan, select: &Select) -> Result<Plan, CommandError> {
     Ok(plan)
 }
 
-/// Which tasks are part of the run, and which run even if they are cached: one at a time and without GPUs, as suits a command that runs
-/// nothing.
+/// Which tasks are part of the run, and which run even if they are cached: one at a time and without GPUs, as suits a
+/// command that runs nothing.
 pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, CommandError> {
     let chosen = plan.select(&select.until, &select.only)?;
     let roles = task_roles(plan, &chosen, !select.only.is_empty());
@@ -277,7 +279,8 @@ pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, Comman
                 if !named.iter().zip(&roles).any(|(named, role)| *named && *role == TaskRole::Run) {
                     let only = select.only.join(", ");
                     return Err(CommandError::Usage(format!(
-                        "`--force {name}` forces what `--only {only}` leaves out\n  hint: add `--only {name}`, or leave out one of the two"
+                        "`--force {name}` forces what `--only {only}` leaves out\n  hint: add `--only {name}`, or \
+                         leave out one of the two"
                     )));
                 }
             }
@@ -326,8 +329,9 @@ pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Ve
     Ok((manifest, settings.map_err(CommandError::usage)?))
 }
 
-/// Writes the shipped files that the plan's inputs name and the project does not have into the state folder, and lets the inputs
-/// lead there. Returns the paths in the project that would have been read: a file there would change the plan.
+/// Writes the shipped files that the plan's inputs name and the project does not have into the state folder, and lets
+/// the inputs lead there. Returns the paths in the project that would have been read: a file there would change the
+/// plan.
 ///
 /// # Errors
 ///
@@ -416,7 +420,8 @@ fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str
         },
         (_, Some(real)) => SystemChoice {
             note: format!(
-                "system={default} is simulated: {machine}{lacks}, and no argument names a system; write system={real} for the real one"
+                "system={default} is simulated: {machine}{lacks}, and no argument names a system; write system={real} \
+                 for the real one"
             ),
             system: default.to_owned(),
         },
@@ -442,11 +447,18 @@ mod tests {
 
     #[test]
     fn the_machine_decides_and_a_simulated_system_is_never_silent() {
-        insta::assert_snapshot!(chosen(&["NVIDIA H200"; 8], SystemNeed::Measured), @"h200-x8 | system=h200-x8: this machine has 8 × NVIDIA H200");
-        insta::assert_snapshot!(chosen(&["NVIDIA H200"; 4], SystemNeed::Measured), @"h200-x2 | system=h200-x2: this machine has 4 × NVIDIA H200; no system of 4 is on file");
-        insta::assert_snapshot!(chosen(&["NVIDIA H100 NVL"; 2], SystemNeed::Real), @"h100-nvl-x2 | system=h100-nvl-x2: this machine has 2 × NVIDIA H100 NVL");
-        insta::assert_snapshot!(chosen(&["NVIDIA RTX 4090"], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 is simulated: this machine has 1 × NVIDIA RTX 4090, for which there is no system's file, and no argument names a system; write system=h200-x8 for the real one");
-        insta::assert_snapshot!(chosen(&[], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 is simulated: no GPU was found here (nvidia-smi), and no argument names a system; write system=h200-x8 for the real one");
-        insta::assert_snapshot!(chosen(&[], SystemNeed::Real), @"h200-x8 | system=h200-x8: no GPU was found here (nvidia-smi); of this system are the round, the software and the tuning");
+        insta::assert_snapshot!(chosen(&["NVIDIA H200"; 8], SystemNeed::Measured), @"h200-x8 | system=h200-x8: this \
+            machine has 8 × NVIDIA H200");
+        insta::assert_snapshot!(chosen(&["NVIDIA H200"; 4], SystemNeed::Measured), @"h200-x2 | system=h200-x2: this \
+            machine has 4 × NVIDIA H200; no system of 4 is on file");
+        insta::assert_snapshot!(chosen(&["NVIDIA H100 NVL"; 2], SystemNeed::Real), @"h100-nvl-x2 | system=h100-nvl-x2: \
+            this machine has 2 × NVIDIA H100 NVL");
+        insta::assert_snapshot!(chosen(&["NVIDIA RTX 4090"], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 \
+            is simulated: this machine has 1 × NVIDIA RTX 4090, for which there is no system's file, and no argument \
+            names a system; write system=h200-x8 for the real one");
+        insta::assert_snapshot!(chosen(&[], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 is simulated: no \
+            GPU was found here (nvidia-smi), and no argument names a system; write system=h200-x8 for the real one");
+        insta::assert_snapshot!(chosen(&[], SystemNeed::Real), @"h200-x8 | system=h200-x8: no GPU was found here \
+            (nvidia-smi); of this system are the round, the software and the tuning");
     }
 }

@@ -43,7 +43,8 @@ pub(super) fn run(folder: PathBuf) -> Result<CliExit, CommandError> {
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
 
-/// The first line is its environment, which no other process may see; with that it re-executes itself. Then orders and messages.
+/// The first line is its environment, which no other process may see; with that it re-executes itself. Then orders and
+/// messages.
 pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     if !awake {
         let line = process::first_line()?;

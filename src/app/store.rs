@@ -34,7 +34,8 @@ use stages::StageExecutor;
 
 pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, CommandError> {
     let Some(address) = address(request.selection().address.as_deref())? else {
-        let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
+        let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, \
+            s3://bucket/prefix, gs://…, az://…";
         return Err(CommandError::Usage(text.to_owned()));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -153,7 +154,8 @@ impl StoreOperation<'_> {
                 }
             }
         };
-        // Asks the store for outputs that are missing here on the way: a key downstream needs the digests of its inputs.
+        // Asks the store for outputs that are missing here on the way: a key downstream needs the digests of its
+        // inputs.
         let mut presences = std::collections::BTreeMap::new();
         let standings =
             task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
@@ -410,8 +412,8 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<StoreAddress>, Comma
     })
 }
 
-/// The keys that options name, else those of the environment. A key that is named and cannot be used is an error: without it,
-/// what the user wants to be signed or checked would not be.
+/// The keys that options name, else those of the environment. A key that is named and cannot be used is an error:
+/// without it, what the user wants to be signed or checked would not be.
 pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, CommandError> {
     let signer = sign_key(named.sign_key.as_deref())?;
     let trusted = match (&named.trusted_keys, variable(TRUSTED_KEYS)) {
@@ -529,8 +531,8 @@ pub(super) async fn share(
     }
 }
 
-/// The summaries in the store that an option or the environment names, each with its result. What another version wrote, and what no key
-/// signed that the environment trusts, is left out with a warning.
+/// The summaries in the store that an option or the environment names, each with its result. What another version
+/// wrote, and what no key signed that the environment trusts, is left out with a warning.
 pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, CommandError> {
     let Some(address) = address(Some(store))? else { return Ok(Vec::new()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -344,8 +344,8 @@ pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterF
 #[error("{0}")]
 pub struct NoSystem(String);
 
-/// The system that a scale stands for, and how it was found; or one sentence on why there is none. `fits`: whether the manifest takes a
-/// system with the other settings.
+/// The system that a scale stands for, and how it was found; or one sentence on why there is none. `fits`: whether the
+/// manifest takes a system with the other settings.
 pub fn system(
     project: &Project,
     name: &str,
@@ -374,7 +374,8 @@ pub fn system(
             Ok((only.clone(), format!("no other system of the manifest has {} GPUs and these settings", scale.gpus)))
         }
         _ => Err(NoSystem(format!(
-            "the GPU type is not known: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the default runs, `{}`",
+            "the GPU type is not known: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the \
+             default runs, `{}`",
             manifest.params.get("system").and_then(|param| param.value.as_str()).unwrap_or_default()
         ))),
     }
@@ -463,7 +464,8 @@ inference_llama3.3_70b:
 
     #[test]
     fn tuples_are_jobs() {
-        let text = "pretrain_nemotron4_340b:\n(['bf16','fp8'], [128, 256,], 2)\n# True enables profiling\n('fp8', [512], 1, True)\n\ninference_llama3.3_70b:\n(\"nvfp4\", (1,), 1)";
+        let text = "pretrain_nemotron4_340b:\n(['bf16','fp8'], [128, 256,], 2)\n# True enables profiling\n('fp8', \
+            [512], 1, True)\n\ninference_llama3.3_70b:\n(\"nvfp4\", (1,), 1)";
         let jobs = read_tuples(text).unwrap();
         let lines: Vec<String> = jobs
             .iter()

@@ -99,8 +99,8 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     Ok(BulkFile { items, ..read })
 }
 
-/// Without values that one of higher precedence sets by another name: the command line, `over`, is above a run, and a run above
-/// the list. Two of one origin stay: they are an error.
+/// Without values that one of higher precedence sets by another name: the command line, `over`, is above a run, and a
+/// run above the list. Two of one origin stay: they are an error.
 fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) -> BulkRun {
     if item.settings.iter().filter(|setting| is_place(&setting.key)).count() < 2 {
         return item;
@@ -178,7 +178,7 @@ fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
         gpus: request.gpus.clone(),
         on: cli::RunTarget::Local,
         store: request.store.clone(),
-        locking: request.locking.clone(),
+        locking: request.locking.mode(),
         env: item.env.clone(),
         junit: None,
         metrics_listen: None,
@@ -336,7 +336,10 @@ pub enum LlmbJobProblem {
     #[error("a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs")]
     NoGpuType,
     /// `hint` is the nearest manifest.
-    #[error("there is no manifest `{manifest}` for {workload}{}", hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
+    #[error(
+        "there is no manifest `{manifest}` for {workload}{}",
+        hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default()
+    )]
     NoManifest { manifest: String, workload: String, hint: Option<String> },
 }
 

@@ -1,4 +1,5 @@
-//! What this machine has: GPUs, driver and CUDA, memory, disk and limits; and the facts of it that records and lock files name.
+//! What this machine has: GPUs, driver and CUDA, memory, disk and limits; and the facts of it that records and lock
+//! files name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -172,7 +173,8 @@ fn findings(gpus: &Gpus, fault: Option<String>, needs: &Needs) -> Vec<DoctorFind
             false => FindingLevel::Good,
         };
         let fix = if count == 0 {
-            "install NVIDIA's driver (Debian `sudo apt-get install nvidia-driver`, Ubuntu `sudo ubuntu-drivers install`), or choose a simulated system: `system=sim-…`"
+            "install NVIDIA's driver (Debian `sudo apt-get install nvidia-driver`, Ubuntu `sudo ubuntu-drivers \
+             install`), or choose a simulated system: `system=sim-…`"
         } else if level == FindingLevel::Missing {
             "choose a smaller system, or fewer tensor × pipeline ranks"
         } else {
@@ -350,8 +352,8 @@ fn free(folder: &Path) -> Option<u64> {
 /// How long a hub may take for its index.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Queries the hub for the size of each checkpoint that is not here yet, and adds that to the disk that is needed; `latest` has
-/// the outputs that are here. Returns a finding for each checkpoint of unknown size.
+/// Queries the hub for the size of each checkpoint that is not here yet, and adds that to the disk that is needed;
+/// `latest` has the outputs that are here. Returns a finding for each checkpoint of unknown size.
 pub fn sized(needs: &mut Needs, latest: &Path) -> Vec<DoctorFinding> {
     let mut unknown = Vec::new();
     let mut counted = Vec::new();

@@ -6,8 +6,9 @@
 //!  the machine ────────┘
 //! ```
 //!
-//! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] queries the machine, with short calls of
-//! programs that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only "set" or "not set".
+//! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] queries the machine, with short calls
+//! of programs that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only "set"
+//! or "not set".
 
 mod machine;
 mod needs;
@@ -49,8 +50,8 @@ pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, Comma
     Ok(if is_missing { CliExit::Failed } else { CliExit::Done })
 }
 
-/// Checks this machine for what is needed; `None`: facts only. `home` has the base of relative paths, and where outputs go.
-/// Blocks until every program has answered or has timed out.
+/// Checks this machine for what is needed; `None`: facts only. `home` has the base of relative paths, and where outputs
+/// go. Blocks until every program has answered or has timed out.
 pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> {
     let (project, state) = (home.project(), home.state());
     let has_needs = needs.is_some();

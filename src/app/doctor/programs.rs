@@ -1,4 +1,5 @@
-//! Programs that tasks start: whether they exist, which version, and what installs them; container programs and their images.
+//! Programs that tasks start: whether they exist, which version, and what installs them; container programs and their
+//! images.
 
 use std::time::Duration;
 
@@ -268,7 +269,8 @@ mod tests {
 
     #[test]
     fn the_first_word_of_every_command_is_found() {
-        let text = "set -e\ncd build && CC=gcc cmake .. \\\n  -G Ninja; if ! nvidia-smi | grep H100; then exec python3 x.py; fi\n\
+        let text = "set -e\ncd build && CC=gcc cmake .. \\\n  -G Ninja; if ! nvidia-smi | grep H100; then exec python3 \
+            x.py; fi\n\
                     v=$(git describe)\n\"$OUT/tool\" a";
         let found = programs(text);
         for program in ["cmake", "nvidia-smi", "grep", "python3", "git"] {

@@ -135,7 +135,8 @@ pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Resul
         let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
         CommandError::Differs(format!(
-            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it after success\n"
+            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it after \
+             success\n"
         ))
     })
 }
@@ -327,8 +328,8 @@ pub(super) fn hidden_differences(
     .collect()
 }
 
-/// The key that the task has where its upstream made what was locked. `None` if the lock does not have that: of a measurement, or of
-/// one of several repeats.
+/// The key that the task has where its upstream made what was locked. `None` if the lock does not have that: of a
+/// measurement, or of one of several repeats.
 fn with_locked_upstream(
     locked: &LockSection,
     entry: &LockedTask,

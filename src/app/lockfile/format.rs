@@ -58,7 +58,8 @@ impl LockSection {
 #[serde(deny_unknown_fields)]
 pub struct LockedTask {
     pub kind: ActionKind,
-    /// `action`, `env`, `facts`, `inputs`, `needs`, `outputs`, `secrets`: everything that decides its output, but what its needs made.
+    /// `action`, `env`, `facts`, `inputs`, `needs`, `outputs`, `secrets`: everything that decides its output, but what
+    /// its needs made.
     #[serde(alias = "asked")]
     pub requested: BTreeMap<String, Value>,
     /// `key`, `output`, and what the output reports: commits, image ids, weights, versions.
@@ -101,7 +102,8 @@ impl LockedTask {
         Ok(Self { kind: task.kind, requested, resolved: BTreeMap::new() })
     }
 
-    /// The key with the settings that a retry had lowered when it was locked. `None` for one of several repeats: their keys differ.
+    /// The key with the settings that a retry had lowered when it was locked. `None` for one of several repeats: their
+    /// keys differ.
     pub fn with_locked_settings(&self, key: &TaskKey) -> Option<TaskKey> {
         if key.env.contains_key(REPEAT) {
             return None;
@@ -145,7 +147,8 @@ pub fn measured(plan: &Plan) -> Vec<bool> {
 const VERSION: u32 = 1;
 
 const HEAD: &str = "\
-# What the last successful runs requested, and what it resolved to. `regatta run` writes this file, `regatta run … --locked`
+# What the last successful runs requested, and what it resolved to. `regatta run` writes this file, `regatta run … \
+--locked`
 # enforces it, `regatta lock diff` compares it. Commit this file; changes by hand are overwritten.
 ";
 
@@ -204,8 +207,8 @@ pub fn read(text: &str) -> Result<LockFile, LockFileError> {
     }
 }
 
-/// Writes into a task's action what its name meant when it was locked. Returns a description; `None`: nothing to do, because it
-/// names one thing permanently already, or the lock does not have it.
+/// Writes into a task's action what its name meant when it was locked. Returns a description; `None`: nothing to do,
+/// because it names one thing permanently already, or the lock does not have it.
 ///
 /// # Errors
 /// The task's action cannot be read.
@@ -358,7 +361,8 @@ mod tests {
 
     #[test]
     fn the_keys_of_an_earlier_version_are_read() {
-        let text = "lock: 1\nruns:\n  m:\n    manifest: m.yaml\n    stages:\n      s:\n        kind: shell\n        requested:\n          needs: [a]\n        resolved:\n          key: k\n";
+        let text = "lock: 1\nruns:\n  m:\n    manifest: m.yaml\n    stages:\n      s:\n        kind: shell\n        \
+            requested:\n          needs: [a]\n        resolved:\n          key: k\n";
         let (now, before) = (read(text), read(&text.replace("requested:", "asked:").replace("resolved:", "became:")));
         assert_eq!(now, before);
     }

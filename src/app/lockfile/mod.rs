@@ -7,9 +7,9 @@
 //!  outputs    ─→ resolved  ┘                         └─compare→ LockDifference, …
 //! ```
 //!
-//! `requested` is known before anything runs, `resolved` only afterwards. There are no times, no folders of the machine and no secrets in
-//! it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller reads
-//! and writes the file, and starts what is requested.
+//! `requested` is known before anything runs, `resolved` only afterwards. There are no times, no folders of the machine
+//! and no secrets in it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller
+//! reads and writes the file, and starts what is requested.
 
 pub(super) mod command;
 mod compare;

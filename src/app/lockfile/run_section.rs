@@ -42,8 +42,8 @@ pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
 /// What stands for the state folder.
 const STATE: &str = "<state>";
 
-/// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
-/// order of their names. A given default is the same run as one that is not given.
+/// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable,
+/// in the order of their names. A given default is the same run as one that is not given.
 pub fn name(project: &Project, plan: &Plan, settings: &[KeyValueArg]) -> String {
     let private = private(project, plan);
     // As it was written in both: the same run has the same name.
@@ -204,8 +204,8 @@ pub struct FinishedRun<'a> {
     pub summary: &'a RunSummary,
 }
 
-/// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
-/// these, and keeps what is locked of the others. Returns what the user should know.
+/// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it
+/// writes these, and keeps what is locked of the others. Returns what the user should know.
 ///
 /// # Errors
 /// It could not be written.
@@ -257,7 +257,8 @@ fn notice_of_namesakes(project: &Project, plan: &Plan, entry: &str, old: &LockSe
     }
     let (others, name) = (others.join(", "), &plan.name);
     Some(format!(
-        "the lock file's entry `{entry}` had other stages (`{first}`): {others} has the same `name: {name}`, and each run replaces the entry; give one of them another name"
+        "the lock file's entry `{entry}` had other stages (`{first}`): {others} has the same `name: {name}`, and each \
+         run replaces the entry; give one of them another name"
     ))
 }
 

@@ -1,8 +1,8 @@
 //! `regatta run … --on slurm`: the whole pipeline in one allocation.
 //!
 //! Outside, this command submits a job that runs the same command on its first node, and follows it: its output is this
-//! command's output, its exit code this command's. Inside, every stage runs where the job is, also one with `host: slurm`. The
-//! same command again, after the first one was killed, continues with the existing job.
+//! command's output, its exit code this command's. Inside, every stage runs where the job is, also one with `host:
+//! slurm`. The same command again, after the first one was killed, continues with the existing job.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -162,7 +162,8 @@ fn missing_gpus(
         });
     (task.gpus > 0 && !is_requested).then(|| {
         format!(
-            "{} needs {} unless it is cached, and the allocation requests none: `--slurm gpus_per_node={}` requests them",
+            "{} needs {} unless it is cached, and the allocation requests none: `--slurm gpus_per_node={}` requests \
+             them",
             task.id,
             counted(task.gpus, "GPU"),
             task.gpus.div_ceil(slurm.nodes.unwrap_or(1).max(1))
@@ -232,8 +233,8 @@ fn warned(warn_s: u64) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The command for the node: without the options for where to run, and with the state folder that is meant here. What follows
-/// `--` belongs to another program.
+/// The command for the node: without the options for where to run, and with the state folder that is meant here. What
+/// follows `--` belongs to another program.
 fn words(typed: impl Iterator<Item = OsString>, home: &StateFolder) -> Vec<OsString> {
     let (mut words, mut command) = (Vec::new(), Vec::new());
     let mut typed = typed;
@@ -406,7 +407,8 @@ mod tests {
                 variable.map(OsString::from).into_iter(),
             )
         };
-        let text = "g needs 2 GPUs unless it is cached, and the allocation requests none: `--slurm gpus_per_node=2` requests them";
+        let text = "g needs 2 GPUs unless it is cached, and the allocation requests none: `--slurm gpus_per_node=2` \
+            requests them";
         assert_eq!(missing(2, &[], None).as_deref(), Some(text));
         assert_eq!(missing(0, &[], None), None);
         assert_eq!(missing(2, &[arg("nodes", "0")], None).as_deref(), Some(text), "sbatch refuses it");

@@ -133,8 +133,8 @@ pub(super) struct LeftoverResources {
     unreadable: Vec<PathError>,
 }
 
-/// Ends what crashed runs left running, and removes the remains of their unfinished attempts. Once: what could not be removed is not tried
-/// again by each run that follows.
+/// Ends what crashed runs left running, and removes the remains of their unfinished attempts. Once: what could not be
+/// removed is not tried again by each run that follows.
 pub(super) fn clean_up_after_crash(
     home: &StateFolder,
     left: LeftoverResources,
@@ -169,8 +169,8 @@ pub(super) fn clean_up_after_crash(
     }
 }
 
-/// What was there and was not removed, by the journals of the runs since the last one that ended in order or has cleaned up, which it had
-/// when its first task started: a run that is killed before that leaves it to the next one.
+/// What was there and was not removed, by the journals of the runs since the last one that ended in order or has
+/// cleaned up, which it had when its first task started: a run that is killed before that leaves it to the next one.
 pub(super) fn leftover_resources(home: &StateFolder) -> Result<LeftoverResources, PathError> {
     let (mut crashed, mut unreadable) = (Vec::new(), Vec::new());
     for run in readable_runs(home)?.0.into_iter().rev() {
@@ -272,7 +272,8 @@ impl EventSink {
                         match WatchdogHandle::start(&self.exe, &self.id, hold, on_loss.clone()) {
                             Ok(watchdog) => inner.watchdog = Some(watchdog),
                             Err(error) => on_loss(format!(
-                                "the process that ends everything if this run is killed cannot be started ({error}): the next run would end what is left"
+                                "the process that ends everything if this run is killed cannot be started ({error}): \
+                                 the next run would end what is left"
                             )),
                         }
                     }
@@ -352,8 +353,8 @@ impl ProgressPrinter {
 fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
     /// How often clocks move while nothing happens.
     const TICK: Duration = Duration::from_millis(100);
-    /// Events come in bursts: waking up for each of them would cost more than printing it. The longer it goes on, the longer the
-    /// pause, up to what an eye takes for at once.
+    /// Events come in bursts: waking up for each of them would cost more than printing it. The longer it goes on, the
+    /// longer the pause, up to what an eye takes for at once.
     const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(30)];
     /// This many events in a pause are worth a longer one.
     const BURST: usize = 4;

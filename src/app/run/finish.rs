@@ -79,8 +79,8 @@ pub(super) fn finish(
     Ok(RunEnd { exit, outs, report, task_lines: lines, gave_way: false, large_parts })
 }
 
-/// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the user named could
-/// not be written.
+/// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the
+/// user named could not be written.
 fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: CliExit, is_synced: bool) -> bool {
     let is_as_written = summary.is_as_before && begun.is_lock_file_as_written;
     let is_to_lock = exit == CliExit::Done && prepared.kept_servers.is_none() && !is_as_written;
@@ -167,7 +167,8 @@ impl RunEnd {
         Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), gave_way: false, large_parts: None }
     }
 
-    /// Of a process that does nothing more. Its memory goes with it: to free 10,000 tasks one by one takes as long as a no-op.
+    /// Of a process that does nothing more. Its memory goes with it: to free 10,000 tasks one by one takes as long as a
+    /// no-op.
     pub(super) fn exit_of_process(self) -> CliExit {
         let Self { exit, large_parts, .. } = self;
         std::mem::forget(large_parts);
@@ -218,7 +219,8 @@ pub(super) fn servers_not_needed(plan: &Plan, roles: &[TaskRole], run_state: &Ru
     count
 }
 
-/// Where the outputs are shown. `is_shown`: whether `latest` leads to them, which it does not after a run that finished no task.
+/// Where the outputs are shown. `is_shown`: whether `latest` leads to them, which it does not after a run that finished
+/// no task.
 pub(super) fn places(home: &StateFolder, is_shown: bool) -> RunPaths {
     let latest = is_shown.then(|| home.latest());
     let report = latest.as_ref().map(|latest| latest.join("report.html")).filter(|report| report.exists());
@@ -259,8 +261,8 @@ impl CiFiles {
         }
     }
 
-    /// Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers only, so
-    /// the run ends as it would have ended without it.
+    /// Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers
+    /// only, so the run ends as it would have ended without it.
     pub(super) const fn is_junit_written(&self) -> bool {
         self.junit.is_none()
     }

@@ -146,8 +146,8 @@ impl KeptServers {
         (KeptServices { tasks: self.tasks.clone(), ready, release: self.phase.release.clone() }, receive)
     }
 
-    /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose outcome it returns, or
-    /// until the run ends.
+    /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose outcome it
+    /// returns, or until the run ends.
     pub async fn attend(
         &self,
         mut running: JoinHandle<RunSummary>,
@@ -200,7 +200,8 @@ impl KeptServers {
         }
     }
 
-    /// Runs the command with the endpoints in its environment. `None`: it could not be started, which has been reported.
+    /// Runs the command with the endpoints in its environment. `None`: it could not be started, which has been
+    /// reported.
     async fn run_command(
         &self,
         services: &[KeptService],

@@ -1,4 +1,5 @@
-//! `regatta run` and `regatta serve`: on this machine ([`perform`]), or as a job of Slurm that runs the same command (`allocation`).
+//! `regatta run` and `regatta serve`: on this machine ([`perform`]), or as a job of Slurm that runs the same command
+//! (`allocation`).
 
 mod allocation;
 mod begun_run;
@@ -64,8 +65,8 @@ pub(super) fn perform_of_list(
     perform_for(global, request.clone(), false, RunPurpose::OfList(signals))
 }
 
-/// Like [`perform`], but returns [`RunEnd::gave_way`] instead of waiting for a run that keeps servers up. `signals` are shared by
-/// all attempts.
+/// Like [`perform`], but returns [`RunEnd::gave_way`] instead of waiting for a run that keeps servers up. `signals` are
+/// shared by all attempts.
 pub(super) fn perform_beside_servers(
     global: &Global,
     request: &cli::RunRequest,
@@ -221,7 +222,8 @@ pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
     })
 }
 
-/// Does both, `aside` on a thread of its own if one can be had. Not in the pool that hashes files, where it could wait behind a large one.
+/// Does both, `aside` on a thread of its own if one can be had. Not in the pool that hashes files, where it could wait
+/// behind a large one.
 pub(super) fn parallel_join<A: Send, B>(aside: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
     thread::scope(|scope| {
         let started = thread::Builder::new().spawn_scoped(scope, &aside);
@@ -243,8 +245,8 @@ pub(super) enum LockWait {
     GaveWay,
 }
 
-/// Waits for another run of this project, reporting so once. `gives_way`: not for one that keeps its servers up, also if it begins
-/// to do so meanwhile.
+/// Waits for another run of this project, reporting so once. `gives_way`: not for one that keeps its servers up, also
+/// if it begins to do so meanwhile.
 pub(super) fn take_lock(
     home: &StateFolder,
     gives_way: bool,
@@ -274,8 +276,8 @@ pub(super) fn take_lock(
     }
 }
 
-/// A tenth of the time that was waited: the other run may take hours, and each look is several requests to the server of a network
-/// filesystem. A stop request ends it.
+/// A tenth of the time that was waited: the other run may take hours, and each look is several requests to the server
+/// of a network filesystem. A stop request ends it.
 fn pause(waited: Duration, stop: &Stop) {
     const SHORTEST: Duration = Duration::from_millis(20);
     const LONGEST: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! From a command line to a run that may begin, or to an end before any task: nothing to do, or something that cannot work.
+//! From a command line to a run that may begin, or to an end before any task: nothing to do, or something that cannot
+//! work.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -172,7 +173,8 @@ fn note_servers_alone(manifest: &str, plan: &Plan, options: &RunOptions) {
     let mut tasks = chosen().map(|(task, _)| task).filter(|task| task.skipped.is_none()).peekable();
     if tasks.peek().is_some() && tasks.all(|task| task.lifetime == Lifetime::Service) {
         print_error(&format!(
-            "note: no stage needs the servers of `{manifest}`, so none is started\n  hint: `regatta serve {manifest}` starts them and keeps them up\n"
+            "note: no stage needs the servers of `{manifest}`, so none is started\n  hint: `regatta serve {manifest}` \
+             starts them and keeps them up\n"
         ));
     }
 }
@@ -229,7 +231,8 @@ fn message(jobs: &[(TaskId, Option<String>)]) -> String {
     let more = jobs.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!(
-        "an earlier run left jobs of tasks that the manifest does not have now: {}{more}; those that are still in the queue go on: a run with their tasks \
+        "an earlier run left jobs of tasks that the manifest does not have now: {}{more}; those that are still in the \
+         queue go on: a run with their tasks \
          continues them, and `scancel` ends them",
         names.join(", ")
     )
@@ -252,16 +255,16 @@ fn gpus_here() -> Result<Vec<GpuId>, CommandError> {
     match env::var("CUDA_VISIBLE_DEVICES") {
         Ok(list) => GpuId::visible(&list).map_err(|error| {
             CommandError::Usage(format!(
-                "CUDA_VISIBLE_DEVICES={list}: {error}\n  hint: write whole UUIDs, or name the GPUs of this run with `--gpus`"
+                "CUDA_VISIBLE_DEVICES={list}: {error}\n  hint: write whole UUIDs, or name the GPUs of this run with \
+                 `--gpus`"
             ))
         }),
-        Err(_) => {
-            Ok((0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect())
-        }
+        Err(_) => Ok((0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect()),
     }
 }
 
-/// This many: those that are here, and then numbers that are not among them. To a UUID no number is added, which could be the same GPU.
+/// This many: those that are here, and then numbers that are not among them. To a UUID no number is added, which could
+/// be the same GPU.
 fn first_gpus(here: Vec<GpuId>, count: usize) -> Vec<GpuId> {
     let has_numbers_only = here.iter().all(|gpu| matches!(gpu, GpuId::Index(_)));
     let missing = if has_numbers_only { count.saturating_sub(here.len()) } else { 0 };
@@ -295,7 +298,8 @@ pub(super) fn report_no_op_run(
     lines
 }
 
-/// What is to be reported of outputs whose source may be another by now. The remotes of clones are queried, all at once.
+/// What is to be reported of outputs whose source may be another by now. The remotes of clones are queried, all at
+/// once.
 fn source_notices(sources: &[CachedSource]) -> Vec<Event> {
     std::thread::scope(|scope| {
         let query = |CachedSource { task, stage, source }: &CachedSource| {
@@ -307,9 +311,9 @@ fn source_notices(sources: &[CachedSource]) -> Vec<Event> {
     })
 }
 
-/// Records what makes the next run a no-op, if this one finished everything, and the
-/// lock file, if it writes one, as it would be written again. `compiled`: the stored plan that it ran, which may have been replaced
-/// since by that of a changed manifest.
+/// Records what makes the next run a no-op, if this one finished everything, and the lock file, if it writes one, as it
+/// would be written again. `compiled`: the stored plan that it ran, which may have been replaced since by that of a
+/// changed manifest.
 pub(super) fn record_no_op_conditions(
     compiler: &CompilerId,
     compiled: Option<Digest>,

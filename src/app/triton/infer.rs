@@ -20,7 +20,8 @@ pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
     if request.stream && !decoupled {
         return Err(CommandError::Other(anyhow!(
-            "`{}` is not decoupled: it cannot stream\n  hint: leave `--stream` out, or set `decoupled: true` in its config.pbtxt",
+            "`{}` is not decoupled: it cannot stream\n  hint: leave `--stream` out, or set `decoupled: true` in its \
+             config.pbtxt",
             model.name
         )));
     }
@@ -46,7 +47,8 @@ fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Val
         let wanted = list_of(names.iter().copied());
         let there = list_of(model.inputs.iter().map(|input| input.name.as_str()));
         CommandError::Usage(format!(
-            "`{}` takes no {option}: it has none of {wanted}\n  hint: it takes {there}; give them with `--input NAME=JSON`",
+            "`{}` takes no {option}: it has none of {wanted}\n  hint: it takes {there}; give them with `--input \
+             NAME=JSON`",
             model.name
         ))
     };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 
-use crate::cli::{CliExit, Global, KeyValueArg, TritonAction, TritonProtocol, TritonRequest, TritonUrl};
+use crate::cli::{CliExit, Global, KeyValueArg, TritonProtocol, TritonRequest, TritonUrl};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use base::diag::did_you_mean;
@@ -27,11 +27,15 @@ pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<Cli
 }
 
 async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, CommandError> {
-    let TritonRequest { url, deadline, act } = request;
-    let to = ServerConnection { url, deadline };
-    match act {
-        TritonAction::Status { models, json } => status(&to, &models, json, styler).await,
-        TritonAction::Models { models, json } => {
+    let url = request.url().map_err(CommandError::usage)?;
+    if url.protocol == TritonProtocol::Http && !request.knows_http() {
+        let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
+        return Err(CommandError::Usage(text));
+    }
+    let to = ServerConnection { url, deadline: request.server().1 };
+    match request {
+        TritonRequest::Status { models, json, .. } => status(&to, &models, json, styler).await,
+        TritonRequest::Models { models, json, .. } => {
             let models = facts::models(&to, &models).await?;
             print(&if json {
                 format!("{:#}\n", serde_json::json!({ "models": models }))
@@ -40,30 +44,32 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
             });
             Ok(CliExit::Done)
         }
-        TritonAction::Infer(request) => infer::infer(&to, &request, styler).await,
-        TritonAction::Metrics { grep, watch, json } => metrics(&to, grep.as_deref(), watch, json, styler).await,
-        TritonAction::Config { model } => {
+        TritonRequest::Infer(request) => infer::infer(&to, &request, styler).await,
+        TritonRequest::Metrics { grep, watch, json, .. } => metrics(&to, grep.as_deref(), watch, json, styler).await,
+        TritonRequest::Config { model, .. } => {
             let client = to.grpc().await?;
             let config = to.of_model(&client, &model, client.model_config(&model, "")).await?;
             print(&pbtxt::write(&config));
             Ok(CliExit::Done)
         }
-        TritonAction::Statistics { model, json } => statistics(&to, model.as_deref().unwrap_or_default(), json).await,
-        TritonAction::Load { model, config } => {
+        TritonRequest::Statistics { model, json, .. } => {
+            statistics(&to, model.as_deref().unwrap_or_default(), json).await
+        }
+        TritonRequest::Load { model, config, .. } => {
             let client = to.grpc().await?;
             let options = LoadOptions { config, ..LoadOptions::default() };
             to.of_model(&client, &model, client.load(&model, options)).await?;
             print(&format!("`{model}` is loaded\n"));
             Ok(CliExit::Done)
         }
-        TritonAction::Unload { model, dependents } => {
+        TritonRequest::Unload { model, dependents, .. } => {
             let client = to.grpc().await?;
             to.of_model(&client, &model, client.unload(&model, dependents)).await?;
             print(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
             Ok(CliExit::Done)
         }
-        TritonAction::Log { set } => log(&to, &set).await,
-        TritonAction::Trace { model, set } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
+        TritonRequest::Log { set, .. } => log(&to, &set).await,
+        TritonRequest::Trace { model, set, .. } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
     }
 }
 
@@ -118,7 +124,8 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
     let line = |row: &serde_json::Value| {
         let field = |name: &str| row[name].as_f64().unwrap_or_default();
         format!(
-            "{} {}: {} ok, {} failed; {} inferences in {} executions; mean success {:.2} ms, queue {:.3} ms, compute {:.2} ms\n",
+            "{} {}: {} ok, {} failed; {} inferences in {} executions; mean success {:.2} ms, queue {:.3} ms, compute \
+             {:.2} ms\n",
             row["model"].as_str().unwrap_or_default(),
             row["version"].as_str().unwrap_or_default(),
             field("success"),
@@ -211,13 +218,16 @@ impl ServerConnection {
         ) {
             let there = match (probe(host, *port).await, face) {
                 (ListeningService::Http, TritonProtocol::Grpc) => Some(format!(
-                    "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port (8001 by default)"
+                    "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port \
+                     (8001 by default)"
                 )),
                 (ListeningService::Grpc, TritonProtocol::Http) => Some(format!(
-                    "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP port (8000 by default)"
+                    "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP \
+                     port (8000 by default)"
                 )),
                 (ListeningService::Metrics, TritonProtocol::Grpc) => Some(format!(
-                    "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default"
+                    "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; \
+                     gRPC is on 8001 by default"
                 )),
                 (ListeningService::OtherHttp, TritonProtocol::Grpc) => {
                     Some(format!("something answers on port {port} that is no Triton: it speaks HTTP"))
@@ -353,6 +363,7 @@ async fn explain_wrong_port(to: &ServerConnection, error: CommandError) -> Comma
         _ => return error,
     };
     CommandError::Other(anyhow!(
-        "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by default"
+        "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by \
+         default"
     ))
 }
