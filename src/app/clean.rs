@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::find_result::measured_outputs;
 use super::found_result::without_links;
 use super::observed_run::holding_run;
 use super::project::{Project, hint_of_runs_above};
+use super::result_name::measured_outputs;
 use crate::cli::{CliExit, GcRequest, Global};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
@@ -122,14 +122,13 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
 
 /// What is in the state folder.
 fn items_of(home: &StateFolder) -> Result<StateItems, CommandError> {
-    StateItems::find(home, &is_shipped)?.ok_or_else(|| {
-        CommandError::usage(
-            ErrorText::new(format!(
-                "{} is no folder with state of Regatta, so nothing in it is removed",
-                shown(home, home.state()).display()
-            ))
-            .hint("`--home` and REGATTA_HOME name the folder in which runs keep their state"),
-        )
+    StateItems::of(home, &is_shipped)?.ok_or_else(|| {
+        CommandError::Usage(format!(
+            "{} is no folder with state of Regatta, so nothing in it is removed\n  hint: `--home` and REGATTA_HOME \
+             name the \
+             folder in which runs keep their state",
+            shown(home, home.state()).display()
+        ))
     })
 }
 
@@ -141,8 +140,8 @@ fn is_within_project(home: &StateFolder) -> bool {
     }
 }
 
-/// The link `latest`; or the links in a folder of that name, which may have existed before, with other things in it. Only those
-/// that lead into the state.
+/// The link `latest`; or the links in a folder of that name, which may have existed before, with other things in it.
+/// Only those that lead into the state.
 fn links_into_state(home: &StateFolder) -> std::io::Result<Vec<PathBuf>> {
     let leads_into_state = |link: &Path| -> std::io::Result<bool> {
         let target = link.parent().unwrap_or(link).join(fs::read_link(link)?);

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::find_result::{FoundSweep, ResultFinder, TaskRuns, find_all};
 use super::found_result::FoundResult;
+use super::result_name::{FoundSweep, ResultFinder, TaskRuns, find_all};
 use crate::cli::{CliExit, CompareRequest, Global, ReportRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;

@@ -1,15 +1,17 @@
-//! Writes to stdout and stderr, and remembers whether that failed.
-//!
-//! A write error other than a closed pipe means that output was lost: the command prints why on stderr and exits with 1 if it
-//! would have exited with 0. A closed pipe (`regatta … | head -1`) is the reader's choice: nothing is printed, and a command
-//! exits with 141, as if SIGPIPE ended it. A run continues without its reader, so its own code stands.
+//! The terminal: what is printed, and how the program leaves when its reader is gone, a file is too large or it panics.
 
-use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
+use std::panic::{AssertUnwindSafe, PanicHookInfo};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, panic};
+
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::CliExit;
+use base::diag::{is_panic_caught, panic_text};
 use report::LiveOptions;
 
 /// 128 + SIGPIPE.
@@ -132,9 +134,53 @@ const fn code(exit: CliExit, is_lost: bool, is_closed: bool) -> u8 {
     }
 }
 
+/// Does the work of a command. If it panics, what it holds is dropped (servers are stopped, locks are given back), and
+/// the message names the place in the source.
+pub(super) fn guard(work: impl FnOnce() -> CliExit) -> CliExit {
+    let default_hook = panic::take_hook();
+    panic::set_hook(Box::new(move |fault| {
+        if is_panic_caught() {
+            return;
+        }
+        if std::env::var_os("RUST_BACKTRACE").is_some_and(|wanted| wanted != "0") {
+            default_hook(fault);
+        }
+        print_error(&message(fault));
+    }));
+    let exit = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(CliExit::OwnFault);
+    drop(panic::take_hook());
+    exit
+}
+
+fn message(fault: &PanicHookInfo<'_>) -> String {
+    let at = fault.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
+    format!(
+        "error: a fault in Regatta itself: {}{at}\n  version {}; RUST_BACKTRACE=1 shows where it happened. Please \
+         report it with the \
+         manifest or the command\n",
+        panic_text(fault.payload()),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// Gives SIGXFSZ a handler, before any command writes a file. It is not ignored: what a process ignores, the commands
+/// that it starts ignore, too, while they begin without its handlers.
+pub(super) fn make_it_an_error() {
+    let handle = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let _inside = runtime.enter();
+        // The handler stays when this is dropped.
+        signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
+    };
+    // Without it a command does its work just as well, as long as no file reaches the limit.
+    let _: std::io::Result<()> = handle();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use base::diag::catch_panic;
 
     #[test]
     fn a_closed_pipe_is_no_loss_and_any_other_error_is() {
@@ -160,5 +206,16 @@ mod tests {
         assert_eq!(code(CliExit::Done, false, true), 141);
         assert_eq!(code(CliExit::Done, false, false), 0);
         assert_eq!(code(CliExit::InvalidLoad, true, true), 4);
+    }
+
+    #[test]
+    fn a_panic_has_a_code_of_its_own() {
+        assert_eq!(guard(|| panic!("index out of bounds")), CliExit::OwnFault);
+        assert_eq!(guard(|| CliExit::InvalidLoad), CliExit::InvalidLoad);
+    }
+
+    #[test]
+    fn a_panic_of_a_library_that_is_an_error_is_no_fault() {
+        assert_eq!(guard(|| catch_panic(|| panic!("of a library")).unwrap_or(CliExit::Usage)), CliExit::Usage);
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::find_result::find;
 use super::found_result::SEEN;
+use super::result_name::find;
 use super::translate;
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::console::{print, print_error};

@@ -1,5 +1,5 @@
-//! Ends the program when a manifest, one of its expressions, or a template of a stage takes too much memory or time. Nothing has been
-//! started by then for a manifest; what a run has started, its watchdog ends.
+//! Ends the program when a manifest, one of its expressions, or a template of a stage takes too much memory or time.
+//! Nothing has been started by then for a manifest; what a run has started, its watchdog ends.
 
 use std::sync::Once;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -17,13 +17,13 @@ use plan::manifest::{GivenValues, Manifest, ManifestLibrary, expression_in_progr
 const MOST_MEMORY: u64 = 1_000_000_000;
 /// The longest that one expression may take.
 const MOST_TIME: Duration = Duration::from_mins(1);
-/// The most memory that it may gain while a manifest is read, or its plan made, bytes: a plan of 100,000 stages, the largest that there
-/// may be, takes 350 MB.
+/// The most memory that it may gain while a manifest is read, or its plan made, bytes: a plan of 100,000 stages, the
+/// largest that there may be, takes 350 MB.
 const MOST_MEMORY_IN_ALL: u64 = 3_000_000_000;
 /// The longest that a manifest may take to be read, or its plan to be made: that of 100,000 stages takes two seconds.
 const MOST_TIME_IN_ALL: Duration = Duration::from_mins(10);
-/// The most memory that this process may gain while a template of a stage is rendered, bytes. Its text has at most 256 MiB; other tasks
-/// may need some meanwhile.
+/// The most memory that this process may gain while a template of a stage is rendered, bytes. Its text has at most 256
+/// MiB; other tasks may need some meanwhile.
 const MOST_MEMORY_OF_TEMPLATE: u64 = 2_000_000_000;
 /// The longest that one template may take: its steps take seconds, also on a busy machine.
 const MOST_TIME_OF_TEMPLATE: Duration = Duration::from_mins(5);

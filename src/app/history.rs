@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use super::compare::write_page;
-use super::find_result::{MeasuredOutputs, measured_outputs};
 use super::found_result::{search_in, without_links};
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
-use super::shared_results;
+use super::result_name::{MeasuredOutputs, measured_outputs};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use base::diag::ErrorText;
+use crate::store;
 use base::event::RunId;
 use base::files::read_text;
 use harness::RESULT;
@@ -94,7 +94,7 @@ fn measurements(
             });
         }
     }
-    for (summary, result) in request.store.as_deref().map(shared_results::read).transpose()?.unwrap_or_default() {
+    for (summary, result) in request.store.as_deref().map(store::read).transpose()?.unwrap_or_default() {
         let Some(started) = started_of_speed(&result) else { continue };
         let is_known = points.iter().any(|point| point.run == summary.run && point.task == summary.task);
         if is_known || !has(&summary.manifest, &request.manifest) || !has(&summary.task, &request.task) {

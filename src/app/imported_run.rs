@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::env;
 
 use super::expression_guard::{expand, load_unexpanded};
-use super::llmb_cluster;
 use super::project::Project;
-use super::system_choice::choose_system;
+use crate::bulk::llmb;
 use crate::cli::Global;
 use crate::error::CommandError;
+use crate::project::choose_system;
 use base::diag::{Diagnostics, ErrorText, MissingValue};
 use base::units::shell_word;
 use interop::{RunLine, RunSetting, Translation, UntranslatedOption};
@@ -171,7 +171,7 @@ manifests/{name}/{system}.yaml that includes a near one adds it"
         params.push(("system".to_owned(), system.to_owned()));
         named.with(params).is_ok()
     };
-    match llmb_cluster::system(project, name, manifest, scale, &fits) {
+    match llmb::system(project, name, manifest, scale, &fits) {
         Ok((system, reason)) => {
             translation.notes.push(format!("{} is `system={system}`: {reason}", scale.argument));
             params.push(("system".to_owned(), system));

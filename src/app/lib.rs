@@ -10,53 +10,37 @@ mod bench;
 mod bulk;
 pub mod cli;
 
+mod before_run;
 mod calibrate;
 mod clean;
 mod compare;
-mod completion;
 mod console;
 mod doctor;
-mod earlier_runs;
 mod error;
 mod explain;
 mod export_import;
 mod expression_guard;
-mod file_size_limit;
-mod find_result;
 mod found_result;
 mod history;
-mod host_agent;
 mod imported_run;
-mod init;
-mod known_failures;
-mod last_manifest;
-mod llmb_cluster;
 mod lockfile;
 mod manifest_commands;
 mod manual;
 mod mlperf;
-mod node_job;
 mod observed_run;
 mod out_folder;
-mod panic_guard;
 mod past_runs;
-mod plan_estimates;
 mod planning;
-mod predicted_tasks;
 mod project;
+mod remote_work;
 mod repository;
+mod result_name;
 mod run;
-mod run_store;
 mod selftest;
-mod served_twin;
-mod shared_results;
-mod shipped_inputs;
 mod simulate;
 mod store;
-mod system_choice;
 mod translate;
 mod triton;
-mod welcome;
 mod what_if;
 
 use std::io::{Write as _, stdin};
@@ -67,15 +51,15 @@ use std::sync::Arc;
 /// The text of a `regatta.lock`, checked.
 pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 
-use self::completion::ProjectOffers;
 use self::console::{print, print_error};
 use self::error::CommandError;
 use crate::cli::{BenchTask, CliExit, CliRequest, Invocation, SelftestRequest, SimRequest, StatusRequest};
+use crate::manifest_commands::ProjectOffers;
 use ::mlperf::loadgen;
 
 /// Reads the command line and runs it.
 pub fn main() -> ExitCode {
-    file_size_limit::make_it_an_error();
+    console::make_it_an_error();
     if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
         // As it is: the shell's separator is a control character.
         let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(console::note);
@@ -91,7 +75,7 @@ pub fn main() -> ExitCode {
     let color = invocation.global.color.choice();
     color.write_global();
     let goes_on = outlives_its_reader(&invocation.request);
-    let exit = panic_guard::guard(|| {
+    let exit = console::guard(|| {
         perform(invocation).unwrap_or_else(|error| {
             match &error {
                 CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
@@ -131,15 +115,15 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Bench(BenchTask::Target(request)) => bench::bench(&global, &request),
         CliRequest::Bench(BenchTask::Selftest) => selftest::selftest(&global, &SelftestRequest::default()),
         CliRequest::Plan(request) => planning::plan(&global, &request),
-        CliRequest::Doctor(request) => doctor::command::doctor(&global, &request),
+        CliRequest::Doctor(request) => doctor::doctor(&global, &request),
         CliRequest::Lock(request) => lockfile::command::lock(&global, &request),
         CliRequest::Check(request) => manifest_commands::check(&global, &request),
         CliRequest::Show(request) => manifest_commands::show(&global, &request),
         CliRequest::List(request) => manifest_commands::list(&global, request),
         CliRequest::Schema(args) => Ok(manifest_commands::schema(args.schema)),
-        CliRequest::Init(request) => init::init(&request),
+        CliRequest::Init(request) => manifest_commands::init(&request),
         CliRequest::Welcome => {
-            print(&welcome::text());
+            print(&manual::text());
             Ok(CliExit::Done)
         }
         CliRequest::Status(request) => past_runs::status(&global, request),
@@ -174,8 +158,8 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
             exec::process::run_watchdog(&args.run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(CliExit::Done)
         }
-        CliRequest::OnNode(args) => node_job::run(args.folder),
-        CliRequest::OnHost(args) => host_agent::on_host(args.awake),
+        CliRequest::OnNode(args) => remote_work::run(args.folder),
+        CliRequest::OnHost(args) => remote_work::on_host(args.awake),
         CliRequest::LoadgenTest(args) => Ok(loadgen_test(&args.orders)),
     }
 }

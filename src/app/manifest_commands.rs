@@ -1,14 +1,24 @@
-//! The commands `check`, `show`, `list` and `schema`.
+//! The commands `init`, `list`, `show`, `check` and `schema`, and what a shell completes from the project.
 
-use super::expression_guard::expand;
-use super::project::{Project, colored};
-use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, ListRequest, SchemaRequest, ShowRequest};
+use std::path::Path;
+use std::{env, fs};
+
+use anyhow::Context as _;
+
+use crate::cli::{
+    CheckFormat, CheckRequest, CliExit, Color, Global, InitRequest, KeyValueArg, ListRequest, Offer, Offers,
+    OutputVerbosity, SchemaRequest, ShowRequest,
+};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
+use crate::expression_guard::expand;
+use crate::past_runs::logged_tasks;
+use crate::project::{Project, colored};
 use base::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use base::units::counted;
-use plan::manifest::{list_manifests, schema as manifest_schema};
+use plan::manifest::{DeclaredParam, ManifestOutline, list_manifests, outline, schema as manifest_schema, shipped};
 use report::Styler;
+use runner::store::{is_there, readable_runs, tags_of, write_named};
 
 /// The errors of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, CommandError> {
@@ -94,4 +104,124 @@ pub(super) fn schema(which: SchemaRequest) -> CliExit {
     };
     print(&format!("{schema:#}\n"));
     CliExit::Done
+}
+
+/// What a run leaves in a project.
+const IGNORED: &[u8] = b".regatta\nlatest\n";
+
+pub(super) fn init(request: &InitRequest) -> Result<CliExit, CommandError> {
+    if request.all { everything(&request.folder) } else { example(&request.folder, &request.example) }
+}
+
+fn example(folder: &Path, name: &str) -> Result<CliExit, CommandError> {
+    let places = [format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
+    let Some((path, bytes)) = shipped().find(|(path, _)| places.contains(path)) else {
+        return Err(CommandError::Usage(format!(
+            "there is no shipped manifest `{name}`; `regatta list` has their names"
+        )));
+    };
+    let text = String::from_utf8_lossy(bytes);
+    // The schema is not written, so an editor would not find it.
+    let text: String = text.split_inclusive('\n').filter(|line| !line.starts_with("# yaml-language-server:")).collect();
+    for (path, bytes) in [(path.as_str(), text.as_bytes()), (".gitignore", IGNORED)] {
+        let target = folder.join(path);
+        let what = if write_new(&target, bytes)? { "written" } else { "there already, left alone" };
+        print(&format!("{}: {what}\n", target.display()));
+    }
+    let enter = if folder == Path::new(".") { String::new() } else { format!("cd {} && ", folder.display()) };
+    print(&format!("next: {enter}regatta run {name}\n"));
+    print("      `regatta explain stages.bench` explains keys; `regatta schema > manifest.json` is for an editor\n");
+    Ok(CliExit::Done)
+}
+
+fn everything(folder: &Path) -> Result<CliExit, CommandError> {
+    let (mut written, mut kept) = (0, 0);
+    for (path, bytes) in shipped() {
+        *(if write_new(&folder.join(path), bytes)? { &mut written } else { &mut kept }) += 1;
+    }
+    let kept = if kept > 0 { format!(", {kept} there already and left alone") } else { String::new() };
+    print(&format!("{} written to {}{kept}\n", counted(written, "file"), folder.display()));
+    Ok(CliExit::Done)
+}
+
+/// Whether it was written: a file that is there stays as it is.
+fn write_new(target: &Path, bytes: &[u8]) -> Result<bool, CommandError> {
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    }
+    // Also a link that leads nowhere is there.
+    if target.is_symlink() || is_there(target)? {
+        return Ok(false);
+    }
+    write_named(target, bytes)?;
+    Ok(true)
+}
+
+/// Those of the project in the current folder; none where there is no current folder.
+pub(super) struct ProjectOffers(Option<Project>);
+
+impl ProjectOffers {
+    pub(super) fn here() -> Self {
+        let home =
+            env::var_os("REGATTA_HOME").filter(|home| !home.is_empty()).map_or_else(|| ".regatta".into(), Into::into);
+        let global = Global { home, color: Color::Never, loudness: OutputVerbosity::Normal };
+        Self(Project::open_current(&global).ok())
+    }
+
+    fn outline(&self, manifest: &str, given: &[String]) -> ManifestOutline {
+        // What is no setting yet changes nothing.
+        let given: Vec<KeyValueArg> = given.iter().filter_map(|word| word.parse().ok()).collect();
+        let outline = |project: &Project| outline(&project.manifests, manifest, &project.given(&given));
+        self.0.as_ref().and_then(outline).unwrap_or_default()
+    }
+}
+
+impl Offers for ProjectOffers {
+    fn manifests(&self) -> Vec<Offer> {
+        let all = self.0.iter().flat_map(|project| list_manifests(&project.manifests).unwrap_or_default());
+        all.map(|listed| Offer::new(listed.name, listed.about)).collect()
+    }
+
+    fn settings(&self, manifest: &str, given: &[String], word: &str) -> Vec<Offer> {
+        let parameters = self.outline(manifest, given).parameters;
+        if let Some((key, value)) = word.split_once('=') {
+            let param = parameters.iter().find(|param| param.name == key);
+            return param.map(|param| values(param, value)).unwrap_or_default();
+        }
+        let is_given = |name: &str| given.iter().any(|word| word.split_once('=').is_some_and(|(key, _)| key == name));
+        let open = parameters.into_iter().filter(|param| !is_given(&param.name));
+        open.map(|param| Offer::new(format!("{}=", param.name), param.about)).collect()
+    }
+
+    fn stages(&self, manifest: &str, given: &[String]) -> Vec<Offer> {
+        self.outline(manifest, given).stages.into_iter().map(|stage| Offer::new(stage, None)).collect()
+    }
+
+    fn last_stages(&self) -> Vec<Offer> {
+        let names = self.0.iter().flat_map(|project| logged_tasks(&project.home));
+        names.map(|name| Offer::new(name, None)).collect()
+    }
+
+    fn runs(&self) -> Vec<Offer> {
+        /// More than these are none to choose from.
+        const MOST: usize = 50;
+        let Some(home) = self.0.as_ref().map(|project| &project.home) else { return Vec::new() };
+        let newest = readable_runs(home).unwrap_or_default().0.into_iter().rev().take(MOST);
+        newest
+            .flat_map(|run| {
+                let names = tags_of(home, &run).unwrap_or_default().into_iter().map(|tag| tag.to_string());
+                names.chain([run.to_string()]).collect::<Vec<_>>()
+            })
+            .map(|name| Offer::new(name, None))
+            .collect()
+    }
+}
+
+/// `KEY=VALUE`; of a list, the values that are not in it yet behind those that are.
+fn values(param: &DeclaredParam, typed: &str) -> Vec<Offer> {
+    let front = if param.is_list { typed.rsplit_once(',').map_or("", |(front, _)| front) } else { "" };
+    let between = if front.is_empty() { "" } else { "," };
+    let is_there = |value: &str| front.split(',').any(|one| one == value);
+    let open = param.values.iter().filter(|value| !is_there(value));
+    open.map(|value| Offer::new(format!("{}={front}{between}{value}", param.name), None)).collect()
 }

@@ -1,4 +1,5 @@
-//! A folder that a user names with `--out` for the copy of a result: what in it an earlier copy left, and what is the user's own.
+//! A folder that a user names with `--out` for the copy of a result: what in it an earlier copy left, and what is the
+//! user's own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,14 +95,11 @@ impl OutFolder {
             return Ok(());
         }
         let name = folder.display();
-        Err(CommandError::usage(
-            ErrorText::new(format!("`--out {name}` has the result of another benchmark, and would lose it")).hint(
-                format!(
-                    "name another folder, or remove {name} first; the same benchmark again replaces its own \
-result"
-                ),
-            ),
-        ))
+        Err(CommandError::Usage(format!(
+            "`--out {name}` has the result of another benchmark, and would lose it\n  hint: name another folder, or \
+             remove {name} first; \
+             the same benchmark again replaces its own result"
+        )))
     }
 
     fn refusal(&self, folder: &Path) -> CommandError {
@@ -110,14 +108,12 @@ result"
             0 => String::new(),
             count => format!(" and {count} more"),
         };
-        CommandError::usage(
-            ErrorText::new(format!(
-                "`--out {}` would replace what Regatta did not write there: {}{more}",
-                folder.display(),
-                names.join(", ")
-            ))
-            .hint("name another folder, or move these away"),
-        )
+        CommandError::Usage(format!(
+            "`--out {}` would replace what Regatta did not write there: {}{more}\n  hint: name another folder, or move \
+             these away",
+            folder.display(),
+            names.join(", ")
+        ))
     }
 
     /// Removes the earlier copy: its parts would be taken for those of the next one.
@@ -136,8 +132,8 @@ result"
     }
 }
 
-/// A result for a folder that a user names. It is collected in a folder of its own inside of that one, and takes the place of an
-/// earlier copy only when it is whole.
+/// A result for a folder that a user names. It is collected in a folder of its own inside of that one, and takes the
+/// place of an earlier copy only when it is whole.
 pub(super) struct NewResult {
     folder: PathBuf,
     collected: PathBuf,

@@ -9,16 +9,16 @@ use std::thread;
 use std::time::Duration;
 
 use super::console::{PiecePrinter, is_closed};
-use super::find_result::named_run;
 use super::found_result::search_in;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::project::{Project, hint_of_runs_above};
-use super::shared_results;
+use super::result_name::named_run;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use base::diag::ErrorText;
+use crate::store;
 use base::event::{Done, RunId, TaskId};
 use base::files::{is_absence, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
@@ -120,7 +120,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
 
 /// The runs of all machines whose results are in a shared store, newest first.
 fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Result<CliExit, CommandError> {
-    let mut all = shared_results::read(store)?;
+    let mut all = store::read(store)?;
     let started = |result: &MeasuredResult| result.own().map(|own| own.started.clone()).unwrap_or_default();
     all.retain(|(summary, _)| request.manifest.as_ref().is_none_or(|part| summary.manifest.contains(part.as_str())));
     all.sort_by_cached_key(|(_, result)| std::cmp::Reverse(started(result)));

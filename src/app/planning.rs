@@ -1,19 +1,27 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
-use super::known_failures::environment_faults;
-use super::plan_estimates::PlanEstimates;
-use super::predicted_tasks::decide;
-use super::project::{Project, options};
-use super::run_store;
-use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
+use crate::before_run::{decide, environment_faults};
+use crate::cli::{CliExit, Global, KeyValueArg, PlanFormat, PlanRequest, Select};
 use crate::console::{print, print_error, print_json};
 use crate::error::CommandError;
-use plan::{MeasurementCost, Plan, loadgen};
-use report::{DecisionKind, LaunchKind, LaunchRow, Styler};
+use crate::project::{Project, options};
+use crate::simulate::ServedTwin;
+use crate::store;
+use base::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
+use mlperf::dataset::{LengthDistribution, assumed_lengths};
+use plan::manifest::model::{Action, Bench, Engine, RepeatRole};
+use plan::{ActionKind, MeasurementCost, Plan, Task, loadgen};
+use report::{
+    BenchEstimate, DecisionKind, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, Styler, estimates_note,
+};
+use rules::MlperfScenario;
 use runner::RunOptions;
+use sim::{EngineLimits, VirtualResult, VirtualWorkload};
 use stages::{LaunchPreview, ServePreview, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
@@ -47,7 +55,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             }
             notes.extend(estimates.note());
             // A plan is made without a network.
-            if let Some(store) = run_store::address(None)?
+            if let Some(store) = store::address(None)?
                 && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
             {
                 let name = &request.manifest;
@@ -145,5 +153,339 @@ fn decision_row(
         reasons: decision.reasons,
         cost,
         estimate,
+    }
+}
+
+/// Requests of a load that are simulated, for each server that has requests of its own.
+const SAMPLE: usize = 5000;
+/// Requests of a load that are simulated at most, for all servers together: what needs more to be told has no estimate.
+const LARGEST_SAMPLE: usize = 1_000_000;
+/// Tokens of answers that are simulated at most, for all servers together: 50 servers with 5,000 answers of 4,000
+/// tokens each.
+const MOST_TOKENS: f64 = 1e9;
+/// Requests come faster than the servers answer them beyond this share of what full servers do: the end of a finite
+/// load, when few requests are left, hides a part of that.
+const BEHIND: f64 = 1.1;
+/// Probes of a search, at most.
+const PROBES: f64 = 12.0;
+
+/// The estimates of one plan.
+pub(super) struct PlanEstimates<'a> {
+    project: &'a Project,
+    request: &'a PlanRequest,
+    plan: &'a Plan,
+    /// Of the simulated system with the name of the real one; compiled when it is needed first.
+    twin: OnceCell<Option<(String, Plan)>>,
+    /// What was simulated already: loads are often the same.
+    known: HashMap<String, EstimatedTime>,
+    all: Vec<BenchEstimate>,
+    basis: EstimateBasis,
+}
+
+/// Requests as one measurement sends them.
+#[derive(Clone, Copy, Debug)]
+enum SentLoad {
+    AtOnce { count: f64 },
+    Arrivals { count: f64, rate: f64 },
+    Users { users: usize, count: f64, seconds: f64 },
+}
+
+impl SentLoad {
+    /// The same load of this many requests.
+    fn with_requests(self, count: f64) -> Self {
+        match self {
+            Self::AtOnce { .. } => Self::AtOnce { count },
+            Self::Arrivals { rate, .. } => Self::Arrivals { count, rate },
+            Self::Users { users, .. } => Self::Users { users, count, seconds: 0.0 },
+        }
+    }
+}
+
+/// Of one measurement.
+#[derive(Clone, Copy, Debug, Default)]
+struct EstimatedTime {
+    seconds: f64,
+    requests: f64,
+    tokens: f64,
+    falls_behind: bool,
+}
+
+/// Servers that are alike, and how their time passes.
+struct Servers {
+    limits: EngineLimits,
+    count: usize,
+    /// Simulated seconds per second.
+    speed: f64,
+}
+
+impl<'a> PlanEstimates<'a> {
+    pub(super) fn new(project: &'a Project, request: &'a PlanRequest, plan: &'a Plan) -> Self {
+        Self {
+            project,
+            request,
+            plan,
+            twin: OnceCell::new(),
+            known: HashMap::new(),
+            all: Vec::new(),
+            basis: EstimateBasis::default(),
+        }
+    }
+
+    /// Of a benchmark that will run. `None`: no twin of its servers is known, or its load is not known beforehand.
+    pub(super) fn of(&mut self, task: &Task) -> Result<Option<BenchEstimate>, CommandError> {
+        if task.kind != ActionKind::Bench {
+            return Ok(None);
+        }
+        let Action::Bench(bench) = task.typed_action()? else { return Ok(None) };
+        if bench.turn == Some(RepeatRole::Sum) {
+            return Ok(None);
+        }
+        let own = ServedTwin::of(self.plan, task)?;
+        let is_simulated = own.speed.is_some();
+        let Some(servers) = (if is_simulated { Some(own) } else { self.servers_of_twin(task)? }) else {
+            return Ok(None);
+        };
+        let Some((spec, serving)) = servers.simulated() else { return Ok(None) };
+        let Ok(limits) = sim::served_limits(&spec, &serving) else { return Ok(None) };
+        let (gpus, count) = servers.sizes();
+        let speed = servers.speed.filter(|_| is_simulated).unwrap_or(1.0);
+        let Some(estimate) = self.estimate(&bench, &Servers { limits, count, speed }) else { return Ok(None) };
+        let estimate = BenchEstimate { gpus: if is_simulated { 0 } else { gpus }, ..estimate };
+        if let Some(engine) = &servers.engine {
+            self.basis.servers.insert(basis_of(engine));
+        }
+        if !is_simulated {
+            self.basis.twin = self.twin.get().and_then(Option::as_ref).map(|(name, _)| name.clone());
+        }
+        self.all.push(estimate);
+        Ok(Some(estimate))
+    }
+
+    /// The sum, and what it rests on.
+    pub(super) fn note(&self) -> Option<String> {
+        Some(estimates_note(&self.all, &self.basis)).filter(|note| !note.is_empty())
+    }
+
+    /// The servers of the same task with the simulated system of the same name, where it has the same model.
+    fn servers_of_twin(&self, task: &Task) -> Result<Option<ServedTwin>, CommandError> {
+        let Some((_, twin)) = self.twin.get_or_init(|| self.twin_plan()) else { return Ok(None) };
+        let Some(same) = twin.tasks.iter().find(|one| one.id == task.id && one.skipped.is_none()) else {
+            return Ok(None);
+        };
+        let servers = ServedTwin::of(twin, same)?;
+        let model = servers.engine.as_ref().map(|engine| plain(&engine.model.name)).unwrap_or_default();
+        let is_other = self.plan.params.get("model").is_some_and(|chosen| !plain(chosen).contains(&model));
+        Ok(Some(servers).filter(|servers| servers.speed.is_some() && !is_other))
+    }
+
+    fn twin_plan(&self) -> Option<(String, Plan)> {
+        let name = format!("sim-{}", self.plan.params.get("system")?);
+        self.project.manifests.find(&format!("{}/{name}", self.request.manifest))?;
+        let others = self.request.settings.iter().filter(|one| one.key != "system").cloned();
+        let settings: Vec<KeyValueArg> =
+            others.chain([KeyValueArg { key: "system".to_owned(), value: name.clone() }]).collect();
+        // What only the real system can be given has no twin.
+        let plan = self.project.expanded(&self.request.manifest, &settings, &self.request.select).ok()?;
+        Some((name, plan))
+    }
+
+    fn estimate(&mut self, bench: &Bench, servers: &Servers) -> Option<BenchEstimate> {
+        if bench.data.is_some() || bench.sessions.is_some() || bench.ramp.is_some() || bench.think_time.is_some() {
+            return None;
+        }
+        if bench.search.is_some() {
+            return search(bench);
+        }
+        let points = points(bench)?;
+        let mut sum = EstimatedTime::default();
+        for point in &points {
+            let one = self.measurement(point, servers)?;
+            sum.seconds += one.seconds;
+            sum.requests += one.requests;
+            sum.tokens += one.tokens;
+            sum.falls_behind |= one.falls_behind;
+        }
+        // The runs of `turn` are tasks of their own.
+        let runs = if bench.turn.is_some() { 1.0 } else { f64::from(bench.repeat.max(1)) };
+        let load = EstimatedLoad {
+            requests: sum.requests * runs,
+            requests_per_second: sum.requests / sum.seconds.max(f64::MIN_POSITIVE),
+            tokens_per_second: sum.tokens / sum.seconds.max(f64::MIN_POSITIVE),
+            falls_behind: sum.falls_behind,
+        };
+        Some(BenchEstimate { seconds: sum.seconds * runs, is_at_most: false, gpus: 0, load: Some(load) })
+    }
+
+    fn measurement(&mut self, bench: &Bench, servers: &Servers) -> Option<EstimatedTime> {
+        let (workload, is_assumed) = workload(bench)?;
+        let load = sent_load(bench)?;
+        let warmup = bench.warmup_time.as_ref().map_or(0.0, |time| time.time().as_secs_f64());
+        let key = format!("{load:?} {workload:?} {warmup} {} {:?}", bench.warmup, (&servers.limits, servers.count));
+        self.basis.has_assumed_lengths |= is_assumed;
+        if let Some(known) = self.known.get(&key) {
+            return Some(*known);
+        }
+        let (mut found, is_sampled) = servers.time(load, &workload)?;
+        if bench.warmup > 0 {
+            let (warm_up, _) = servers.time(load.with_requests(f64::from(bench.warmup)), &workload)?;
+            found.seconds += warm_up.seconds;
+        }
+        found.seconds += warmup;
+        if is_sampled {
+            self.basis.sample = SAMPLE;
+        }
+        self.known.insert(key, found);
+        Some(found)
+    }
+}
+
+impl Servers {
+    /// What a load takes, and whether only a part of it was simulated. `None`: they never hold such a request, or too
+    /// much would have to be simulated.
+    fn time(&self, load: SentLoad, workload: &VirtualWorkload) -> Option<(EstimatedTime, bool)> {
+        // Full servers are so only in a load of several times what they hold.
+        let most = self.count.saturating_mul(SAMPLE.max(self.limits.max_batch_size.saturating_mul(2)));
+        let part = |count: f64, most: usize| (count.ceil() as usize).clamp(1, most);
+        let simulated = match load {
+            SentLoad::Users { users, .. } => SAMPLE.max(users.saturating_mul(2)),
+            SentLoad::AtOnce { count } => part(count, most),
+            SentLoad::Arrivals { .. } => most,
+        };
+        if simulated > LARGEST_SAMPLE || simulated as f64 * workload.output_tokens.mean() > MOST_TOKENS {
+            return None;
+        }
+        let of = |result: &VirtualResult, requests: f64, seconds: f64| EstimatedTime {
+            seconds: seconds / self.speed,
+            requests,
+            tokens: result.output_tokens as f64 / result.requests.max(1) as f64 * requests,
+            falls_behind: false,
+        };
+        let paced = |result: &VirtualResult, requests: f64| result.seconds * requests / result.requests.max(1) as f64;
+        Some(match load {
+            SentLoad::AtOnce { count } => {
+                let result = sim::offline(&self.limits, self.count, workload, part(count, most)).ok()?;
+                let seconds = paced(&result, count);
+                (of(&result, count, seconds), count > most as f64)
+            }
+            SentLoad::Arrivals { count, rate } => {
+                let rate = rate / self.speed;
+                let result = sim::served_at(&self.limits, self.count, workload, part(count, SAMPLE), rate).ok()?;
+                let answer =
+                    result.statistic(LimitedMetric::E2e, Statistic::Mean).ok().flatten().unwrap_or_default() / 1e3;
+                let full = sim::offline(&self.limits, self.count, workload, most).ok()?;
+                let falls_behind = rate * paced(&full, 1.0) > BEHIND;
+                let seconds = if falls_behind { paced(&full, count) } else { count / rate + answer };
+                (EstimatedTime { falls_behind, ..of(&result, count, seconds) }, count > SAMPLE as f64)
+            }
+            SentLoad::Users { users, count, seconds } => {
+                let most = simulated;
+                let simulated = if count > 0.0 { part(count, most) } else { most };
+                let result = sim::with_users(&self.limits, self.count, workload, simulated, users).ok()?;
+                let pace = result.requests as f64 / result.seconds.max(f64::MIN_POSITIVE);
+                let count = count.max(seconds * self.speed * pace);
+                (of(&result, count, count / pace), count > most as f64)
+            }
+        })
+    }
+}
+
+/// Model, GPU and the source of its calibration.
+fn basis_of(engine: &Engine) -> (String, String, String) {
+    let source = engine.system.calibration.as_ref().map(|calibration| calibration.source.clone());
+    (engine.model.name.clone(), engine.system.name.clone(), source.unwrap_or_default())
+}
+
+/// Letters and digits: `Llama-3.1-8B` and `llama3.1-8b` are the same.
+fn plain(name: &str) -> String {
+    name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+/// The longest that the probes of a search take; how many there are is known when it ends.
+fn search(bench: &Bench) -> Option<BenchEstimate> {
+    let bounds = bench.search.as_ref()?;
+    let seconds = loadgen::Cost::of(bench).map_or_else(
+        || {
+            let arrivals = bench.stop.requests.map_or(0.0, |count| count as f64 / bounds.low.max(f64::MIN_POSITIVE));
+            PROBES * arrivals.max(bench.stop.time().map_or(0.0, |time| time.as_secs_f64()))
+        },
+        |cost| cost.most_s,
+    );
+    (seconds > 0.0).then_some(BenchEstimate { seconds, is_at_most: true, gpus: 0, load: None })
+}
+
+/// A benchmark for each level of a sweep. `None`: it finds its levels itself.
+fn points(bench: &Bench) -> Option<Vec<Bench>> {
+    let Some(sweep) = &bench.sweep else { return Some(vec![bench.clone()]) };
+    let levels = sweep.levels()?.ascending(sweep.is_whole()).ok()?;
+    let at = |level: f64| {
+        let mut point = Bench { sweep: None, ..bench.clone() };
+        match sweep {
+            BenchSweep::Concurrency(_) => point.concurrency = Some(level as u32),
+            BenchSweep::Rate(_) | BenchSweep::Auto(_) => point.rate = Some(level),
+            BenchSweep::InputTokens(_) => point.input_tokens = Length::Fixed(level as u32),
+            BenchSweep::OutputTokens(_) => point.output_tokens = Length::Fixed(level as u32),
+        }
+        point
+    };
+    Some(levels.into_iter().map(at).collect())
+}
+
+/// Its lengths, and whether they are assumed. `None`: they are in its data.
+fn workload(bench: &Bench) -> Option<(VirtualWorkload, bool)> {
+    // One seed: runs that differ in theirs take as long.
+    let seed = 0;
+    if let Some(test) = &bench.loadgen {
+        let (inputs, answers) = assumed_lengths(&test.benchmark)?;
+        let workload = VirtualWorkload {
+            input_tokens: length(&inputs),
+            output_tokens: length(&answers),
+            adapters: bench.request.lora_task_id.clone(),
+            seed,
+        };
+        return Some((workload, true));
+    }
+    let lengths = [&bench.input_tokens, &bench.output_tokens];
+    let [input_tokens, output_tokens] = lengths.map(Clone::clone);
+    let is_known = lengths.iter().all(|length| **length != Length::Given);
+    is_known.then_some((
+        VirtualWorkload { input_tokens, output_tokens, adapters: bench.request.lora_task_id.clone(), seed },
+        false,
+    ))
+}
+
+fn length(assumed: &LengthDistribution) -> Length {
+    let LengthDistribution { mean, sigma, min, max, .. } = *assumed;
+    if sigma <= 0.0 {
+        return Length::Fixed(mean as u32);
+    }
+    Length::Lognormal { mean, stddev: mean * libm::sqrt(libm::exp(sigma * sigma) - 1.0), min, max }
+}
+
+/// What one measurement sends. `None`: that is not known beforehand.
+fn sent_load(bench: &Bench) -> Option<SentLoad> {
+    if bench.loadgen.is_some() {
+        let test = loadgen::queries(bench)?;
+        let count = test.queries as f64;
+        return Some(match test.scenario {
+            MlperfScenario::Offline => SentLoad::AtOnce { count },
+            MlperfScenario::SingleStream => SentLoad::Users { users: 1, count, seconds: 0.0 },
+            MlperfScenario::Server | MlperfScenario::Interactive => SentLoad::Arrivals { count, rate: test.target_qps },
+        });
+    }
+    let count = bench.stop.requests.map_or(0.0, |count| count as f64);
+    let seconds = bench.stop.time().map_or(0.0, |time| time.as_secs_f64());
+    let has_end = count > 0.0 || seconds > 0.0;
+    match bench.scenario {
+        Scenario::Offline => (count > 0.0).then_some(SentLoad::AtOnce { count }),
+        Scenario::Server | Scenario::Interactive => {
+            let rate = bench.rate.filter(|rate| *rate > 0.0 && has_end)?;
+            Some(SentLoad::Arrivals { count: count.max(rate * seconds), rate })
+        }
+        Scenario::Concurrency => {
+            let users = bench.concurrency.filter(|_| has_end)? as usize;
+            Some(SentLoad::Users { users, count, seconds })
+        }
+        Scenario::SingleStream => has_end.then_some(SentLoad::Users { users: 1, count, seconds }),
+        Scenario::Trace => None,
     }
 }

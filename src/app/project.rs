@@ -1,20 +1,24 @@
 //! One project folder: its state, its manifests, and a manifest's plan, compiled once.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::{env, fs, thread};
 
 use anyhow::Context as _;
 
 use crate::cli::{Force, Global, KeyValueArg, Select};
+use crate::doctor;
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
-use base::diag::{Diagnostics, ErrorText};
-use base::files::Digest;
-use plan::Plan;
-use plan::manifest::{GivenValues, Manifest, ManifestLibrary};
-use runner::store::{CompilerId, PlanSources, StateFolder, last_run};
+use base::diag::Diagnostics;
+use base::event::Event;
+use base::files::{Digest, read_bytes};
+use interop::{SystemNeed, gpu_name};
+use plan::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, shipped};
+use plan::{ActionKind, Plan, Task};
+use runner::store::{
+    CompilerId, PathError, PlanSources, StateFolder, WithPath as _, is_there, last_run, read_journal, replace,
+};
 use runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
 /// # Errors
@@ -135,7 +139,8 @@ impl Project {
         Ok((repeated(plan, select)?, digest))
     }
 
-    /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is looked up.
+    /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is
+    /// looked up.
     pub(super) fn expanded(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> Result<Plan, CommandError> {
         let manifest = self.manifest(name, settings)?;
         repeated(Plan { manifest: name.to_owned(), ..expand(&manifest)? }, select)
@@ -166,8 +171,8 @@ impl Project {
             Ok((plan, digest))
         };
         thread::scope(|scope| {
-            // Compiling takes many times the memory of the plan. That of a thread of its own is given back as a whole, and the plan
-            // is read back as it was written: what follows may take hours.
+            // Compiling takes many times the memory of the plan. That of a thread of its own is given back as a whole,
+            // and the plan is read back as it was written: what follows may take hours.
             let text = || compile().and_then(|(plan, digest)| Ok((plan.to_bytes()?, digest)));
             match thread::Builder::new().name("compile".to_owned()).stack_size(STACK).spawn_scoped(scope, text) {
                 Ok(compiling) => {
@@ -185,14 +190,14 @@ impl Project {
         let manifest = self.manifest(name, settings)?;
         let mut plan = Plan { manifest: name.to_owned(), ..expand(&manifest)? };
         self.has_effect(name, settings, &manifest, &plan)?;
-        let absent = super::shipped_inputs::provide(&mut plan, self.home.project(), self.home.state())
-            .map_err(anyhow::Error::from)?;
+        let absent = provide(&mut plan, self.home.project(), self.home.state()).map_err(anyhow::Error::from)?;
         let mut origins = self.origins(name, &manifest);
         origins.absent.extend(absent);
         Ok((plan, origins))
     }
 
-    /// An argument for a value that was not there before must change the plan: otherwise a typing error would go unnoticed.
+    /// An argument for a value that was not there before must change the plan: otherwise a typing error would go
+    /// unnoticed.
     fn has_effect(
         &self,
         name: &str,
@@ -259,8 +264,8 @@ fn repeated(plan: Plan, select: &Select) -> Result<Plan, CommandError> {
     Ok(plan)
 }
 
-/// Which tasks are part of the run, and which run even if they are cached: one at a time and without GPUs, as suits a command that runs
-/// nothing.
+/// Which tasks are part of the run, and which run even if they are cached: one at a time and without GPUs, as suits a
+/// command that runs nothing.
 pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, CommandError> {
     let chosen = plan.select(&select.until, &select.only)?;
     let roles = task_roles(plan, &chosen, !select.only.is_empty());
@@ -272,10 +277,10 @@ pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, Comman
                 let named = plan.select(&[], std::slice::from_ref(name))?;
                 if !named.iter().zip(&roles).any(|(named, role)| *named && *role == TaskRole::Run) {
                     let only = select.only.join(", ");
-                    return Err(CommandError::usage(
-                        ErrorText::new(format!("`--force {name}` forces what `--only {only}` leaves out"))
-                            .hint(format!("add `--only {name}`, or leave out one of the two")),
-                    ));
+                    return Err(CommandError::Usage(format!(
+                        "`--force {name}` forces what `--only {only}` leaves out\n  hint: add `--only {name}`, or \
+                         leave out one of the two"
+                    )));
                 }
             }
             let named = plan.select(&[], names)?;
@@ -302,5 +307,157 @@ pub(super) fn colored(color: anstream::ColorChoice) -> bool {
         anstream::ColorChoice::Never => false,
         anstream::ColorChoice::Auto => std::io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none(),
         _ => true,
+    }
+}
+
+/// With its parameters, as they were given. `hint`: the command that names a manifest.
+pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Vec<KeyValueArg>), CommandError> {
+    let run = last_run(&project.home)?;
+    let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
+    let started = journal.and_then(|journal| {
+        journal.events.into_iter().find_map(|event| match event {
+            Event::RunStarted { manifest, settings, .. } => Some((manifest, settings)),
+            _ => None,
+        })
+    });
+    let Some((manifest, settings)) = started else {
+        let hint = hint_of_runs_above(&project.home).unwrap_or_else(|| format!("name a manifest: {hint}"));
+        return Err(CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
+    };
+    let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
+    Ok((manifest, settings.map_err(CommandError::usage)?))
+}
+
+/// Writes the shipped files that the plan's inputs name and the project does not have into the state folder, and lets
+/// the inputs lead there. Returns the paths in the project that would have been read: a file there would change the
+/// plan.
+///
+/// # Errors
+///
+/// A copy cannot be written, or it cannot be known whether the project has a file.
+pub(super) fn provide(plan: &mut Plan, project: &Path, state: &Path) -> Result<Vec<PathBuf>, PathError> {
+    let mut absent = Vec::new();
+    for task in &mut plan.tasks {
+        for path in task.inputs.values_mut().flatten() {
+            let hiding = project.join(path.as_str());
+            if !is_shipped(path) || is_there(&hiding)? {
+                continue;
+            }
+            let copy = state.join("shipped").join(path.as_str());
+            if !absent.contains(&hiding) {
+                write(path, &copy)?;
+                absent.push(hiding);
+            }
+            let written = std::mem::replace(path, copy.to_string_lossy().into_owned());
+            task.shipped.insert(written, copy);
+        }
+    }
+    Ok(absent)
+}
+
+/// A file, or all files of a folder.
+fn write(path: &str, copy: &Path) -> Result<(), PathError> {
+    let path = path.trim_end_matches('/');
+    for (file, bytes) in shipped() {
+        let Some(rest) = file.strip_prefix(path).filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+            continue;
+        };
+        let target = if rest.is_empty() { copy.to_owned() } else { copy.join(&rest[1..]) };
+        if read_bytes(&target).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).at("create", parent)?;
+        }
+        replace(&target, bytes)?;
+    }
+    Ok(())
+}
+
+/// A system's name, and why it is this one.
+pub(super) struct SystemChoice {
+    pub system: String,
+    pub note: String,
+}
+
+/// What stands before the name of a simulated system.
+const SIMULATED: &str = "sim-";
+
+/// The system for a manifest with a parameter `system`. `exists` checks whether the manifest has a system of a name.
+pub(super) fn choose_system(
+    manifest: &Manifest,
+    need: SystemNeed,
+    exists: &dyn Fn(&str) -> bool,
+) -> Option<SystemChoice> {
+    if need == SystemNeed::Default {
+        return None;
+    }
+    let default = manifest.params.get("system")?.value.as_str()?.to_owned();
+    Some(choose(&doctor::gpu_names(), &default, need, exists))
+}
+
+fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str) -> bool) -> SystemChoice {
+    let machine = match gpus {
+        [] => "no GPU was found here (nvidia-smi)".to_owned(),
+        [one, ..] => format!("this machine has {} × {one}", gpus.len()),
+    };
+    if let Some(gpu) = gpus.first().and_then(|name| gpu_name(name)) {
+        // The largest of the machine's systems.
+        let found = (1..=gpus.len()).rev().map(|count| (count, format!("{gpu}-x{count}"))).find(|(_, it)| exists(it));
+        if let Some((count, system)) = found {
+            let fewer =
+                if count < gpus.len() { format!("; no system of {} is on file", gpus.len()) } else { String::new() };
+            return SystemChoice { note: format!("system={system}: {machine}{fewer}"), system };
+        }
+    }
+    let real = default.strip_prefix(SIMULATED).filter(|real| exists(real));
+    let lacks = if gpus.is_empty() { "" } else { ", for which there is no system's file" };
+    match (need, real) {
+        (SystemNeed::Real, Some(real)) => SystemChoice {
+            note: format!("system={real}: {machine}{lacks}; of this system are the round, the software and the tuning"),
+            system: real.to_owned(),
+        },
+        (_, Some(real)) => SystemChoice {
+            note: format!(
+                "system={default} is simulated: {machine}{lacks}, and no argument names a system; write system={real} \
+                 for the real one"
+            ),
+            system: default.to_owned(),
+        },
+        _ => SystemChoice {
+            note: format!(
+                "system={default} is the manifest's default: {machine}{lacks}, and no argument names a system"
+            ),
+            system: default.to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(gpus: &[&str], need: SystemNeed) -> String {
+        let gpus: Vec<String> = gpus.iter().map(|&name| name.to_owned()).collect();
+        let exists = |name: &str| ["h200-x8", "h200-x2", "h100-nvl-x2"].contains(&name);
+        let choice = choose(&gpus, "sim-h200-x8", need, &exists);
+        format!("{} | {}", choice.system, choice.note)
+    }
+
+    #[test]
+    fn the_machine_decides_and_a_simulated_system_is_never_silent() {
+        insta::assert_snapshot!(chosen(&["NVIDIA H200"; 8], SystemNeed::Measured), @"h200-x8 | system=h200-x8: this \
+            machine has 8 × NVIDIA H200");
+        insta::assert_snapshot!(chosen(&["NVIDIA H200"; 4], SystemNeed::Measured), @"h200-x2 | system=h200-x2: this \
+            machine has 4 × NVIDIA H200; no system of 4 is on file");
+        insta::assert_snapshot!(chosen(&["NVIDIA H100 NVL"; 2], SystemNeed::Real), @"h100-nvl-x2 | system=h100-nvl-x2: \
+            this machine has 2 × NVIDIA H100 NVL");
+        insta::assert_snapshot!(chosen(&["NVIDIA RTX 4090"], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 \
+            is simulated: this machine has 1 × NVIDIA RTX 4090, for which there is no system's file, and no argument \
+            names a system; write system=h200-x8 for the real one");
+        insta::assert_snapshot!(chosen(&[], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 is simulated: no \
+            GPU was found here (nvidia-smi), and no argument names a system; write system=h200-x8 for the real one");
+        insta::assert_snapshot!(chosen(&[], SystemNeed::Real), @"h200-x8 | system=h200-x8: no GPU was found here \
+            (nvidia-smi); of this system are the round, the software and the tuning");
     }
 }

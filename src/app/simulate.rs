@@ -1,4 +1,4 @@
-//! `regatta sim serve`: the simulated Triton as a separate process.
+//! Simulated servers of commands: `regatta sim serve`, the preflight's server, and the twin that a manifest serves.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -8,7 +8,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{CliExit, SimulateRequest};
 use crate::console::print;
 use crate::error::CommandError;
-use sim::{Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
+use plan::manifest::model::{Action, Engine, Repository, Serve};
+use plan::{ActionKind, Plan, Task};
+use sim::{Addresses, EngineServing, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
+use stages::{engine_spec, twin_serving};
 
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
 pub(super) fn serve(request: &SimulateRequest) -> Result<CliExit, CommandError> {
@@ -80,4 +83,55 @@ fn faults(given: &[(String, String)]) -> Result<Faults, CommandError> {
         }
     }
     Ok(faults)
+}
+
+/// What a benchmark's servers are made of.
+#[derive(Default)]
+pub(super) struct ServedTwin {
+    pub engine: Option<Engine>,
+    pub repository: Option<Repository>,
+    /// Simulated seconds per second. `None`: the servers are no simulated ones.
+    pub speed: Option<f64>,
+}
+
+impl ServedTwin {
+    /// The engine and the repository that a benchmark's servers need.
+    pub(super) fn of(plan: &Plan, task: &Task) -> Result<Self, CommandError> {
+        let mut found = Self::default();
+        let mut open: Vec<usize> = task.needs.iter().map(|need| need.task as usize).collect();
+        let mut seen = vec![false; plan.tasks.len()];
+        while let Some(at) = open.pop() {
+            if std::mem::replace(&mut seen[at], true) {
+                continue;
+            }
+            let task = &plan.tasks[at];
+            let is_of_it = matches!(task.kind, ActionKind::Engine | ActionKind::Repository | ActionKind::Serve);
+            if is_of_it && task.skipped.is_none() {
+                match task.typed_action()? {
+                    Action::Engine(engine) => found.engine = Some(engine),
+                    Action::Repository(repository) => found.repository = Some(repository),
+                    Action::Serve(Serve::Simulator(server)) => found.speed = Some(server.speed),
+                    _ => {}
+                }
+            }
+            open.extend(task.needs.iter().map(|need| need.task as usize));
+        }
+        Ok(found)
+    }
+
+    /// GPUs in use, and copies of the engine that share the requests.
+    pub(super) fn sizes(&self) -> (u32, usize) {
+        let each =
+            self.engine.as_ref().map_or(1, |engine| engine.tensor_parallelism * engine.pipeline_parallelism).max(1);
+        let servers = self.repository.as_ref().map_or(1, |repository| {
+            let copies = repository.gpus.map_or(repository.triton_num_servers, |gpus| gpus / each);
+            copies.max(repository.triton_num_servers).max(1)
+        });
+        (servers * each, servers as usize)
+    }
+
+    /// What to simulate. `None`: there is no engine.
+    pub(super) fn simulated(&self) -> Option<(sim::EngineSpec, EngineServing)> {
+        self.engine.as_ref().map(|engine| (engine_spec(engine), twin_serving(self.repository.as_ref())))
+    }
 }

@@ -1,34 +1,46 @@
-//! `regatta store …`: lists, uploads, downloads and prunes the outputs in the shared store.
+//! The shared store: `regatta store …`, the store of a run, and results that other machines left there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
-use super::project::{Project, options};
-use super::run_store;
-use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreGc, StoreRequest, Subject};
+use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreGc, StoreRequest, StoreSelection, Subject};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
-use base::diag::ErrorText;
-use base::event::{Event, RunId, TaskId};
+use crate::project::{Project, options};
+use base::event::{Done, Event, RunId, Stop, TaskId};
+use base::files::read_text;
 use base::units::{counted, size};
-use plan::Plan;
-use runner::shared_store::{self, Inventory, Presence, SharedStore, SignaturePolicy, StoreAddress, UploadOutcome};
-use runner::store::{
-    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run,
+use exec::process::{ProbeOutput, ProbeResult, probe};
+use harness::RESULT;
+use interop::MeasuredResult;
+use plan::{ActionKind, Plan, Task};
+use runner::shared_store::{
+    Inventory, Machine, MachineGpus, Presence, ResultSummary, SharedStore, SharedSummaries, SignaturePolicy,
+    StoreAddress, UnsentOutputs, UploadOutcome, share_summaries, shared_summaries, why_not,
 };
-use runner::{EventEmitter, PublicKey, RunOptions, TaskStatus, task_statuses};
+use runner::store::{
+    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, ProjectLock, StateFolder, TaskKey, TaskRecord, name_run,
+};
+use runner::{
+    EventEmitter, KeyError, PublicKey, RunOptions, SigningKey, TaskStatus, TrustedKeys, shared_store, task_statuses,
+    usable_secret_values,
+};
 use stages::StageExecutor;
 
 pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, CommandError> {
-    let Some(address) = run_store::address(request.selection().address.as_deref())? else {
-        let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
+    let Some(address) = address(request.selection().address.as_deref())? else {
+        let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, \
+            s3://bucket/prefix, gs://…, az://…";
         return Err(CommandError::Usage(text.to_owned()));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
-    let signatures = run_store::signatures(request.selection())?;
+    let signatures = signatures(request.selection())?;
     let job = StoreOperation { global, address, signatures, runtime: &runtime };
     match request {
         StoreRequest::Status { manifest: None, json, .. } => job.inventory(*json),
@@ -76,7 +88,7 @@ impl StoreOperation<'_> {
         let compiler = project.compiler(manifest, settings);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
         let options = options(&plan, select)?;
-        let machine = shared_store::Machine::new(run_store::gpus_for(&plan));
+        let machine = shared_store::Machine::new(gpus_for(&plan));
         Ok(PlannedProject { project, plan, options, machine })
     }
 
@@ -141,7 +153,8 @@ impl StoreOperation<'_> {
                 }
             }
         };
-        // Asks the store for outputs that are missing here on the way: a key downstream needs the digests of its inputs.
+        // Asks the store for outputs that are missing here on the way: a key downstream needs the digests of its
+        // inputs.
         let mut presences = std::collections::BTreeMap::new();
         let standings =
             task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
@@ -379,4 +392,166 @@ impl StoreOperation<'_> {
         });
         format!("{object:#}\n")
     }
+}
+
+/// The variable with the key that signs: a path, or the text of the file. Stages do not get the text.
+pub(super) const SIGN_KEY: &str = exec::process::SIGN_KEY_VARIABLE;
+
+/// The variable with the path of the public keys.
+pub(super) const TRUSTED_KEYS: &str = "REGATTA_TRUSTED_KEYS";
+
+/// The option, else the environment variable. `off` and an empty variable are none.
+pub(super) fn address(typed: Option<&str>) -> Result<Option<StoreAddress>, CommandError> {
+    let Some(text) = typed.map(ToOwned::to_owned).or_else(|| variable("REGATTA_STORE")) else { return Ok(None) };
+    if text.trim() == "off" {
+        return Ok(None);
+    }
+    StoreAddress::parse(&text).map(Some).map_err(|why| {
+        let source = if typed.is_some() { "--store" } else { "REGATTA_STORE" };
+        CommandError::Usage(format!("{source}: {why}"))
+    })
+}
+
+/// The keys that options name, else those of the environment. A key that is named and cannot be used is an error:
+/// without it, what the user wants to be signed or checked would not be.
+pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, CommandError> {
+    let signer = sign_key(named.sign_key.as_deref())?;
+    let trusted = match (&named.trusted_keys, variable(TRUSTED_KEYS)) {
+        (Some(path), _) => Some(("--trusted-keys", path.clone())),
+        (None, value) => value.map(|path| (TRUSTED_KEYS, path.into())),
+    };
+    let trusted = trusted
+        .map(|(source, path)| TrustedKeys::read(&path).map_err(|why| CommandError::Usage(format!("{source}: {why}"))));
+    Ok(SignaturePolicy::new(signer, trusted.transpose()?))
+}
+
+/// The key that the option names, else the one of the environment.
+pub(super) fn sign_key(named: Option<&Path>) -> Result<Option<SigningKey>, CommandError> {
+    let (source, key) = match (named, variable(SIGN_KEY)) {
+        (Some(path), _) => ("--sign-key", SigningKey::read(path)),
+        (None, Some(value)) => (SIGN_KEY, sign_key_of(&value)),
+        (None, None) => return Ok(None),
+    };
+    key.map(Some).map_err(|why| CommandError::Usage(format!("{source}: {why}")))
+}
+
+/// A path, or the text of a PEM file.
+pub(super) fn sign_key_of(value: &str) -> Result<SigningKey, KeyError> {
+    if value.contains("-----BEGIN") {
+        SigningKey::from_pem(value, "its value")
+    } else {
+        SigningKey::read(Path::new(value))
+    }
+}
+
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.trim().is_empty())
+}
+
+/// `None`: it cannot be used, which has been reported. On a runtime.
+pub(super) fn open(
+    address: &StoreAddress,
+    signatures: &SignaturePolicy,
+    plan: &Plan,
+    output_cache: &Arc<OutputCache>,
+    emit: &EventEmitter,
+) -> Option<SharedStore> {
+    let machine = Machine::new(gpus_for(plan));
+    match SharedStore::new(address, plan, &machine, Arc::clone(output_cache), Arc::clone(emit), signatures.clone()) {
+        Ok(store) => Some(store),
+        Err(error) => {
+            let hint = error.hint();
+            let text =
+                format!("the shared store {address} cannot be used; the run continues without it: {error}; {hint}");
+            emit(Event::Notice { task: None, text });
+            None
+        }
+    }
+}
+
+/// Waits until new outputs are there, too.
+pub(super) async fn finish(store: &SharedStore, stop: &Stop, manifest: &str, emit: &EventEmitter) {
+    let UnsentOutputs(left) = store.finish(stop).await;
+    if left > 0 {
+        let outputs =
+            if left == 1 { "1 output of this run is".to_owned() } else { format!("{left} outputs of this run are") };
+        let text = format!("{outputs} not in {}; `regatta store push {manifest}` puts them there", store.address());
+        emit(Event::Notice { task: None, text });
+    }
+}
+
+/// The GPUs of this machine, queried only if an output that may be shared is made with some.
+pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
+    const LIMIT: Duration = Duration::from_mins(1);
+    if !plan.tasks.iter().any(|task| task.gpus > 0 && why_not(plan, task).is_none()) {
+        return MachineGpus::Known(BTreeSet::new());
+    }
+    match probe(["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"], LIMIT) {
+        ProbeResult::Missing => MachineGpus::Known(BTreeSet::new()),
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
+            let lines = out.lines().map(|line| line.replace(',', "")).filter(|line| !line.trim().is_empty());
+            MachineGpus::Known(lines.map(|line| line.trim().to_owned()).collect())
+        }
+        ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
+            let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
+            MachineGpus::Unknown(format!("nvidia-smi: {}", text.unwrap_or("no answer").trim()))
+        }
+        ProbeResult::TimedOut => MachineGpus::Unknown(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs())),
+        ProbeResult::Failed(why) => MachineGpus::Unknown(format!("nvidia-smi: {why}")),
+    }
+}
+
+/// Puts the valid results of a run into the store. A store that is away is a warning.
+pub(super) async fn share(
+    (address, signatures): (&StoreAddress, &SignaturePolicy),
+    home: &StateFolder,
+    run: &RunId,
+    plan: &Plan,
+    done: &[(TaskId, Done, std::path::PathBuf)],
+    emit: &EventEmitter,
+) {
+    let mut summaries = Vec::new();
+    let benches: BTreeMap<&TaskId, &Task> =
+        plan.tasks.iter().filter(|task| task.kind == ActionKind::Bench).map(|task| (&task.id, task)).collect();
+    for (id, done, out) in done {
+        let Some(task) = benches.get(id) else { continue };
+        let Ok(text) = read_text(out.join(RESULT)) else { continue };
+        let Ok(result) = serde_json::from_str(&text) else { continue };
+        let places = [home.state(), home.project()].map(|place| place.display().to_string());
+        let hidden: Vec<String> = places.into_iter().chain(usable_secret_values(&task.secrets)).collect();
+        let headline = done.headline.clone().unwrap_or_default();
+        summaries.push(ResultSummary::here(run.clone(), &plan.name, id.as_str(), &headline, result, &hidden));
+    }
+    if summaries.is_empty() {
+        return;
+    }
+    if let Err(error) = share_summaries(address, &summaries, signatures).await {
+        let text = format!("the results of this run are not in {address}: {error}; {}", error.hint());
+        emit(Event::Notice { task: None, text });
+    }
+}
+
+/// The summaries in the store that an option or the environment names, each with its result. What another version
+/// wrote, and what no key signed that the environment trusts, is left out with a warning.
+pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, CommandError> {
+    let Some(address) = address(Some(store))? else { return Ok(Vec::new()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let signatures = signatures(&StoreSelection::default())?;
+    let SharedSummaries { all, mut unreadable, untrusted } = runtime
+        .block_on(shared_summaries(&address, &signatures))
+        .map_err(|error| CommandError::Usage(format!("{address} cannot be read: {error}\n  hint: {}", error.hint())))?;
+    let mut read = Vec::new();
+    for summary in all {
+        match MeasuredResult::read(&summary.result.to_string()) {
+            Ok(result) => read.push((summary, result)),
+            Err(_) => unreadable += 1,
+        }
+    }
+    if unreadable > 0 {
+        print_error(&format!("left out: {} of another version in {address}\n", counted(unreadable, "result")));
+    }
+    if untrusted > 0 {
+        print_error(&format!("left out: {} in {address}, not signed by a trusted key\n", counted(untrusted, "result")));
+    }
+    Ok(read)
 }

@@ -1,7 +1,8 @@
 //! `import` of command lines and configs: what another tool's options mean here, printed as something that can be run.
 //!
 //! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
-//! carried over. stderr gets how much that is. For a line without a meaning here stdout stays empty: the sentence on it is an error.
+//! carried over. stderr gets how much that is. For a line without a meaning here stdout stays empty: the sentence on it
+//! is an error.
 
 use base::files::read_text;
 use base::units::{counted, shell_word};
@@ -165,7 +166,10 @@ fn server_alone(manifest: &Map<String, Value>) -> Vec<String> {
     }
     let servers = all().filter(|(_, stage)| stage.get("serve").is_some());
     let sentences = servers.map(|(name, _)| {
-        format!("`regatta serve FILE {name}` starts it and keeps it up; a `bench` whose target is `{{{{ stages.{name} }}}}` measures it. `regatta plan FILE --launch` prints every process that is started")
+        format!(
+            "`regatta serve FILE {name}` starts it and keeps it up; a `bench` whose target is `{{{{ stages.{name} \
+            }}}}` measures it. `regatta plan FILE --launch` prints every process that is started"
+        )
     });
     sentences.collect()
 }

@@ -1,18 +1,23 @@
 //! The manifest that a line of options means. `--dry-run` prints it, and `regatta run` takes it.
 
+use std::cmp::Reverse;
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{BenchLoad, BenchRequest, BenchServer, TokenLength};
+use super::options;
+use crate::cli::{BenchRequest, BenchServer, TokenLength};
 use crate::error::CommandError;
-use base::spec::{BenchSweep, Quantity};
-use plan::manifest::{Targets, shipped, targets};
+use base::spec::Quantity;
+use plan::manifest::shipped;
+use runner::store::{StateFolder, discard, replace};
 
 /// The stage that measures.
 pub(super) const STAGE: &str = "bench";
 
-const SIM: &str = "sim:";
+pub(super) const SIM: &str = "sim:";
 const USUAL_GPU: &str = "h200";
 const USUAL_MODEL: &str = "llama2-70b";
 
@@ -56,7 +61,7 @@ pub fn manifest(request: &BenchRequest) -> Result<Map<String, Value>, CommandErr
         }
         (None, None) => request.target.clone(),
     };
-    stages.insert(STAGE.to_owned(), json!({"bench": measurement(request, &target)?}));
+    stages.insert(STAGE.to_owned(), json!({"bench": options::measurement(request, &target)?}));
     let mut manifest = Map::new();
     manifest.insert("regatta".to_owned(), json!(1));
     manifest.insert("name".to_owned(), json!(STAGE));
@@ -66,223 +71,6 @@ pub fn manifest(request: &BenchRequest) -> Result<Map<String, Value>, CommandErr
     }
     manifest.insert("stages".to_owned(), Value::Object(stages));
     Ok(manifest)
-}
-
-fn measurement(request: &BenchRequest, target: &str) -> Result<Value, CommandError> {
-    let is_served = request.serve.is_some();
-    let is_simulated = !is_served && request.target.starts_with(SIM);
-    // An address with a parameter in it is read when the parameter has a value.
-    let is_open = is_simulated || is_served || target.contains("{{");
-    let parsed = if is_open { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
-    let mut bench = Map::new();
-    let mut put = |key: &str, value: Value| {
-        bench.insert(key.to_owned(), value);
-    };
-    put("target", json!(target));
-    // Every model completes; a base model has no template for a chat.
-    let usual = if is_served { Some("openai-completions") } else { None };
-    let protocol = request.protocol.or(usual).map(str::to_owned).or_else(|| {
-        let protocol = serde_json::to_value(parsed.protocol).ok()?;
-        protocol.as_str().map(str::to_owned)
-    });
-    let is_http = ["http://", "https://"].iter().any(|scheme| request.target.starts_with(scheme));
-    let is_openai = protocol.as_deref().is_some_and(|protocol| protocol.starts_with("openai"));
-    if let Some(protocol) = request.protocol.or(usual) {
-        put("protocol", json!(protocol));
-    } else if protocol.is_none() && is_http {
-        // A bare server: the protocol that most of them have.
-        put("protocol", json!("openai-chat"));
-    }
-    match (&request.model, parsed.model) {
-        (Some(model), _) => put("model", json!(model)),
-        (None, Some(model)) => put("model", json!(model)),
-        (None, None) if is_simulated && is_openai => put("model", json!("tensorrt_llm")),
-        (None, None) if is_openai || protocol.is_none() && is_http => {
-            put("model", json!(""));
-        }
-        (None, None) if protocol.as_deref() == Some("generate") => put("model", json!("ensemble")),
-        (None, None) => {}
-    }
-    if let Some(endpoint) = &request.endpoint {
-        put("endpoint", json!(if endpoint.starts_with('/') { endpoint.clone() } else { format!("/{endpoint}") }));
-    }
-    if let Some(name) = &request.api_key_env {
-        put("api_key_env", json!(name));
-    }
-    if let Some(limit) = &request.ready_timeout {
-        put("ready_timeout", json!(limit));
-    }
-    if !request.tls.is_empty() {
-        put("tls", Value::Object(request.tls.clone()));
-    }
-    let mut extra = request.extra.clone();
-    if request.ignore_eos && is_openai {
-        extra.insert("ignore_eos".to_owned(), json!(true));
-    }
-    if is_served && is_openai && request.streaming != Some(false) {
-        // Under load vLLM sends several tokens in a chunk: with its count for each, latencies per token are exact.
-        let options = json!({"include_usage": true, "continuous_usage_stats": true});
-        extra.entry("stream_options").or_insert(options);
-    }
-    if !extra.is_empty() {
-        put("extra", Value::Object(extra));
-    }
-    for (key, value) in load(request) {
-        put(&key, value);
-    }
-    let stop = stop(request);
-    if !stop.is_empty() {
-        put("stop", Value::Object(stop));
-    }
-    for (key, tokens) in [("input_tokens", &request.input), ("output_tokens", &request.output)] {
-        if let Some(tokens) = tokens {
-            put(key, length(tokens));
-        }
-    }
-    if let Some((kind, file)) = &request.data {
-        let mut data = Map::from_iter([((*kind).to_owned(), json!(file))]);
-        if request.repeat_data {
-            data.insert("repeat".to_owned(), json!(true));
-        }
-        if let Some(most) = &request.max_input_len {
-            data.insert("max_input_tokens".to_owned(), json!(most));
-        }
-        put("data", Value::Object(data));
-    }
-    if let Some(path) = request.tokenizer.as_deref().and_then(tokenizer) {
-        put("tokenizer", json!(path));
-    }
-    put("seed", json!(request.seed));
-    if request.repeat > 1 {
-        put("repeat", json!(request.repeat));
-    }
-    put("warmup", json!(request.warmup));
-    if request.connections != Quantity::Known(1) {
-        put("triton_num_clients_per_frontend", json!(request.connections));
-    }
-    if request.timelines {
-        put("timelines", json!(true));
-    }
-    if request.is_shared {
-        put("stream", json!("shared"));
-    }
-    put("stall_timeout", json!(request.stall_timeout));
-    let limits = limits(request);
-    if !limits.is_empty() {
-        put("limits", Value::Object(limits));
-    }
-    if !request.slo.is_empty() {
-        let slo: Map<String, Value> =
-            request.slo.iter().map(|(key, ms)| ((*key).to_owned(), json!(format!("{ms}ms")))).collect();
-        put("slo", Value::Object(slo));
-    }
-    put("vocab_size", json!(request.vocab_size));
-    put("end_id", json!(request.end_id));
-    let fields = request_fields(request, is_openai);
-    if !fields.is_empty() {
-        put("request", Value::Object(fields));
-    }
-    Ok(Value::Object(bench))
-}
-
-/// The scenario, with what belongs to it.
-fn load(request: &BenchRequest) -> Map<String, Value> {
-    let mut load = Map::new();
-    let mut put = |key: &str, value: Value| {
-        load.insert(key.to_owned(), value);
-    };
-    match &request.load {
-        BenchLoad::Offline => put("scenario", json!("offline")),
-        BenchLoad::Rate(rate) => {
-            put("scenario", json!("server"));
-            put("rate", json!(rate));
-        }
-        BenchLoad::Concurrency(users) => {
-            put("scenario", json!("concurrency"));
-            put("concurrency", json!(users));
-        }
-        BenchLoad::Trace(speed) => {
-            put("scenario", json!("trace"));
-            if (speed - 1.0).abs() > f64::EPSILON {
-                put("speed", json!(speed));
-            }
-        }
-        BenchLoad::Sweep(sweep) => {
-            let scenario = if matches!(sweep, BenchSweep::Concurrency(_)) { "concurrency" } else { "server" };
-            put("scenario", json!(scenario));
-            put("sweep", json!(sweep));
-        }
-    }
-    if request.is_constant && matches!(request.load, BenchLoad::Rate(_) | BenchLoad::Sweep(_)) {
-        put("arrivals", json!("constant"));
-    }
-    load
-}
-
-/// When the measurement ends.
-fn stop(request: &BenchRequest) -> Map<String, Value> {
-    let mut stop = Map::new();
-    if let Some(requests) = &request.requests {
-        stop.insert("requests".to_owned(), json!(requests));
-    }
-    if let Some(duration) = request.duration.as_ref().filter(|_| request.load != BenchLoad::Offline) {
-        stop.insert("duration".to_owned(), json!(duration));
-    }
-    stop
-}
-
-/// Limits of the whole run.
-fn limits(request: &BenchRequest) -> Map<String, Value> {
-    let mut limits = Map::new();
-    for (key, limit) in [("ttft_p99", &request.ttft_p99), ("tpot_p99", &request.tpot_p99)] {
-        if let Some(limit) = limit {
-            limits.insert(key.to_owned(), json!(limit));
-        }
-    }
-    limits.extend(request.limits.iter().map(|(key, limit)| (key.clone(), json!(limit))));
-    limits
-}
-
-/// Further fields of each request.
-fn request_fields(request: &BenchRequest, is_openai: bool) -> Map<String, Value> {
-    let mut fields = Map::new();
-    if !request.headers.is_empty() {
-        fields.insert("headers".to_owned(), json!(request.headers));
-    }
-    if let Some(field) = request.length_field {
-        fields.insert("length_field".to_owned(), json!(field));
-    }
-    if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
-        fields.insert("streaming".to_owned(), json!(streaming));
-    }
-    fields.extend(request.fields.clone());
-    // An end token that does not exist ends nothing.
-    if request.ignore_eos && !is_openai {
-        fields.insert("end_id".to_owned(), json!(-1));
-    }
-    fields
-}
-
-/// A tokenizer.json, or the one in a folder; a name of a tokenizer elsewhere is not one.
-pub fn tokenizer(path: &str) -> Option<PathBuf> {
-    let path = Path::new(path);
-    [path.to_owned(), path.join("tokenizer.json")].into_iter().find(|path| path.is_file())
-}
-
-/// Within four deviations: one request in sixteen thousand is beyond.
-fn length(tokens: &TokenLength) -> Value {
-    let TokenLength { mean, stddev, max } = tokens;
-    if *stddev == Quantity::Known(0.0) {
-        return json!({"fixed": mean});
-    }
-    let reach = stddev.clone().combine("*", 4.0, |stddev, times| stddev * times).ceiling();
-    let least = mean.clone().combine("-", reach.clone(), u32::saturating_sub).at_least(1_u32);
-    let most = mean.clone().combine("+", reach, u32::saturating_add);
-    let most = match max {
-        Some(max) => most.at_most(max.clone()),
-        None => most,
-    };
-    json!({"normal": {"mean": mean, "stddev": stddev, "min": least, "max": most}})
 }
 
 /// Of a length that is known.
@@ -346,7 +134,7 @@ fn simulator(
         widen("max_input_len", input);
         widen("max_seq_len", input + output);
     }
-    let streams = request.streaming != Some(false);
+    let streams = request.streaming() != Some(false);
     stages.insert(
         "engine".to_owned(),
         json!({"engine": {
@@ -381,4 +169,82 @@ fn simulator(
         json!({"serve": {"simulator": {"repository": "{{ stages.repository.out }}", "ready": {"timeout": "1m"}}}}),
     );
     Ok(())
+}
+
+/// The newest are kept: a run needs its manifest until it is planned, and `regatta run` takes one that its journal
+/// names. Older ones are of benchmarks long planned.
+const KEPT: usize = 100;
+
+const NAME: &str = "bench.yaml";
+
+/// Writes the manifest into a folder of its content, so that two benchmarks that begin at once do not read each
+/// other's.
+pub(super) fn write_file(home: &StateFolder, text: &str) -> anyhow::Result<PathBuf> {
+    let path = home.bench_manifest(text.as_bytes()).join(NAME);
+    let written = || -> anyhow::Result<()> {
+        let folder = path.parent().unwrap_or(home.state());
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        // Also where it is there: it is the newest now.
+        Ok(replace(&path, text.as_bytes())?)
+    };
+    // Another benchmark may just have removed an old folder of this content.
+    written().or_else(|_| written())?;
+    Ok(path)
+}
+
+/// Removes the older ones; `planned` removes what was compiled from one.
+pub(super) fn remove_old(home: &StateFolder, planned: impl Fn(&Path)) {
+    let items = fs::read_dir(home.bench_manifests()).into_iter().flatten().flatten();
+    let mut folders: Vec<_> =
+        items.filter_map(|item| Some((item.metadata().ok()?.modified().ok()?, item.path()))).collect();
+    // Others are not Regatta's.
+    folders.retain(|(_, folder)| folder.join(NAME).is_file());
+    folders.sort_by_key(|(modified, _)| Reverse(*modified));
+    for (_, folder) in folders.into_iter().skip(KEPT) {
+        planned(&folder.join(NAME));
+        // One that stays is removed by the next benchmark.
+        let _ = discard(&folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    fn home(folder: &tempfile::TempDir) -> StateFolder {
+        StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"))
+    }
+
+    #[test]
+    fn each_text_is_read_back_as_it_was_written_whatever_is_written_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(&folder);
+        let [first, second] = ["rate: 1", "rate: 2"].map(|text| write_file(&home, text).unwrap());
+        assert_eq!(fs::read_to_string(&first).unwrap(), "rate: 1");
+        assert_eq!(fs::read_to_string(second).unwrap(), "rate: 2");
+        assert_eq!(write_file(&home, "rate: 1").unwrap(), first);
+        assert_eq!(fs::read_dir(home.bench_manifests()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_oldest_go_with_what_was_compiled_from_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(&folder);
+        let paths: Vec<PathBuf> = (0..KEPT + 2).map(|n| write_file(&home, &n.to_string()).unwrap()).collect();
+        for (n, path) in paths.iter().enumerate() {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(n as u64);
+            fs::File::open(path.parent().unwrap()).unwrap().set_modified(time).unwrap();
+        }
+        // Written again: it is used again.
+        write_file(&home, "0").unwrap();
+        let gone = RefCell::new(Vec::new());
+        remove_old(&home, |path| gone.borrow_mut().push(path.to_owned()));
+        assert_eq!(*gone.borrow(), [paths[2].clone(), paths[1].clone()]);
+        let left: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
+        assert_eq!(left.len(), KEPT);
+        assert!(left.contains(&&paths[0]));
+    }
 }

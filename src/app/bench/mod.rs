@@ -1,9 +1,8 @@
 //! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
 
 pub(super) mod manifest;
-mod manifest_file;
-mod option_checks;
-mod option_errors;
+mod options;
+mod repeats_table;
 mod table;
 
 use std::io::Write as _;
@@ -26,45 +25,52 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
     for notice in &request.notices {
         print_error(&format!("note: {notice}\n"));
     }
-    if request.profile_export_file.is_some() && (request.repeat > 1 || matches!(request.load, BenchLoad::Sweep(_))) {
-        let error = ErrorText::new("`--profile-export-file` has the requests of one run, and this measures several");
-        let hint = "`--out DIR` has those of each, in its folders `points` and `repeats`";
-        return Err(CommandError::usage(error.hint(hint)));
+    if request.args.profile_export_file.is_some()
+        && (request.args.repeat > 1 || matches!(request.load, BenchLoad::Sweep(_)))
+    {
+        return Err(CommandError::usage(
+            "`--profile-export-file` has the requests of one run, and this measures several\n  hint: `--out DIR` has \
+             those of \
+             each, in its folders `points` and `repeats`",
+        ));
     }
-    option_checks::check_addresses(request)?;
-    option_checks::check_files(request)?;
-    if let Some(file) = option_checks::unused_time_stamps(request) {
+    options::check_addresses(request)?;
+    options::check_files(request)?;
+    if let Some(file) = options::unused_time_stamps(request) {
         print_error(&format!(
-            "note: the time stamps in {} are not used: the load is given, or the usual one; `--trace` sends each record at its own\n",
+            "note: the time stamps in {} are not used: the load is given, or the usual one; `--trace` sends each \
+             record at its own\n",
             file.display()
         ));
     }
-    if let Some(name) = request.tokenizer.as_deref().filter(|name| manifest::tokenizer(name).is_none()) {
+    if let Some(name) = request.args.tokenizer.as_deref().filter(|name| options::tokenizer(name).is_none()) {
         print_error(&format!(
-            "note: --tokenizer {name} is no file here and nothing is downloaded, so it is not used: answers are counted by the \
+            "note: --tokenizer {name} is no file here and nothing is downloaded, so it is not used: answers are \
+             counted by the \
              server, and prompts are of words that are one token each in English vocabularies\n"
         ));
     }
     let text = manifest::text(request)?;
-    if request.dry_run {
+    if request.args.dry_run {
         for (variable, _) in &request.keys {
             print_error(&format!(
-                "note: a key of --header is not written down: the manifest reads it from the environment variable {variable}\n"
+                "note: a key of --header is not written down: the manifest reads it from the environment variable \
+                 {variable}\n"
             ));
         }
         check_manifest(global, request, &text)?;
         print(&text);
         return Ok(CliExit::Done);
     }
-    option_checks::check_key(request)?;
+    options::check_key(request)?;
     current_folder()?;
     given_state_folder(global)?;
     if let Some(simulated) = manifest::simulated(&request.target) {
         print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }
     // Before anything is measured.
-    let earlier = request.out.as_deref().map(OutFolder::of).transpose()?;
-    if let (Some(folder), Some(earlier)) = (&request.out, &earlier) {
+    let earlier = request.args.out.as_deref().map(OutFolder::of).transpose()?;
+    if let (Some(folder), Some(earlier)) = (&request.args.out, &earlier) {
         earlier.refuse_another_benchmark(folder, &text)?;
         // Whether it can be made.
         drop(NewResult::begin(folder)?);
@@ -75,24 +81,24 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
         let Some((_, out)) = task else { return Ok(ran.exit) };
         let is_quiet = global.loudness == OutputVerbosity::Quiet;
         // A script that reads the result wants it, whatever else is printed.
-        if request.json || !is_quiet {
+        if request.args.json || !is_quiet {
             print_result(request, out, Styler::chosen(global.color.choice()))?;
         }
-        if let Some(folder) = &request.out {
+        if let Some(folder) = &request.args.out {
             is_replaced = copy_result(folder, &ran, out, &text)?;
             if is_replaced && !is_quiet {
                 print_error(&format!("copied to {}\n", folder.display()));
             }
         }
         let requests = out.join(REQUESTS);
-        if let Some(file) = &request.profile_export_file
+        if let Some(file) = &request.args.profile_export_file
             && is_there(&requests)?
         {
             copy_named(&requests, file)?;
         }
         Ok(ran.exit)
     });
-    if let Some(folder) = request.out.as_deref().filter(|_| earlier.is_some_and(|earlier| earlier.has_result))
+    if let Some(folder) = request.args.out.as_deref().filter(|_| earlier.is_some_and(|earlier| earlier.has_result))
         && !is_replaced
     {
         print_error(&format!("note: {} still has the result of an earlier run\n", folder.display()));
@@ -105,7 +111,7 @@ fn check_manifest(global: &Global, request: &BenchRequest, text: &str) -> Result
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile()?;
     file.write_all(text.as_bytes())?;
     let plan = Project::open_current(global)?.expanded(&file.path().to_string_lossy(), &[], &Select::default());
-    plan.map(drop).map_err(|error| option_errors::name_options(error, request, text))
+    plan.map(drop).map_err(|error| options::name_options(error, request, text))
 }
 
 fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<RunEnd, CommandError> {
@@ -113,13 +119,13 @@ fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<RunEnd
     loop {
         let home = free_state_folder(&current_folder()?, given_state_folder(global)?)?;
         let global = &Global { home: home.state().to_owned(), ..global.clone() };
-        let path = manifest_file::write(&home, text)?;
+        let path = manifest::write_file(&home, text)?;
         let project = Project::open_current(global)?;
-        manifest_file::remove_old(&home, |old| {
+        manifest::remove_old(&home, |old| {
             project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
         });
-        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json, &signals)
-            .map_err(|error| option_errors::name_options(error, request, text))?;
+        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.args.json, &signals)
+            .map_err(|error| options::name_options(error, request, text))?;
         if !ran.gave_way {
             return Ok(ran);
         }
@@ -141,8 +147,8 @@ fn run_request(request: &BenchRequest, manifest: &Path) -> cli::RunRequest {
         // A one-line benchmark does not touch the lock file.
         locking: cli::LockMode::Ignore,
         env: std::collections::BTreeMap::new(),
-        junit: request.junit.clone(),
-        metrics_listen: request.metrics_listen.clone(),
+        junit: request.args.junit.clone(),
+        metrics_listen: request.args.metrics_listen.clone(),
     }
 }
 
@@ -165,7 +171,7 @@ fn free_state_folder(project: &Path, given: &Path) -> Result<StateFolder, PathEr
 fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<(), CommandError> {
     let sweep = out.join(SWEEP);
     if is_there(&sweep)? {
-        print(&if request.json {
+        print(&if request.args.json {
             read_text(&sweep)?
         } else {
             let report = SweepReport::read(&sweep).map_err(anyhow::Error::from)?;
@@ -178,7 +184,7 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
     if !is_there(&path)? {
         return Ok(());
     }
-    if request.json {
+    if request.args.json {
         print(&read_text(&path)?);
     } else {
         let result = read_result(&path)?;

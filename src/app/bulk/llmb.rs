@@ -1,16 +1,22 @@
-//! llmb-run's list: workloads with data types, scales, repeats and variables.
+//! Lists of llmb-run: its YAML, its older text form, and `gpu_type` of a cluster_config.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bulk_run::{BulkFile, BulkRun};
-use super::error::{BulkFileError, LlmbJobProblem, LlmbJobsError};
-use super::regatta_list::command_line_value;
+use crate::bulk::regatta_list::command_line_value;
+use crate::bulk::{BulkFile, BulkFileError, BulkRun, LlmbJobProblem, LlmbJobsError, TupleLineError};
 use crate::cli::KeyValueArg;
+use crate::doctor;
+use crate::project::Project;
 use base::diag::did_you_mean;
+use base::files::read_text;
+use interop::{GpuScale, gpu_name};
+use plan::manifest::Manifest;
 
 /// One combination of a data type and a scale.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,9 +225,191 @@ impl LlmbCluster {
     }
 }
 
+/// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` are comments.
+pub fn read_tuples(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
+    let mut jobs = Vec::new();
+    let mut header: Option<(&str, &str)> = None;
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let at = |error| BulkFileError::Line { line: number + 1, error };
+        if line.is_empty() {
+            header = None;
+        } else if line.starts_with('#') {
+        } else if let Some(name) = line.strip_suffix(':') {
+            header = Some(named(name).ok_or_else(|| at(TupleLineError::Header(name.to_owned())))?);
+        } else if let Some(inner) = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+            let (workload, size) = header.ok_or_else(|| at(TupleLineError::NoHeader))?;
+            jobs.extend(tuple(inner, workload, size).map_err(at)?);
+        } else {
+            return Err(at(TupleLineError::Unknown));
+        }
+    }
+    Ok(jobs)
+}
+
+fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<LlmbJob>, TupleLineError> {
+    let Some(Value::Array(parts)) = literal(&format!("[{inner}]")) else { return Err(TupleLineError::Tuple) };
+    let (dtypes, scales, repeats, profile) = match parts.as_slice() {
+        [dtypes, scales, repeats] => (dtypes, scales, repeats, false),
+        [dtypes, scales, repeats, Value::Bool(profile)] => (dtypes, scales, repeats, *profile),
+        _ => return Err(TupleLineError::Tuple),
+    };
+    let dtypes: Vec<&str> = match dtypes {
+        Value::String(one) => vec![one],
+        Value::Array(many) => many.iter().map(Value::as_str).collect::<Option<_>>().ok_or(TupleLineError::Tuple)?,
+        _ => return Err(TupleLineError::Tuple),
+    };
+    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let scales: Vec<u32> = match scales {
+        Value::Array(many) => many.iter().map(number).collect::<Option<_>>().ok_or(TupleLineError::Tuple)?,
+        one => vec![number(one).ok_or(TupleLineError::Tuple)?],
+    };
+    let repeats = number(repeats).ok_or(TupleLineError::Tuple)?;
+    let extras: BTreeSet<&'static str> = profile.then_some("profile").into_iter().collect();
+    let jobs = dtypes.iter().flat_map(|dtype| scales.iter().map(move |scale| (*dtype, *scale)));
+    let jobs = jobs.map(|(dtype, scale)| LlmbJob {
+        workload: workload.to_owned(),
+        size: size.to_owned(),
+        dtype: dtype.to_owned(),
+        scale,
+        repeats,
+        extras: extras.clone(),
+        env: std::collections::BTreeMap::new(),
+    });
+    Ok(jobs.collect())
+}
+
+/// Python's lists, texts, numbers and True/False, as JSON reads them.
+fn literal(text: &str) -> Option<Value> {
+    let mut json = String::with_capacity(text.len());
+    let mut quote: Option<char> = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => {
+                quote = None;
+                json.push('"');
+            }
+            (Some(_), '"' | '\\') => return None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                json.push('"');
+            }
+            (None, '(') => json.push('['),
+            (None, ')') => json.push(']'),
+            (_, c) => json.push(c),
+        }
+    }
+    let json = if quote.is_some() { return None } else { json.replace("True", "true").replace("False", "false") };
+    // Python allows a comma after the last element, JSON does not.
+    let mut tidy = String::with_capacity(json.len());
+    for part in json.split_inclusive(']') {
+        match part.strip_suffix(']') {
+            Some(list) => {
+                tidy.push_str(list.trim_end().trim_end_matches(','));
+                tidy.push(']');
+            }
+            None => tidy.push_str(part),
+        }
+    }
+    serde_json::from_str(&tidy).ok()
+}
+
+/// llmb-run's description of its cluster.
+const FILE: &str = "cluster_config.yaml";
+
+/// A `cluster_config.yaml` that is there and cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub(super) struct ClusterFileError {
+    path: PathBuf,
+    why: String,
+}
+
+/// The GPU type of this folder's `cluster_config.yaml`: `gb200`. None: there is no such file, or it has no `gpu_type`.
+pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterFileError> {
+    let path = folder.join(FILE);
+    let text = match read_text(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(ClusterFileError { path, why: error.to_string() }),
+    };
+    let value: Value =
+        serde_yaml::from_str(&text).map_err(|error| ClusterFileError { path, why: error.to_string() })?;
+    let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
+    Ok(found.and_then(Value::as_str).map(str::to_lowercase))
+}
+
+/// One sentence on why a scale stands for no system.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NoSystem(String);
+
+/// The system that a scale stands for, and how it was found; or one sentence on why there is none. `fits`: whether the
+/// manifest takes a system with the other settings.
+pub fn system(
+    project: &Project,
+    name: &str,
+    manifest: &Manifest,
+    scale: &GpuScale,
+    fits: &dyn Fn(&str) -> bool,
+) -> Result<(String, String), NoSystem> {
+    let Some(systems) = systems(project, name, manifest) else {
+        return Err(NoSystem(format!("the manifest `{name}` has no systems to choose from")));
+    };
+    let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
+    let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
+    let known = gpu_type(scale).map_err(|error| NoSystem(error.to_string()))?;
+    if let Some((gpu_type, origin)) = known {
+        let system = format!("{gpu_type}-x{}", scale.gpus);
+        if systems.contains(&system) {
+            return Ok((system, format!("the GPU type is from {origin}")));
+        }
+        return Err(NoSystem(format!(
+            "{origin} has {gpu_type}, and the manifest `{name}` has no system `{system}`; it has {listed}"
+        )));
+    }
+    let mut fitting = real.into_iter().filter(|system| system.ends_with(&format!("-x{}", scale.gpus)) && fits(system));
+    match (fitting.next(), fitting.next()) {
+        (Some(only), None) => {
+            Ok((only.clone(), format!("no other system of the manifest has {} GPUs and these settings", scale.gpus)))
+        }
+        _ => Err(NoSystem(format!(
+            "the GPU type is not known: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the \
+             default runs, `{}`",
+            manifest.params.get("system").and_then(|param| param.value.as_str()).unwrap_or_default()
+        ))),
+    }
+}
+
+/// The GPU type, and where it is from.
+fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, ClusterFileError> {
+    if let Some(gpu_type) = &scale.gpu_type {
+        return Ok(Some((gpu_type.clone(), "GPU_TYPE before the line".to_owned())));
+    }
+    if let Some(gpu_type) = std::env::var("GPU_TYPE").ok().filter(|value| !value.is_empty()) {
+        return Ok(Some((gpu_type.to_lowercase(), "GPU_TYPE in the environment".to_owned())));
+    }
+    let installed = std::env::var_os("LLMB_INSTALL").map(PathBuf::from);
+    for folder in [Some(PathBuf::new()), installed].into_iter().flatten() {
+        if let Some(found) = gpu_type_of_file(&folder)? {
+            return Ok(Some((found, folder.join(FILE).display().to_string())));
+        }
+    }
+    let of_machine = doctor::gpu_names().first().and_then(|name| gpu_name(name));
+    Ok(of_machine.map(|name| (name, "this machine".to_owned())))
+}
+
+/// The names in the catalog of the manifest's parameter `system`.
+fn systems(project: &Project, name: &str, manifest: &Manifest) -> Option<BTreeSet<String>> {
+    let _ = manifest.params.get("system")?;
+    let file = project.manifests.find(name)?;
+    Some(file.sibling(".")?.catalog(&file))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const FILE: &str = "
 inference_llama3.3_70b:
@@ -272,5 +460,45 @@ inference_llama3.3_70b:
         }
         assert!(read("x_7b: { tasks: [{ dtypes: a }] }").unwrap_err().to_string().contains("scales"));
         assert!(read("x_7b: { task: [] }").unwrap_err().to_string().contains("task"));
+    }
+
+    #[test]
+    fn tuples_are_jobs() {
+        let text = "pretrain_nemotron4_340b:\n(['bf16','fp8'], [128, 256,], 2)\n# True enables profiling\n('fp8', \
+            [512], 1, True)\n\ninference_llama3.3_70b:\n(\"nvfp4\", (1,), 1)";
+        let jobs = read_tuples(text).unwrap();
+        let lines: Vec<String> = jobs
+            .iter()
+            .map(|job| {
+                format!("{} {} {} x{} ×{} {:?}", job.workload, job.size, job.dtype, job.scale, job.repeats, job.extras)
+            })
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        pretrain_nemotron4 340b bf16 x128 ×2 {}
+        pretrain_nemotron4 340b bf16 x256 ×2 {}
+        pretrain_nemotron4 340b fp8 x128 ×2 {}
+        pretrain_nemotron4 340b fp8 x256 ×2 {}
+        pretrain_nemotron4 340b fp8 x512 ×1 {"profile"}
+        inference_llama3.3 70b nvfp4 x1 ×1 {}
+        "#);
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        assert!(read_tuples("('fp8', [1], 1)").unwrap_err().to_string().starts_with("line 1: there is no"));
+        assert!(read_tuples("a_7b:\n('fp8', [1])").unwrap_err().to_string().starts_with("line 2: write ("));
+        assert!(
+            read_tuples("a_7b:\n('fp8', [1], 1) # why").unwrap_err().to_string().starts_with("line 2: this is neither")
+        );
+        assert!(read_tuples("a_7x:\n").unwrap_err().to_string().starts_with("line 1: `a_7x`"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_reader_of_lists_panic(text in "[a-z_0-9:()\\[\\]',\"True\n# ]{0,60}") {
+            let _ = read_tuples(&text);
+            let _ = read(&text);
+            let _ = super::super::regatta_list::read(&text);
+        }
     }
 }

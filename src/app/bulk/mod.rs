@@ -3,29 +3,25 @@
 //! Each is an ordinary run, so finished stages are cached: an interrupted list is simply started again. A repeat
 //! measures under its own number and keeps its own result.
 
-mod bulk_run;
-mod error;
-mod llmb;
-mod llmb_tuples;
+pub(super) mod llmb;
 mod regatta_list;
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::time::Instant;
 
-use self::bulk_run::{BulkFile, BulkRun};
-use self::error::BulkFileError;
-use super::expression_guard::expand;
-use super::llmb_cluster::gpu_type_of_file;
-use super::project::Project;
-use super::run::{self, RunEnd, StopSignals};
-use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, KeyValueArg, OutputVerbosity, Select};
+use crate::bulk::llmb::gpu_type_of_file;
+use crate::cli::{BulkRequest, CliExit, EventFormat, Global, KeyValueArg, OutputVerbosity, Select};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
+use crate::expression_guard::expand;
+use crate::project::Project;
+use crate::run::{RunEnd, StopSignals};
+use crate::{cli, run};
 use base::files::read_text;
-use base::units::counted;
+use base::units::{counted, shell_word};
 use harness::RESULT;
 use interop::MeasuredResult;
 use plan::manifest::{is_place, replaced_arguments};
@@ -84,7 +80,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     let read = if regatta_list::is_regatta_list(&text) {
         regatta_list::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(unreadable)?
     } else {
-        let jobs = if is_yaml { llmb::read(&text) } else { llmb_tuples::read(&text) };
+        let jobs = if is_yaml { llmb::read(&text) } else { llmb::read_tuples(&text) };
         let cluster = llmb::LlmbCluster {
             gpu_type: match &request.gpu_type {
                 Some(given) => Some(given.clone()),
@@ -103,8 +99,8 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     Ok(BulkFile { items, ..read })
 }
 
-/// Without values that one of higher precedence sets by another name: the command line, `over`, is above a run, and a run above
-/// the list. Two of one origin stay: they are an error.
+/// Without values that one of higher precedence sets by another name: the command line, `over`, is above a run, and a
+/// run above the list. Two of one origin stay: they are an error.
 fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) -> BulkRun {
     if item.settings.iter().filter(|setting| is_place(&setting.key)).count() < 2 {
         return item;
@@ -182,7 +178,7 @@ fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
         gpus: request.gpus.clone(),
         on: cli::RunTarget::Local,
         store: request.store.clone(),
-        locking: request.locking.clone(),
+        locking: request.locking.mode(),
         env: item.env.clone(),
         junit: None,
         metrics_listen: None,
@@ -243,4 +239,142 @@ fn not_run(item: &BulkRun) -> BulkRow {
         rates: BTreeMap::new(),
         seconds: None,
     }
+}
+
+/// The runs of a file, and the parts of it without a meaning here.
+pub struct BulkFile {
+    pub items: Vec<BulkRun>,
+    pub notes: Vec<String>,
+}
+
+/// The arguments of `regatta run`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkRun {
+    pub manifest: String,
+    pub settings: Vec<KeyValueArg>,
+    /// Keys of those settings that it has from the whole list.
+    pub list_keys: BTreeSet<String>,
+    /// Variables that its parameters read.
+    pub env: BTreeMap<String, String>,
+    /// From 1.
+    pub repeat: u32,
+}
+
+impl BulkRun {
+    /// The number of repeats of a run.
+    pub fn repeated(self, repeats: u32) -> impl Iterator<Item = Self> {
+        (1..=repeats).map(move |repeat| Self { repeat, ..self.clone() })
+    }
+
+    /// With settings that take precedence over its own.
+    #[must_use]
+    pub fn with(mut self, over: &[KeyValueArg]) -> Self {
+        self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
+        self.settings.extend(over.iter().cloned());
+        self
+    }
+
+    pub fn is_repeat_of(&self, other: &Self) -> bool {
+        self.manifest == other.manifest && self.settings == other.settings && self.env == other.env
+    }
+
+    /// The command without its repeat: the common part of its repeats.
+    pub fn first(&self) -> String {
+        Self { repeat: 1, ..self.clone() }.to_string()
+    }
+}
+
+/// As it could be typed.
+impl fmt::Display for BulkRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.env {
+            write!(f, "{name}={} ", shell_word(value))?;
+        }
+        write!(f, "regatta run {}", shell_word(&self.manifest))?;
+        for setting in &self.settings {
+            write!(f, " {}", shell_word(&format!("{}={}", setting.key, setting.value)))?;
+        }
+        if self.repeat > 1 {
+            write!(f, " --repeat-number {}", self.repeat)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong in a list of runs, in any of its forms.
+#[derive(Debug, thiserror::Error)]
+pub enum BulkFileError {
+    #[error("{0}")]
+    Yaml(#[from] serde_yaml::Error),
+    /// From 0.
+    #[error("runs[{index}]: {error}")]
+    Run { index: usize, error: RunEntryError },
+    /// Of a run: a parameter or a variable.
+    #[error("`{name}` of `{run}` is no plain value")]
+    RunValue { name: String, run: String },
+    #[error("`{0}` is no plain value")]
+    Value(String),
+    #[error("a task of `{header}` has no `{key}`")]
+    Missing { header: String, key: &'static str },
+    #[error("`{0}` is no workload with its size, as `inference_llama3.3_70b` is")]
+    Header(String),
+    /// Of a list of tuples: from 1.
+    #[error("line {line}: {error}")]
+    Line { line: usize, error: TupleLineError },
+}
+
+/// Everything in llmb-run's list that has no meaning here; its `Display` has a line for each.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct LlmbJobsError {
+    pub problems: Vec<LlmbJobProblem>,
+}
+
+/// What one or several entries of llmb-run's list lack here.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum LlmbJobProblem {
+    #[error("a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs")]
+    NoGpuType,
+    /// `hint` is the nearest manifest.
+    #[error(
+        "there is no manifest `{manifest}` for {workload}{}",
+        hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default()
+    )]
+    NoManifest { manifest: String, workload: String, hint: Option<String> },
+}
+
+/// What is wrong with one run of Regatta's own list.
+#[derive(Debug, thiserror::Error)]
+pub enum RunEntryError {
+    #[error("{0}")]
+    Map(#[from] serde_json::Error),
+    #[error("a quote is not closed")]
+    OpenQuote,
+    #[error("only `regatta run` can stand in a list")]
+    NotRun,
+    #[error("it names no manifest")]
+    NoManifest,
+    #[error("`--repeat` is how many times, a number")]
+    Repeat,
+    #[error("`--repeat-number` is which measurement it is, a number from 1")]
+    RepeatNumber,
+    #[error("`--repeat` makes all measurements, `--repeat-number` one of them: leave one out")]
+    RepeatOfRepeats,
+    #[error("`{0}` is no KEY=VALUE")]
+    NotSetting(String),
+}
+
+/// What is wrong with one line of a list of tuples.
+#[derive(Debug, thiserror::Error)]
+pub enum TupleLineError {
+    #[error("`{0}` is no workload with its size, as `inference_llama3.3_70b` is")]
+    Header(String),
+    #[error("there is no `workload_size:` above it")]
+    NoHeader,
+    #[error("write ('fp8', [128, 256], 1), or with True at the end to profile")]
+    Tuple,
+    #[error(
+        "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; a list of commands begins with `runs:`"
+    )]
+    Unknown,
 }

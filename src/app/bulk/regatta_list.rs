@@ -6,8 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bulk_run::BulkRun;
-use super::error::{BulkFileError, RunEntryError};
+use crate::bulk::{BulkFileError, BulkRun, RunEntryError};
 use crate::cli::KeyValueArg;
 
 #[derive(Deserialize)]
@@ -152,7 +151,9 @@ mod tests {
     #[test]
     fn a_list_becomes_commands() {
         let items = read(
-            "params: { system: sim-gb200-x1 }\nruns:\n- run: llama3.3-70b\n  params: { use_cases: [chat:128/128, mine:8/8], streaming: false }\n  env: { TP: 1 }\n  repeats: 2\n- { run: a b.yaml, params: { system: x } }\n",
+            "params: { system: sim-gb200-x1 }\nruns:\n- run: llama3.3-70b\n  params: { use_cases: [chat:128/128, \
+             mine:8/8], streaming: false }\n  env: { TP: 1 }\n  repeats: 2\n- { run: a b.yaml, params: { system: x } \
+             }\n",
         )
         .unwrap();
         let commands: Vec<String> = items.iter().map(ToString::to_string).collect();
@@ -160,7 +161,8 @@ mod tests {
             commands,
             [
                 "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false",
-                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false --repeat-number 2",
+                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false \
+                 --repeat-number 2",
                 "regatta run 'a b.yaml' system=x",
             ]
         );

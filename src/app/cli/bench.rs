@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
-use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, LengthFieldWord, ServedWord, StreamWord};
-use super::bench_notices::notices;
-use super::bench_target::{check_tls_target, protocol, target, tls};
+use super::bench_args::{BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServedWord, ServiceWord};
 use super::values::{ArgumentError, GpuSelection, invalid_value, read_as};
-use base::diag::ErrorText;
-use base::spec::{BenchSweep, LengthField, Quantity, RequestHeaders, SweepLevels};
+use base::spec::{BenchSweep, Quantity, RequestHeaders, SweepLevels};
 
 /// What `regatta bench` is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,73 +28,48 @@ impl BenchTask {
 
 read_as!(BenchTask: BenchArgs);
 
-/// One benchmark of one target, without a manifest.
+/// One benchmark of one target, without a manifest: the options, and what several of them mean together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRequest {
+    pub args: BenchArgs,
     /// As given, with the scheme that follows from the other options.
     pub target: String,
     /// A server to start for the measurement; the target is then its model.
     pub serve: Option<BenchServer>,
-    pub model: Option<String>,
     /// A value of the manifest's `bench.protocol`; `None`: that of the target.
     pub protocol: Option<&'static str>,
-    pub endpoint: Option<String>,
-    pub api_key_env: Option<String>,
     /// Without keys: these are in `keys`.
     pub headers: RequestHeaders,
     /// Environment variables that headers name, with the values that the line has for them.
     pub keys: Vec<(String, String)>,
-    pub ready_timeout: Option<String>,
     /// Each key of the manifest's `bench.tls` that was given.
     pub tls: Map<String, Value>,
-    pub connections: Quantity<u32>,
     pub load: BenchLoad,
-    /// Equal gaps instead of exponential ones.
-    pub is_constant: bool,
     pub requests: Option<Quantity<u64>>,
     pub duration: Option<String>,
-    /// Runs of the measurement.
-    pub repeat: u32,
-    pub warmup: Quantity<u32>,
     /// A key of the manifest's `bench.data`, and the file.
     pub data: Option<(&'static str, PathBuf)>,
-    /// The data begin again at their end.
-    pub repeat_data: bool,
-    /// Records of the data with a longer prompt are left out.
-    pub max_input_len: Option<Quantity<u32>>,
-    /// A path, or the name of one that is elsewhere.
-    pub tokenizer: Option<String>,
     /// `None`: as the data are.
     pub input: Option<TokenLength>,
     pub output: Option<TokenLength>,
-    /// A value of the manifest's `request.length_field`.
-    pub length_field: Option<LengthField>,
-    pub ignore_eos: bool,
-    /// Keys of the manifest's `request` with their values.
-    pub fields: Map<String, Value>,
-    /// `None`: as the server and the target have it.
-    pub streaming: Option<bool>,
     pub extra: Map<String, Value>,
-    pub seed: Quantity<u64>,
-    pub end_id: i32,
-    pub vocab_size: u32,
     /// Keys of `limits` with their values.
     pub limits: Vec<(String, String)>,
-    pub ttft_p99: Option<String>,
-    pub tpot_p99: Option<String>,
     /// Each key of the manifest's `bench.slo`, with its milliseconds.
     pub slo: Vec<(&'static str, Quantity<f64>)>,
-    pub is_shared: bool,
-    pub stall_timeout: String,
-    pub out: Option<PathBuf>,
-    pub profile_export_file: Option<PathBuf>,
-    pub timelines: bool,
-    pub junit: Option<PathBuf>,
-    pub metrics_listen: Option<String>,
-    pub json: bool,
-    pub dry_run: bool,
     /// What was given and means nothing here, in sentences.
     pub notices: Vec<String>,
+}
+
+impl BenchRequest {
+    /// `None`: as the server and the target have it.
+    pub const fn streaming(&self) -> Option<bool> {
+        match (self.args.streaming, self.args.no_streaming) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
+    }
 }
 
 /// A server that runs for the measurement.
@@ -181,52 +153,20 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         notices: notices(&args, &load, kind),
         target,
         serve,
-        model: args.model.clone(),
         protocol,
-        endpoint: args.endpoint.clone(),
-        api_key_env: args.api_key_env.clone(),
         headers,
         keys,
-        ready_timeout: args.ready_timeout.clone(),
         tls,
-        connections: args.connections,
         load,
-        is_constant: args.arrivals == Some(ArrivalsWord::Constant),
         requests,
         duration,
-        repeat: args.repeat,
-        warmup: args.warmup,
-        repeat_data: args.repeat_data,
-        max_input_len: args.max_input_len.clone().filter(|_| data.is_some()),
         data,
-        tokenizer: args.tokenizer.clone(),
         input,
         output,
-        length_field: args.length_field.map(LengthFieldWord::field),
-        ignore_eos: args.ignore_eos,
-        fields: args.fields.0,
-        streaming: match (args.streaming, args.no_streaming) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        },
         extra: extra(&args.extra)?,
-        seed: args.seed,
-        end_id: args.end_id,
-        vocab_size: args.vocab_size,
-        ttft_p99: args.ttft_p99.clone(),
-        tpot_p99: args.tpot_p99.clone(),
         limits,
-        slo: args.goodput.iter().map(|word| parse_goodput_limit(word)).collect::<Result<_, _>>()?,
-        is_shared: args.stream == StreamWord::Shared,
-        stall_timeout: args.stall_timeout,
-        out: args.out,
-        profile_export_file: args.profile_export_file,
-        timelines: args.timelines,
-        junit: args.junit,
-        metrics_listen: args.metrics_listen,
-        json: args.json,
-        dry_run: args.dry_run,
+        slo: args.goodput.iter().map(|argument| parse_goodput_limit(argument)).collect::<Result<_, _>>()?,
+        args,
     })
 }
 
@@ -366,6 +306,74 @@ fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError
     }
 }
 
+/// With the scheme that follows from the protocol. `is_model`: it is the model of a server that is started.
+fn target(given: String, is_model: bool, protocol: Option<&str>) -> Result<String, ArgumentError> {
+    let has_scheme = given.contains("://");
+    if is_model && has_scheme {
+        return invalid_value(format!("`--serve` starts a server for a model, and `{given}` is the address of one"));
+    }
+    let is_http = protocol.is_some_and(|protocol| protocol != "kserve");
+    let needs_scheme = is_http && !is_model && !has_scheme && !given.starts_with("sim:");
+    Ok(if needs_scheme { format!("http://{given}") } else { given })
+}
+
+/// The protocol that is given, or that follows from GenAI-Perf's options.
+fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
+    let own = args.protocol.map(|word| match word {
+        ProtocolWord::Kserve => "kserve",
+        ProtocolWord::Generate => "generate",
+        ProtocolWord::OpenaiChat => "openai-chat",
+        ProtocolWord::OpenaiCompletions => "openai-completions",
+    });
+    let theirs = match (args.service_kind, args.endpoint_type) {
+        (None, None) => args.backend.map(|_| "kserve"),
+        (Some(ServiceWord::Triton), None | Some(EndpointWord::Kserve)) | (None, Some(EndpointWord::Kserve)) => {
+            Some("kserve")
+        }
+        (Some(ServiceWord::Triton) | None, Some(EndpointWord::Generate)) => Some("generate"),
+        (Some(ServiceWord::Openai), None) | (_, Some(EndpointWord::Chat)) => Some("openai-chat"),
+        (_, Some(EndpointWord::Completions)) => Some("openai-completions"),
+        (Some(ServiceWord::Openai), Some(EndpointWord::Kserve | EndpointWord::Generate)) => {
+            return invalid_value("`--service-kind openai` has the endpoint types chat and completions");
+        }
+    };
+    match (own, theirs) {
+        (Some(own), Some(theirs)) if own != theirs => {
+            invalid_value(format!("`--protocol {own}` contradicts the other options, which mean `{theirs}`"))
+        }
+        _ => Ok(own.or(theirs)),
+    }
+}
+
+fn tls(args: &BenchArgs) -> Result<Map<String, Value>, ArgumentError> {
+    let files =
+        [("--cacert", "ca", &args.cacert), ("--cert", "client_cert", &args.cert), ("--key", "client_key", &args.key)];
+    let mut tls = Map::new();
+    for (option, key, file) in files {
+        let Some(file) = file else { continue };
+        let Some(text) = file.to_str() else {
+            return invalid_value(format!("`{option} {}`: the path is not UTF-8", file.display()));
+        };
+        tls.insert(key.to_owned(), Value::from(text));
+    }
+    if args.insecure {
+        tls.insert("insecure".to_owned(), Value::from(true));
+    }
+    Ok(tls)
+}
+
+fn check_tls_target(args: &BenchArgs, tls: &Map<String, Value>, target: &str) -> Result<(), ArgumentError> {
+    if tls.is_empty() || target.starts_with("https://") {
+        return Ok(());
+    }
+    let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (true, "--cert")];
+    let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)).unwrap_or_default();
+    invalid_value(format!(
+        "`{option}` is for a target with `https://`, and TARGET has none\n  hint: `https://HOST:PORT/v1` is OpenAI's \
+         interface with TLS"
+    ))
+}
+
 /// What the file is, by its kind or by its name.
 fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentError> {
     let Some(file) = &args.data else { return Ok(None) };
@@ -440,6 +448,66 @@ fn parse_goodput_limit(word: &str) -> Result<(&'static str, Quantity<f64>), Argu
         Some(ms) => Ok((key, ms)),
         None => invalid_value(format!("`--goodput {word}`: `{ms}` is no number of milliseconds")),
     }
+}
+
+/// Options that mean nothing here, or nothing beside the others. `data`: what kind of data there are.
+fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String> {
+    let mut notices = Vec::new();
+    let mut note = |is_given: bool, text: &str| {
+        if is_given {
+            notices.push(text.to_owned());
+        }
+    };
+    note(args.num_prompts.is_some(), "--num-prompts is not needed: every request has a prompt of its own");
+    note(
+        args.stability_percentage.is_some(),
+        "--stability-percentage is not used: the run ends with its requests or its duration, and the result reports \
+         whether it was steady",
+    );
+    note(
+        args.backend == Some(BackendWord::Vllm),
+        "--backend is not needed: the model's tensors are read from the server",
+    );
+    let is_genai_perfs = args.service_kind.is_some() || args.backend.is_some() || args.endpoint_type.is_some();
+    note(
+        is_genai_perfs && matches!(load, BenchLoad::Rate(_)) && args.arrivals.is_none(),
+        "arrivals at a rate are Poisson here and equally spaced in GenAI-Perf: `--arrivals constant` is its law",
+    );
+    let is_spread = |stddev: &Quantity<f64>| *stddev != Quantity::Known(0.0);
+    let (has_data, is_replay) = (data.is_some(), data == Some("plan"));
+    let has_rate = match load {
+        BenchLoad::Rate(_) => true,
+        BenchLoad::Sweep(sweep) => !matches!(sweep, BenchSweep::Concurrency(_)),
+        BenchLoad::Concurrency(_) | BenchLoad::Offline | BenchLoad::Trace(_) => false,
+    };
+    let has_duration = args.duration.is_some() || args.measurement_interval.is_some();
+    note(
+        has_data && (args.input_tokens.is_some() || is_spread(&args.input_tokens_stddev)),
+        "--input-tokens and its deviation are not used: prompts come from --data, as long as they are there",
+    );
+    note(
+        has_data && args.output_tokens.is_none() && is_spread(&args.output_tokens_stddev),
+        "--output-tokens-stddev is not used: without --output-tokens answers are as long as the data have it",
+    );
+    note(has_data && args.prompt_source.is_some(), "--prompt-source is not used: prompts come from --data");
+    note(
+        is_replay && (args.output_tokens.is_some() || args.max_input_len.is_some() || args.repeat_data),
+        "--output-tokens, --max-input-len and --repeat-data are not used: a plan's requests are sent as they are, once",
+    );
+    note(
+        is_replay && (args.requests.is_some() || has_duration),
+        "--requests and --duration are not used: all requests of the plan are sent",
+    );
+    note(
+        args.repeat_data && !is_replay && args.requests.is_none() && !has_duration,
+        "--repeat-data is not used: without --requests or --duration each record is sent once",
+    );
+    note(
+        args.arrivals.is_some() && !has_rate,
+        "--arrivals is not used: only a load at a --rate has a distribution of arrivals",
+    );
+    note(*load == BenchLoad::Offline && has_duration, "--duration is not used: all requests are sent at once");
+    notices
 }
 
 #[cfg(test)]

@@ -17,10 +17,12 @@ const JUDGE: &str = "Limits";
 const OUT: &str = "Output";
 const OTHERS: &str = "Options of other tools, for their command lines";
 
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// The server: `HOST:PORT` or `grpc://HOST:PORT` (KServe v2 over gRPC), `http://HOST:PORT/PATH` or `https://…` (the path
-    /// selects the interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b` names its parts).
+/// The options of `regatta bench` as they were given.
+#[derive(Clone, Debug, PartialEq, Args)]
+pub struct BenchArgs {
+    /// The server: `HOST:PORT` or `grpc://HOST:PORT` (KServe v2 over gRPC), `http://HOST:PORT/PATH` or `https://…` (the
+    /// path selects the interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b`
+    /// names its parts).
     #[arg(value_name = "TARGET", value_hint = ValueHint::Url)]
     pub target: Option<String>,
     /// The same as TARGET; without a scheme the other options select the protocol.
@@ -38,14 +40,15 @@ pub(crate) struct BenchArgs {
     /// The environment variable that holds the server's key; the key is sent and never shown.
     #[arg(help_heading = WHERE, long, value_name = "VARIABLE")]
     pub api_key_env: Option<String>,
-    /// A header of every request, `NAME:VALUE` or `NAME=VALUE`; over gRPC it is metadata. `${VARIABLE}` in it is read from the environment.
-    /// The value of one with a key, such as api-key, is never shown or written down. Repeatable.
+    /// A header of every request, `NAME:VALUE` or `NAME=VALUE`; over gRPC it is metadata. `${VARIABLE}` in it is read
+    /// from the environment. The value of one with a key, such as api-key, is never shown or written down. Repeatable.
     #[arg(help_heading = WHERE, short = 'H', long, value_name = "NAME:VALUE")]
     pub header: Vec<String>,
     /// Wait this long for a server that is still loading: `10m` [default: it has to be ready].
     #[arg(help_heading = WHERE, long, value_name = "TIME")]
     pub ready_timeout: Option<String>,
-    /// For `https://`: certificate authorities to trust, or the server's own certificate, in place of this machine's authorities.
+    /// For `https://`: certificate authorities to trust, or the server's own certificate, in place of this machine's
+    /// authorities.
     #[arg(help_heading = WHERE, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cacert: Option<PathBuf>,
     /// For `https://`: accept any certificate.
@@ -58,94 +61,120 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
     pub key: Option<PathBuf>,
     /// Connections to each server over gRPC; over HTTP every request in flight has its own.
-    #[arg(help_heading = WHERE, long, value_name = "N", default_value = "1", value_parser = whole(value_parser!(u32).range(1..)))]
+    #[arg(help_heading = WHERE, long, value_name = "N", default_value = "1")]
+    #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
     pub connections: Quantity<u32>,
-    /// Over gRPC: a stream for each request, or one for all requests of a connection, as NVIDIA's harness and tritonclient have it.
+    /// Over gRPC: a stream for each request, or one for all requests of a connection, as NVIDIA's harness and
+    /// tritonclient have it.
     #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
     pub stream: StreamWord,
 
-    /// Start a server for the measurement, and stop it afterwards. TARGET is then the model: a name at Hugging Face, or a folder.
-    /// Arguments behind `--` go to the server.
+    /// Start a server for the measurement, and stop it afterwards. TARGET is then the model: a name at Hugging Face, or
+    /// a folder. Arguments behind `--` go to the server.
     #[arg(help_heading = SERVED, long, value_name = "ENGINE", requires = "target", conflicts_with = "url")]
     pub serve: Option<ServedWord>,
     /// GPUs of a server, which share every layer.
-    #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
+    #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
     pub tp: u32,
     /// Servers, each with its own GPUs.
-    #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
+    #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
     pub copies: u32,
     /// What starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`].
     #[arg(help_heading = SERVED, long, value_name = "COMMAND", requires = "serve")]
     pub program: Option<String>,
-    /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all of the machine].
+    /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default:
+    /// all of the machine].
     #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
     pub gpus: Option<GpuSelection>,
     /// Further arguments of the server.
     #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
     pub server_args: Vec<String>,
 
-    /// Closed loop: N users, each sends its next request when its last one has been answered [default: 1, unless
-    /// there is a rate]. Several levels are a sweep: `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
-    #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = whole(SweepLevels::from_str), group = "load")]
+    /// Closed loop: N users, each sends its next request when its last one has been answered [default: 1, unless there
+    /// is a rate]. Several levels are a sweep: `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
+    #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = whole(SweepLevels::from_str))]
+    #[arg(group = "load")]
     pub concurrency: Option<Quantity<SweepLevels>>,
-    /// Open loop: requests per second; latency counts from the intended time. -1 is all at once. Several levels are a sweep.
-    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N|LEVELS", allow_hyphen_values = true, value_parser = any(SweepLevels::from_str), group = "load")]
+    /// Open loop: requests per second; latency counts from the intended time. -1 is all at once. Several levels are a
+    /// sweep.
+    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N|LEVELS")]
+    #[arg(allow_hyphen_values = true, value_parser = any(SweepLevels::from_str), group = "load")]
     pub rate: Option<Quantity<SweepLevels>>,
-    /// A sweep that finds its levels: one user alone, users until the throughput stops growing, and N rates between the two [default: 8].
-    #[arg(help_heading = LOAD, long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "8", value_parser = value_parser!(u32).range(1..=200), group = "load")]
+    /// A sweep that finds its levels: one user alone, users until the throughput stops growing, and N rates between the
+    /// two [default: 8].
+    #[arg(help_heading = LOAD, long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "8", value_parser = value_parser!(u32).range(1..=200), group = "load")]
     pub sweep: Option<u32>,
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
-    /// Each record of --data at its time stamp, SPEED times as fast; later turns of a session also wait for the answer before [default: 1; the load of a trace, where no other is given].
-    #[arg(help_heading = LOAD, long, visible_alias = "fixed-schedule", value_name = "SPEED", num_args = 0..=1, require_equals = true, default_missing_value = "1", requires = "data", group = "load")]
+    /// Each record of --data at its time stamp, SPEED times as fast; later turns of a session also wait for the answer
+    /// before [default: 1; the load of a trace, where no other is given].
+    #[arg(help_heading = LOAD, long, visible_alias = "fixed-schedule", value_name = "SPEED", num_args = 0..=1)]
+    #[arg(require_equals = true, default_missing_value = "1", requires = "data", group = "load")]
     pub trace: Option<f64>,
     /// The distribution of arrivals at a rate [default: poisson].
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
     pub arrivals: Option<ArrivalsWord>,
     /// How many requests, at each level of a sweep [default: 100, unless there are a duration or data].
-    #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"], value_name = "N", value_parser = whole(value_parser!(u64).range(1..)))]
+    #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"])]
+    #[arg(value_name = "N", value_parser = whole(value_parser!(u64).range(1..)))]
     pub requests: Option<Quantity<u64>>,
-    /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a sweep: 30s].
+    /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a
+    /// sweep: 30s].
     #[arg(help_heading = LOAD, long, value_name = "TIME")]
     pub duration: Option<String>,
     /// For how long requests arrive, in milliseconds.
-    #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration", value_parser = whole(value_parser!(u64).range(1..)))]
+    #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration")]
+    #[arg(value_parser = whole(value_parser!(u64).range(1..)))]
     pub measurement_interval: Option<Quantity<u64>>,
-    /// Measure N times, each point of a sweep N times, with seeds that count up, and print means and intervals over the runs. `regatta
-    /// compare` needs it for a judgement.
-    #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Measure N times, each point of a sweep N times, with seeds that count up, and print means and intervals over the
+    /// runs. `regatta compare` needs it for a judgement.
+    #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Requests before the measured ones, which come as those do: as many at once, or at the same rate.
-    #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value = "1", value_parser = whole(value_parser!(u32)))]
+    #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value = "1")]
+    #[arg(value_parser = whole(value_parser!(u32)))]
     pub warmup: Quantity<u32>,
 
-    /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids), `.json` (ShareGPT).
-    #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids),
+    /// `.json` (ShareGPT).
+    #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE")]
+    #[arg(value_hint = ValueHint::FilePath)]
     pub data: Option<PathBuf>,
     /// The format of the file, where its name does not show it.
     #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
     pub data_kind: Option<DataWord>,
-    /// Begin again at the end of the data. Without this option, it is an error if they end before --requests or --duration is reached.
+    /// Begin again at the end of the data. Without this option, it is an error if they end before --requests or
+    /// --duration is reached.
     #[arg(help_heading = WHAT, long, requires = "data")]
     pub repeat_data: bool,
-    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with this where it sends text only.
-    #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with
+    /// this where it sends text only.
+    #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH")]
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,
     /// Tokens of a made-up prompt: their mean [default: 550].
-    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"], value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
+    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"])]
+    #[arg(value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
     pub input_tokens: Option<Quantity<u32>>,
     /// Their standard deviation; 0 makes all prompts equally long.
-    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"], value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
+    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"])]
+    #[arg(value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
     pub input_tokens_stddev: Quantity<f64>,
     /// No prompt is longer than this. Longer ones of --data are left out; without a tokenizer their words are counted.
     #[arg(help_heading = WHAT, long, value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
     pub max_input_len: Option<Quantity<u32>>,
     /// Tokens of an answer: their mean [default: 128, or as the data are].
-    #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
+    #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N")]
+    #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
     pub output_tokens: Option<Quantity<u32>>,
     /// Their standard deviation.
-    #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
+    #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N")]
+    #[arg(default_value = "0", value_parser = any(f64::from_str))]
     pub output_tokens_stddev: Quantity<f64>,
     /// Over openai-chat: the field that has the length of an answer [default: max_tokens].
     #[arg(help_heading = WHAT, long, value_name = "NAME")]
@@ -165,13 +194,15 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = WHAT, long, visible_alias = "extra-inputs", value_name = "NAME:VALUE")]
     pub extra: Vec<String>,
     /// Seed of arrivals, lengths and prompts: the same seed gives the same requests at the same times.
-    #[arg(help_heading = WHAT, long, visible_alias = "random-seed", value_name = "N", default_value = "0", value_parser = whole(value_parser!(u64)))]
+    #[arg(help_heading = WHAT, long, visible_alias = "random-seed", value_name = "N", default_value = "0")]
+    #[arg(value_parser = whole(value_parser!(u64)))]
     pub seed: Quantity<u64>,
     /// End-of-sequence token of models that take token ids.
     #[arg(help_heading = WHAT, long, value_name = "ID", default_value_t = 2, allow_negative_numbers = true)]
     pub end_id: i32,
     /// Prompt tokens are drawn below this, for models that take token ids.
-    #[arg(help_heading = WHAT, long, value_name = "N", default_value_t = 32_000, value_parser = clap::value_parser!(u32).range(10..))]
+    #[arg(help_heading = WHAT, long, value_name = "N", default_value_t = 32_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(10..))]
     pub vocab_size: u32,
 
     /// The 99th percentile of TTFT must be below: `450ms`. Else the run is INVALID(load).
@@ -183,7 +214,8 @@ pub(crate) struct BenchArgs {
     /// Any limit of a manifest's `limits`: `e2e_p95=9s`, `itl_p99=60ms`, `failures=0.5%`, `goodput=95%`. Repeatable.
     #[arg(help_heading = JUDGE, long, value_name = "KEY=LIMIT")]
     pub limit: Vec<String>,
-    /// The SLO of each request, for goodput: `ttft:450`, `tpot:40`, `e2e:9000`, in ms. GenAI-Perf's metric names are accepted too.
+    /// The SLO of each request, for goodput: `ttft:450`, `tpot:40`, `e2e:9000`, in ms. GenAI-Perf's metric names are
+    /// accepted too.
     #[arg(help_heading = JUDGE, long, value_name = "METRIC:MS", num_args = 1..)]
     pub goodput: Vec<String>,
     /// A request fails when no token arrives for this long.
@@ -193,9 +225,10 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = JUDGE, long, exclusive = true)]
     pub selftest: bool,
 
-    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder. They replace those of the same
-    /// benchmark there; with those of another one it is an error.
-    #[arg(help_heading = OUT, short, long, visible_alias = "artifact-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder. They replace those of
+    /// the same benchmark there; with those of another one it is an error.
+    #[arg(help_heading = OUT, short, long, visible_alias = "artifact-dir", value_name = "DIR")]
+    #[arg(value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Copy the requests, one JSON object a line, to this file.
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -240,7 +273,7 @@ pub(crate) struct BenchArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProtocolWord {
+pub enum ProtocolWord {
     Kserve,
     Generate,
     OpenaiChat,
@@ -248,19 +281,19 @@ pub(crate) enum ProtocolWord {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ServedWord {
+pub enum ServedWord {
     Vllm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StreamWord {
+pub enum StreamWord {
     #[value(alias = "per_request")]
     PerRequest,
     Shared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LengthFieldWord {
+pub enum LengthFieldWord {
     #[value(name = "max_tokens")]
     Tokens,
     #[value(name = "max_completion_tokens")]
@@ -277,7 +310,7 @@ impl LengthFieldWord {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ArrivalsWord {
+pub enum ArrivalsWord {
     /// Exponential gaps.
     #[value(alias = "exponential_dist")]
     Poisson,
@@ -286,20 +319,20 @@ pub(crate) enum ArrivalsWord {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ServiceWord {
+pub enum ServiceWord {
     Triton,
     Openai,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendWord {
+pub enum BackendWord {
     #[value(alias = "trtllm")]
     Tensorrtllm,
     Vllm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EndpointWord {
+pub enum EndpointWord {
     Kserve,
     Generate,
     Chat,
@@ -307,12 +340,13 @@ pub(crate) enum EndpointWord {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DataWord {
+pub enum DataWord {
     /// A prompt a line.
     Jsonl,
     /// Conversations.
     Sharegpt,
-    /// A trace: time stamps, lengths and shared prefixes. Without a load of its own it is replayed at its time stamps, as with --trace.
+    /// A trace: time stamps, lengths and shared prefixes. Without a load of its own it is replayed at its time stamps,
+    /// as with --trace.
     Mooncake,
     /// Token ids, a row for each prompt.
     InputIds,
@@ -321,6 +355,6 @@ pub(crate) enum DataWord {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PromptWord {
+pub enum PromptWord {
     Synthetic,
 }

@@ -94,7 +94,8 @@ pub(super) struct CliArgs {
 #[derive(Debug, Args)]
 pub(super) struct GlobalArgs {
     /// Where Regatta keeps its state: outputs, journal, logs, reports.
-    #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "DIR", env = "REGATTA_HOME", hide_env_values = true)]
+    #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "DIR", env = "REGATTA_HOME")]
+    #[arg(hide_env_values = true)]
     #[arg(default_value = DEFAULT_HOME, value_hint = ValueHint::DirPath)]
     // clap's own parser refuses an empty variable without naming it.
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
@@ -187,6 +188,7 @@ pub enum CliRequest {
     #[command(after_long_help = help::SIM)]
     Sim(SimRequest),
     /// Query a Triton server: readiness, models, metrics, single requests.
+    #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
     #[command(after_long_help = help::TRITON)]
     Triton(TritonRequest),
     /// MLPerf submissions: show the state of one, compare two, check one before submitting.
@@ -197,7 +199,8 @@ pub enum CliRequest {
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
     #[command(after_long_help = help::REPOSITORY)]
     Repository(RepositoryRequest),
-    /// Test the load generator against servers with known behavior: its error bounds and its maximum load on this machine.
+    /// Test the load generator against servers with known behavior: its error bounds and its maximum load on this
+    /// machine.
     #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestRequest),
     /// Print the path of a run's HTML report, or its numbers next to another tool's.

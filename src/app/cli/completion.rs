@@ -1,5 +1,5 @@
-//! What a shell offers for the word that is being typed: commands and options by the table of `args`, and names that only the
-//! project has, which the caller finds.
+//! What a shell offers for the word that is being typed: commands and options by the table of `args`, and names that
+//! only the project has, which the caller finds.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -17,8 +17,8 @@ pub enum CliExit {
     InvalidClient,
     /// A benchmark did not reach the load, or missed a limit.
     InvalidLoad,
-    /// A benchmark got errors from the server, or a server that is not ours fell silent. One of ours that dies is a stage that
-    /// failed.
+    /// A benchmark got errors from the server, or a server that is not ours fell silent. One of ours that dies is a
+    /// stage that failed.
     InvalidServer,
     /// It differs from the lock file, and `--locked` was given.
     Differs,
@@ -49,7 +49,8 @@ impl CliExit {
         }
     }
 
-    /// The meaning of an exit code of another Regatta process; one that is none of ours is that of a command that it ran.
+    /// The meaning of an exit code of another Regatta process; one that is none of ours is that of a command that it
+    /// ran.
     pub fn from_code(code: i32) -> Self {
         let all = [
             Self::Done,

@@ -226,7 +226,8 @@ pub(super) const STORE: &str = concat!(
         "regatta store status quickstart                      each output: local, in the store, or missing",
         "regatta store pull quickstart                        fetch its outputs; run nothing",
         "regatta store push quickstart --verify               upload again what is damaged in the store",
-        "regatta store push quickstart --sign-key key.pem     sign what is there, for readers with --trusted-keys key.pub",
+        "regatta store push quickstart --sign-key key.pem     sign what is there, for readers with --trusted-keys \
+         key.pub",
         "regatta store gc --older-than 30d --keep 500GiB      what would be removed; `--yes` removes it",
     ],
     "\n",
@@ -243,7 +244,8 @@ pub(super) const WHAT_IF: &str = with_codes!(examples![
     "regatta what-if quickstart system=sim-h100-x1,sim-h200-x1 --goal 'ttft_p99<450ms tpot_p99<40ms'",
     "regatta what-if quickstart scenarios=server tuning.max_batch_size=8,16,32,64 --html what-if.html",
     "regatta what-if vllm system=sim-h200-x1 scenarios=offline --input-tokens 1000,500 --output-tokens 200",
-    "regatta what-if vllm system=sim-h200-x1 scenarios=server --day 40..200 --replicas 16 --balancer round-robin,least-load",
+    "regatta what-if vllm system=sim-h200-x1 scenarios=server --day 40..200 --replicas 16 --balancer \
+     round-robin,least-load",
 ]);
 
 pub(super) const CALIBRATE: &str = with_codes!(examples![

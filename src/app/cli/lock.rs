@@ -10,11 +10,12 @@ use super::values::{HOW, KeyValueArg};
 /// The default path.
 pub const LOCK_FILE: &str = "regatta.lock";
 
-/// Of `run`.
-#[derive(Debug, Args)]
-pub(super) struct LockingArgs {
-    /// Enforce the lock file: report differences before anything starts, and use the locked branches, tags and revisions.
-    /// `exact` also enforces the bytes of builds and Regatta's version; `warn` reports all of it and continues.
+/// What a run does with the lock file, as given.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct LockingArgs {
+    /// Enforce the lock file: report differences before anything starts, and use the locked branches, tags and
+    /// revisions. `exact` also enforces the bytes of builds and Regatta's version; `warn` reports all of it and
+    /// continues.
     #[arg(help_heading = HOW, long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "inputs")]
     pub locked: Option<LockStrictness>,
@@ -76,12 +77,14 @@ pub enum LockMode {
     Verify(PathBuf, LockStrictness),
 }
 
-pub(super) fn locking(args: LockingArgs) -> LockMode {
-    let is_named = args.lock.is_some();
-    let file = args.lock.unwrap_or_else(|| LOCK_FILE.into());
-    match args.locked {
-        _ if args.no_lock => LockMode::Ignore,
-        None => LockMode::Write { file, is_named },
-        Some(strictness) => LockMode::Verify(file, strictness),
+impl LockingArgs {
+    /// What the options mean together.
+    pub fn mode(&self) -> LockMode {
+        let file = self.lock.clone().unwrap_or_else(|| LOCK_FILE.into());
+        match self.locked {
+            _ if self.no_lock => LockMode::Ignore,
+            None => LockMode::Write { file, is_named: self.lock.is_some() },
+            Some(strictness) => LockMode::Verify(file, strictness),
+        }
     }
 }

@@ -38,8 +38,8 @@ pub enum MlperfRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
-    /// Check a submission folder: whether MLCommons would accept it, and what a reviewer may object to. Exit code 1 when it
-    /// would not be accepted.
+    /// Check a submission folder: whether MLCommons would accept it, and what a reviewer may object to. Exit code 1
+    /// when it would not be accepted.
     #[command(after_long_help = help::MLPERF)]
     Check {
         /// The folder with closed/ or open/ in it.
@@ -51,12 +51,13 @@ pub enum MlperfRequest {
         #[command(flatten)]
         shown: ExaminationArgs,
     },
-    /// Assemble one submission of several packages, and of LoadGen logs that other harnesses made, and check it. Systems,
-    /// benchmarks and scenarios may come from different runs and machines. Exit code 1 when it would not be accepted.
+    /// Assemble one submission of several packages, and of LoadGen logs that other harnesses made, and check it.
+    /// Systems, benchmarks and scenarios may come from different runs and machines. Exit code 1 when it would not be
+    /// accepted.
     #[command(after_long_help = help::MLPERF_ASSEMBLE)]
     Assemble(AssembleOptions),
-    /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The same as
-    /// `run` until these stages, with `search=true` where the manifest has that parameter.
+    /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The
+    /// same as `run` until these stages, with `search=true` where the manifest has that parameter.
     #[command(after_long_help = help::MLPERF)]
     Search {
         /// A manifest's name (`regatta list`) or a path to its file.
@@ -97,9 +98,9 @@ pub struct AssembleOptions {
     /// Where the submission is written: a new or empty folder.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
-    /// LoadGen logs of another harness: `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`. The file is the system's description, with
-    /// submitter and division; the folder has performance/run_1/, accuracy/ with accuracy.txt, TEST06/ (not in Open), user.conf,
-    /// measurements.json and the source in src/ (until v5.1 code/). Can be given several times.
+    /// LoadGen logs of another harness: `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`. The file is the system's description,
+    /// with submitter and division; the folder has performance/run_1/, accuracy/ with accuracy.txt, TEST06/ (not in
+    /// Open), user.conf, measurements.json and the source in src/ (until v5.1 code/). Can be given several times.
     #[arg(long, value_name = "LOGS")]
     pub logs: Vec<ForeignLogs>,
     /// The documentation of the whole, in place of that of the packages: calibration.md, bandwidth, licenses.
@@ -111,11 +112,13 @@ pub struct AssembleOptions {
     /// The round it is for [default: that of the packages].
     #[arg(long, value_name = "ROUND")]
     pub round: Option<String>,
-    /// Write the upload, too, when the check passes: the divisions as a .tar.gz, and its SHA-1 in a file .sha1 beside it.
+    /// Write the upload, too, when the check passes: the divisions as a .tar.gz, and its SHA-1 in a file .sha1 beside
+    /// it.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub archive: Option<PathBuf>,
-    /// Encrypt the archive, as `pack_submission.sh` of mlcommons/inference does (`openssl enc -e -aes256`). The password is the
-    /// first line of a file, `file:PATH`, or a variable of the environment, `env:NAME`. Rounds no longer ask for it.
+    /// Encrypt the archive, as `pack_submission.sh` of mlcommons/inference does (`openssl enc -e -aes256`). The
+    /// password is the first line of a file, `file:PATH`, or a variable of the environment, `env:NAME`. Rounds no
+    /// longer ask for it.
     #[arg(long, value_name = "PASSWORD", requires = "archive")]
     pub encrypt: Option<String>,
     /// Assemble rehearsals, for practice: the check refuses them.
@@ -158,8 +161,8 @@ impl FromStr for ForeignLogs {
     }
 }
 
-/// Where a password is, in openssl's words: `file:PATH` or `env:NAME`. Never the password itself, which other users of the machine
-/// would see among the processes.
+/// Where a password is, in openssl's words: `file:PATH` or `env:NAME`. Never the password itself, which other users of
+/// the machine would see among the processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordSource {
     File(PathBuf),

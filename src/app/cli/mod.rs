@@ -1,14 +1,12 @@
 //! What was typed → what it means; and the exit codes.
 //!
-//! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`CliParseError`] with what
-//! to print and the code to leave with. The module has no access to manifests, the store and runs: other modules check whether
-//! a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME`, `GPU_TYPE`, `REGATTA_COMPLETE` and,
-//! through the terminal library, `NO_COLOR`.
+//! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`CliParseError`]
+//! with what to print and the code to leave with. The module has no access to manifests, the store and runs: other
+//! modules check whether a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME`,
+//! `GPU_TYPE`, `REGATTA_COMPLETE` and, through the terminal library, `NO_COLOR`.
 
 mod bench;
 mod bench_args;
-mod bench_notices;
-mod bench_target;
 mod commands;
 mod completion;
 mod exit;
@@ -26,10 +24,11 @@ mod triton;
 mod values;
 
 pub use bench::{BenchLoad, BenchRequest, BenchServer, BenchTask, TokenLength};
+pub use bench_args::{ArrivalsWord, BenchArgs, LengthFieldWord, StreamWord};
 pub use commands::{CliParseError, CliRequest, Color, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
-pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness};
+pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs};
 pub use mlperf::{
     AssembleOptions, ExaminationArgs, ForeignLogs, ForeignLogsError, MlperfRequest, PasswordSource, PasswordSourceError,
 };
@@ -46,5 +45,5 @@ pub use simulation::{
     BalancerPolicy, CalibrateRequest, CalibratedScheduler, FleetRequest, SimRequest, SimulateRequest, WhatIfRequest,
 };
 pub use store::{StoreGc, StoreRequest, StoreSelection};
-pub use triton::{Infer, TritonAction, TritonProtocol, TritonRequest, TritonUrl};
+pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl, TritonUrlError};
 pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};

@@ -69,9 +69,9 @@ impl TypedValueParser for TopicParser {
 /// Results to compare, at least two.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct CompareRequest {
-    /// Results: a task of the last run, a run's name or tag, RUN/TASK, a folder or a file, of Regatta or of another tool. The
-    /// others are compared with the first, runs and stages with several tasks task by task. Each may be several runs of one
-    /// measurement: a result with repeats, a folder of results, or a list with commas (`a1,a2,a3`).
+    /// Results: a task of the last run, a run's name or tag, RUN/TASK, a folder or a file, of Regatta or of another
+    /// tool. The others are compared with the first, runs and stages with several tasks task by task. Each may be
+    /// several runs of one measurement: a result with repeats, a folder of results, or a list with commas (`a1,a2,a3`).
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
     /// Compute all of them with this tool's definitions, from their requests.
@@ -80,10 +80,11 @@ pub struct CompareRequest {
     /// Also subtract numbers with different definitions.
     #[arg(long)]
     pub force: bool,
-    /// Exit with 7 when another result differs so from the first, `ttft_p99 > +5%` or `output_tokens < -2%`, or when one of them
-    /// is INVALID. The names are those of result.json, with the statistic: `p50`, `p75`, `p90`, `p95`, `p99`, `mean` or `max`.
-    /// `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each side the difference must be shown to be beyond the limit
-    /// (one-sided, at 95 %, for this number alone); with one run on a side the two numbers alone decide. Repeatable.
+    /// Exit with 7 when another result differs so from the first, `ttft_p99 > +5%` or `output_tokens < -2%`, or when
+    /// one of them is INVALID. The names are those of result.json, with the statistic: `p50`, `p75`, `p90`, `p95`,
+    /// `p99`, `mean` or `max`. `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each
+    /// side the difference must be shown to be beyond the limit (one-sided, at 95 %, for this number alone); with one
+    /// run on a side the two numbers alone decide. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
     /// The smallest difference that matters, in percent: a smaller one is neither better nor worse [default: 1].
@@ -120,8 +121,8 @@ pub struct ExportRequest {
 /// Results or a command line of another tool.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ImportRequest {
-    /// Files of one run of a tool, or the folder they are in; files or folders of several runs, which become a sweep; configs of NVIDIA's MLPerf code (`….py`, base classes first); or a
-    /// script of command lines (`….sh`).
+    /// Files of one run of a tool, or the folder they are in; files or folders of several runs, which become a sweep;
+    /// configs of NVIDIA's MLPerf code (`….py`, base classes first); or a script of command lines (`….sh`).
     #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
     /// A command line of another tool. Its equivalent is printed: a manifest, or a Regatta command.
@@ -167,7 +168,8 @@ pub struct HistoryRequest {
     /// Write an HTML page with a chart of each metric.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Also the measurements that other machines left in this shared store: a folder, s3://bucket/prefix, gs://… or az://….
+    /// Also the measurements that other machines left in this shared store: a folder, s3://bucket/prefix, gs://… or
+    /// az://….
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::lock::{LockMode, LockingArgs, locking};
+use super::lock::{LockMode, LockingArgs};
 use super::store::StoreSelection;
 use super::values::{
     ArgumentError, CHOICE, GpuSelection, HOW, KeyValueArg, Subject, count_above_zero, host_and_port, invalid_value,
@@ -113,8 +113,8 @@ pub(super) struct SelectArgs {
     pub only: Vec<String>,
     #[command(flatten)]
     pub force: ForceArgs,
-    /// Measure each benchmark N times, with seeds that count up: `bench.repeat` of all. Variants of one stage (`foreach`)
-    /// take turns; each point of a sweep is measured N times.
+    /// Measure each benchmark N times, with seeds that count up: `bench.repeat` of all. Variants of one stage
+    /// (`foreach`) take turns; each point of a sweep is measured N times.
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Repeat the measurement under this number: a benchmark keeps one result for each number [default: 1].
@@ -217,7 +217,7 @@ impl RunModeArgs {
                 Some(EventsWord::Jsonl) => EventFormat::JsonLines,
             },
             gpus: self.gpus,
-            locking: locking(self.locking),
+            locking: self.locking.mode(),
             on: match self.on.on {
                 None => RunTarget::Local,
                 Some(OnWord::Slurm) => RunTarget::Slurm(self.on.slurm),
@@ -235,7 +235,8 @@ pub(super) struct OnArgs {
     /// Run all of it in one allocation of this batch system, and follow it; repeat the command to continue it.
     #[arg(help_heading = HOW, long, value_name = "SYSTEM")]
     pub on: Option<OnWord>,
-    /// Slurm settings, with the keys of `host.slurm`: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` variables apply too. Repeatable.
+    /// Slurm settings, with the keys of `host.slurm`: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` variables apply
+    /// too. Repeatable.
     #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
     pub slurm: Vec<KeyValueArg>,
 }
@@ -377,25 +378,10 @@ impl ServeRequest {
 }
 
 /// A list of runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct BulkRequest {
-    pub file: PathBuf,
-    /// For all of them.
-    pub settings: Vec<KeyValueArg>,
-    pub dry_run: bool,
-    /// What a scale is a number of, in files of llmb-run.
-    pub gpu_type: Option<String>,
-    pub jobs: Option<NonZeroUsize>,
-    pub gpus: Option<GpuSelection>,
-    /// As of a [`RunRequest`].
-    pub store: StoreSelection,
-    /// Of each of them; a run has a part of its own in the file.
-    pub locking: LockMode,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct BulkArgs {
-    /// `runs:`, each with the arguments of `regatta run`, or as a map; or a file of llmb-run: YAML, or its older text form.
+    /// `runs:`, each with the arguments of `regatta run`, or as a map; or a file of llmb-run: YAML, or its older text
+    /// form.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Parameters of all its runs; they override the file's.
@@ -404,13 +390,15 @@ pub(super) struct BulkArgs {
     /// Print the commands, and run none.
     #[arg(long, help_heading = HOW)]
     pub dry_run: bool,
-    /// For files of llmb-run: `gb200` and a scale of 1 are `system=gb200-x1` [default: `gpu_type` of a cluster_config.yaml here].
+    /// For files of llmb-run: `gb200` and a scale of 1 are `system=gb200-x1` [default: `gpu_type` of a
+    /// cluster_config.yaml here].
     #[arg(long, value_name = "NAME", env = "GPU_TYPE", hide_env_values = true, help_heading = HOW)]
     pub gpu_type: Option<String>,
     /// How many tasks of a run may run at once [default: the number of cores].
     #[arg(help_heading = HOW, short, long, value_name = "N", value_parser = count_above_zero)]
     pub jobs: Option<NonZeroUsize>,
-    /// GPUs that the runs may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
+    /// GPUs that the runs may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default:
+    /// all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<GpuSelection>,
     #[command(flatten)]
@@ -419,19 +407,4 @@ pub(super) struct BulkArgs {
     pub locking: LockingArgs,
 }
 
-impl BulkRequest {
-    fn from_args(args: BulkArgs) -> Result<Self, ArgumentError> {
-        Ok(Self {
-            file: args.file,
-            settings: args.settings,
-            dry_run: args.dry_run,
-            gpu_type: args.gpu_type,
-            jobs: args.jobs,
-            gpus: args.gpus,
-            store: args.store,
-            locking: locking(args.locking),
-        })
-    }
-}
-
-read_as!(RunRequest: RunArgs, ServeRequest: ServeArgs, BulkRequest: BulkArgs, PlanRequest: PlanArgs);
+read_as!(RunRequest: RunArgs, ServeRequest: ServeArgs, PlanRequest: PlanArgs);

@@ -79,7 +79,8 @@ pub struct CalibrateRequest {
     /// Whose scheduler and KV cache rules a simulated engine with this calibration follows.
     #[arg(long, value_name = "SOFTWARE", value_enum, default_value_t = CalibratedScheduler::Vllm)]
     pub scheduler: CalibratedScheduler,
-    /// The largest step with a CUDA graph that vLLM had, tokens; 0: it had none (`--enforce-eager`). Its default is 512, and twice `--max-num-seqs` below 256.
+    /// The largest step with a CUDA graph that vLLM had, tokens; 0: it had none (`--enforce-eager`). Its default is
+    /// 512, and twice `--max-num-seqs` below 256.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub max_cudagraph_capture_size: u32,
     /// What the log is of; part of the preset [default: the names of the logs].
@@ -163,31 +164,37 @@ pub(super) struct WhatIfArgs {
     /// A manifest's name (`regatta list`) or a path to its file; its system is a simulated one.
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: String,
-    /// Parameters of the manifest, or values by their place; with several values, separated by commas, each is tried with each of the others.
+    /// Parameters of the manifest, or values by their place; with several values, separated by commas, each is tried
+    /// with each of the others.
     #[arg(value_name = "KEY=VALUE[,VALUE…]")]
     pub settings: Vec<KeyValueArg>,
     /// What must hold: `ttft_p99<450ms tpot_p99<40ms`, of ttft, tpot and e2e [default: the limits of the benchmark].
     #[arg(long, value_name = "LIMITS")]
     pub goal: Option<String>,
     /// Requests of each simulated load.
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub requests: u32,
-    /// Prompt length in place of the benchmark's, tokens: the mean, or the mean, the deviation and the most of a lognormal distribution.
+    /// Prompt length in place of the benchmark's, tokens: the mean, or the mean, the deviation and the most of a
+    /// lognormal distribution.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub input_tokens: Option<String>,
     /// Answer length in place of the benchmark's, tokens.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
-    /// Simulate this rate, requests per second, instead of the highest one within limits; with several, separated by commas, each is tried.
+    /// Simulate this rate, requests per second, instead of the highest one within limits; with several, separated by
+    /// commas, each is tried.
     #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["goal", "day", "html"])]
     pub rate: Vec<f64>,
     /// LoRA adapters that requests name in turn, in place of the benchmark's `lora_task_id`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub adapters: Option<u32>,
-    /// Copies of the server as context and generation servers, as in `1:3`; with several, separated by commas, each is tried. `0:4` are four that do both.
+    /// Copies of the server as context and generation servers, as in `1:3`; with several, separated by commas, each is
+    /// tried. `0:4` are four that do both.
     #[arg(long, value_name = "CONTEXT:GENERATION", value_delimiter = ',')]
     pub disaggregated: Vec<String>,
-    /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU [default: 50, a NIC of 400 Gbit/s for each].
+    /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU [default: 50, a
+    /// NIC of 400 Gbit/s for each].
     #[arg(long, value_name = "GB/S", requires = "disaggregated")]
     pub kv_link: Option<f64>,
     /// To which context and generation server of --disaggregated a request goes [default: load_balancing].
@@ -195,7 +202,8 @@ pub(super) struct WhatIfArgs {
     pub router: Option<RouterWord>,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate. Not with --rate or --day.
+    /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate. Not with
+    /// --rate or --day.
     #[arg(long, value_name = "FILE", conflicts_with = "day", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.
@@ -212,7 +220,8 @@ pub(super) enum RouterWord {
     /// The one with the fewest requests.
     #[value(name = "load_balancing")]
     LoadBalancing,
-    /// A context server that has the KV cache of the prefix, unless it has many more requests than others (`--prefixes`).
+    /// A context server that has the KV cache of the prefix, unless it has many more requests than others
+    /// (`--prefixes`).
     #[value(name = "kv_cache_aware")]
     KvCacheAware,
 }
@@ -220,14 +229,17 @@ pub(super) enum RouterWord {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "A day of a fleet (with --day)")]
 pub(super) struct FleetArgs {
-    /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines `SECONDS,REQUESTS_PER_SECOND`.
+    /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines
+    /// `SECONDS,REQUESTS_PER_SECOND`.
     #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]
     pub day: Option<String>,
-    /// Copies of the server behind each balancer; with --disaggregated, how often each has the servers that it names [default: those of the system; 1].
+    /// Copies of the server behind each balancer; with --disaggregated, how often each has the servers that it names
+    /// [default: those of the system; 1].
     #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub replicas: Option<u32>,
     /// Balancers that do not know of each other, each with an equal share of the requests.
-    #[arg(long, value_name = "N", requires = "day", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "day", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub balancers: u32,
     /// Simulate only N of the balancers; the others are like them.
     #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..))]
@@ -242,10 +254,12 @@ pub(super) struct FleetArgs {
         default_value = "least-load"
     )]
     pub balancer: Vec<BalancerPolicy>,
-    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests begin again on other ones.
+    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests begin again on
+    /// other ones.
     #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
     pub failures: Option<String>,
-    /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more frequent with an exponent of Zipf's law.
+    /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more
+    /// frequent with an exponent of Zipf's law.
     #[arg(long, value_name = "COUNT,TOKENS[,ZIPF]", requires = "day")]
     pub prefixes: Option<String>,
 }

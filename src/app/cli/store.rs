@@ -11,8 +11,8 @@ use super::values::{ArgumentValueError, HOW, KeyValueArg, Subject};
 /// The shared store and its keys, as given. What is `None` may be set in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct StoreSelection {
-    /// Share outputs with other machines: a folder, file:///mnt/share, s3://bucket/prefix, gs://… or az://…; `off` is none
-    /// [env: REGATTA_STORE].
+    /// Share outputs with other machines: a folder, file:///mnt/share, s3://bucket/prefix, gs://… or az://…; `off` is
+    /// none [env: REGATTA_STORE].
     #[arg(help_heading = HOW, long = "store", value_name = "URL")]
     pub address: Option<String>,
     /// Sign what is sent to the store with this Ed25519 key, a PEM file, and take nothing from there that is not signed
@@ -36,7 +36,8 @@ pub enum StoreRequest {
         /// Parameters of the manifest.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<KeyValueArg>,
-        /// Read every file of the manifest's outputs there, and check it against its digest; exit code 1 if one is damaged.
+        /// Read every file of the manifest's outputs there, and check it against its digest; exit code 1 if one is
+        /// damaged.
         #[arg(long, requires = "manifest")]
         verify: bool,
         /// Print JSON.

@@ -33,8 +33,8 @@ pub(super) fn reject_duplicates(settings: &[KeyValueArg]) -> Result<(), Argument
     Ok(())
 }
 
-/// Makes a request an argument group of clap: it is read as its arguments and then checked by `from_args`, whose errors are
-/// printed like clap's own.
+/// Makes a request an argument group of clap: it is read as its arguments and then checked by `from_args`, whose errors
+/// are printed like clap's own.
 macro_rules! read_as {
     ($($request:ty: $args:ty),+ $(,)?) => {$(
         impl clap::FromArgMatches for $request {
@@ -155,7 +155,8 @@ pub enum KeyValueArgError {
     #[error("`{0}` has no name before the `=`\n  hint: write KEY=VALUE, for example `system=h200-x8`")]
     NoKey(String),
     #[error(
-        "`{key}` cannot be the name of a parameter: {found:?} is not allowed in it\n  hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside{also}"
+        "`{key}` cannot be the name of a parameter: {found:?} is not allowed in it\n  hint: names are letters, digits, \
+         `_` and `-`, and start with a letter or `_`; dots lead to a value inside{also}"
     )]
     BadKey { key: String, found: char, also: &'static str },
 }
@@ -200,7 +201,8 @@ pub enum GpuSelection {
 /// Why a value of `--gpus` is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}\n  hint: a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or UUIDs \
+    "{0}\n  hint: a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 \
+     alone), or UUIDs \
      of GPUs or MIG instances (`--gpus GPU-<uuid>`, `--gpus MIG-<uuid>`, as `nvidia-smi -L` prints them)"
 )]
 pub struct GpuSelectionError(String);

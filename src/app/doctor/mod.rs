@@ -6,25 +6,123 @@
 //!  the machine ────────┘
 //! ```
 //!
-//! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] queries the machine, with short calls of
-//! programs that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only "set" or "not set".
+//! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] queries the machine, with short calls
+//! of programs that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only "set"
+//! or "not set".
 
-mod checkpoint_disk;
-pub(super) mod command;
-mod containers;
-mod gpus;
-mod hosts;
-mod limits;
-mod machine_facts;
+mod machine;
 mod needs;
-mod run_checks;
-mod secrets;
-mod served_models;
-mod shell;
-mod store_keys;
-mod tools;
+mod programs;
 
-pub use gpus::names as gpu_names;
-pub use machine_facts::{machine, versions};
+pub use machine::{machine, names as gpu_names, versions};
 pub use needs::{needs, needs_of_tasks};
-pub use run_checks::examine;
+
+use std::path::Path;
+
+use crate::cli::{CliExit, DoctorRequest, Force, Global, Select};
+use crate::console::print;
+use crate::doctor::needs::Needs;
+use crate::error::CommandError;
+use crate::project::Project;
+use base::files::read_text;
+use report::{DoctorFinding, FindingLevel, Styler};
+use runner::store::StateFolder;
+
+/// Exit 1 if something that the manifest needs is missing.
+pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, CommandError> {
+    let project = Project::open_current(global)?;
+    let folder = project.home.project();
+    let needed = match &request.manifest {
+        None => None,
+        Some(manifest) => {
+            let select = Select { force: Force::Nothing, ..Select::default() };
+            let compiler = project.compiler(manifest, &request.settings);
+            Some(needs(&project.plan(manifest, &request.settings, &select, &compiler, false)?, folder)?)
+        }
+    };
+    let findings = examine(needed.as_ref(), &project.home);
+    print(&if request.json {
+        report::doctor_json(&findings)
+    } else {
+        report::doctor_text(&findings, Styler::chosen(global.color.choice()))
+    });
+    let is_missing = findings.iter().any(|finding| finding.level == FindingLevel::Missing);
+    Ok(if is_missing { CliExit::Failed } else { CliExit::Done })
+}
+
+/// Checks this machine for what is needed; `None`: facts only. `home` has the base of relative paths, and where outputs
+/// go. Blocks until every program has answered or has timed out.
+pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> {
+    let (project, state) = (home.project(), home.state());
+    let has_needs = needs.is_some();
+    let mut needs = needs.cloned().unwrap_or_default();
+    let unknown = machine::sized(&mut needs, &home.latest());
+    let served = needs::model_findings(&mut needs, project);
+    let needs = &needs;
+    let (pretty, os) = os();
+    let mut all = vec![DoctorFinding::fact("system", pretty)];
+    all.extend(machine::gpu_findings(needs));
+    all.extend(programs::container_findings(needs, &os));
+    if has_needs {
+        all.extend(needs.programs.iter().filter(|(program, _)| !needs.containers.contains_key(*program)).map(
+            |(program, by)| {
+                let path =
+                    if program.contains('/') { project.join(program).display().to_string() } else { program.clone() };
+                programs::find(&path, by, &os)
+            },
+        ));
+        all.extend(served);
+        all.extend(slurm(needs));
+        all.extend(needs::host_findings(needs, project));
+        all.extend(needs.files.iter().filter_map(|(path, by)| file(path, by, project)));
+    } else {
+        all.extend(programs::USUAL.iter().map(|tool| programs::find(tool, &[], &os)));
+    }
+    all.extend(machine::limit_findings(needs, state));
+    all.extend(unknown);
+    all.extend(needs::secret_findings(needs));
+    all.extend(needs::store_key_findings());
+    all
+}
+
+/// Its display name, and the distribution family.
+fn os() -> (String, String) {
+    let text = read_text("/etc/os-release").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_default().trim_matches('"').to_owned()
+    };
+    let kernel = rustix::system::uname();
+    let release = kernel.release().to_string_lossy().into_owned();
+    let machine = kernel.machine().to_string_lossy().into_owned();
+    let pretty = match field("PRETTY_NAME") {
+        name if name.is_empty() => "Linux".to_owned(),
+        name => name,
+    };
+    (format!("{pretty}, kernel {release}, {machine}"), format!("{} {}", field("ID"), field("ID_LIKE")))
+}
+
+/// `srun` starts ranks inside an allocation only.
+fn slurm(needs: &Needs) -> Option<DoctorFinding> {
+    if needs.slurm.is_empty() {
+        return None;
+    }
+    let job = std::env::var("SLURM_JOB_ID").ok();
+    let found = job.as_ref().map_or_else(|| "not in an allocation".to_owned(), |job| format!("in job {job}"));
+    let level = FindingLevel::of(job.is_some());
+    Some(
+        DoctorFinding::fact("Slurm", found)
+            .needed("an allocation", &needs.slurm, level)
+            .fix(format!("salloc --gpus={} --exclusive regatta run …", needs.gpus.max(1))),
+    )
+}
+
+/// Only what is missing is shown.
+fn file(path: &str, by: &[String], project: &Path) -> Option<DoctorFinding> {
+    if project.join(path).exists() {
+        return None;
+    }
+    let fix = "name the right path, or fetch it first";
+    let fix = if plan::manifest::is_shipped(path) { "regatta init ." } else { fix };
+    Some(DoctorFinding::fact(path, "not there").needed("an input", by, FindingLevel::Missing).fix(fix))
+}

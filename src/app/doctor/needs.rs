@@ -1,16 +1,21 @@
-//! What the planned tasks will start and read. Pure, except that it looks at the model repositories that are there already.
+//! What the planned tasks will start and read, secrets and keys that they need, and the hosts and models of servers.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
-use super::shell;
-use super::tools;
-use crate::known_failures::key_variables;
+use crate::before_run::key_variables;
+use crate::doctor::machine::package_version;
+use crate::doctor::programs;
+use crate::store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of, variable};
 use plan::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
 use plan::{ActionError, Plan, PlanReference, Task};
-use stages::{LaunchPreview, image_program, place_of, previews};
+use report::{DoctorFinding, FindingLevel};
+use runner::{PublicKey, TrustedKeys};
+use stages::{LaunchPreview, image_program, place_of, previews, query_host};
 
 /// The tasks that need it.
 type RequiringTasks = Vec<String>;
@@ -221,7 +226,7 @@ impl Needs {
                 }
             }
             Action::Shell(ShellScript::Text(text)) => {
-                for program in shell::programs(text).iter().filter(|program| tools::is_known(program)) {
+                for program in programs::programs(text).iter().filter(|program| programs::is_known(program)) {
                     self.program(program, &id);
                 }
             }
@@ -280,5 +285,236 @@ impl Needs {
         if self.gpu_memory.as_ref().is_none_or(|(known, _)| memory > *known) {
             self.gpu_memory = Some((memory, engine.system.name.clone()));
         }
+    }
+}
+
+/// A line on each host. Blocks until the last one has answered or has timed out.
+pub fn host_findings(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
+    std::thread::scope(|scope| {
+        let queries: Vec<_> = needs
+            .hosts
+            .iter()
+            .map(|(name, (machine, by))| (name, by, scope.spawn(move || query_host(machine, project))))
+            .collect();
+        let finding_of = |(name, by, handle): (&String, &Vec<String>, std::thread::ScopedJoinHandle<'_, _>)| {
+            let answer: Result<String, (String, Option<String>)> =
+                handle.join().unwrap_or_else(|_| Err(("it could not be queried".to_owned(), None)));
+            let works = answer.is_ok();
+            let (found, fix) = match answer {
+                Ok(found) => (found, None),
+                Err((what, fix)) => (what, fix),
+            };
+            let finding = DoctorFinding::fact(format!("host {name}"), found).needed(
+                "to start servers",
+                by,
+                FindingLevel::of(works),
+            );
+            finding.fix(fix.unwrap_or_default())
+        };
+        queries.into_iter().map(finding_of).collect()
+    })
+}
+
+const TOKEN: &str = "HF_TOKEN";
+/// Below the home folder, where `hf auth login` leaves it.
+const TOKEN_FILE: &str = ".cache/huggingface/token";
+
+/// Lines on every secret that is needed, and on the token for Hugging Face in any case.
+pub fn secret_findings(needs: &Needs) -> Vec<DoctorFinding> {
+    let mut all: Vec<DoctorFinding> = needs
+        .secrets
+        .iter()
+        .map(|(name, by)| {
+            let is_set = is_set(name);
+            let found = if is_set { "set" } else { "not set" };
+            let fix = if name == TOKEN && has_file() {
+                format!("export {TOKEN}=\"$(cat ~/{TOKEN_FILE})\"")
+            } else {
+                format!("export {name}=…")
+            };
+            DoctorFinding::fact(name, found).needed("in the environment", by, FindingLevel::of(is_set)).fix(fix)
+        })
+        .collect();
+    if !needs.secrets.contains_key(TOKEN) {
+        let found = match (is_set(TOKEN), has_file()) {
+            (true, _) => "set".to_owned(),
+            (false, true) => format!("not set; ~/{TOKEN_FILE} has one"),
+            (false, false) => "not set".to_owned(),
+        };
+        all.push(DoctorFinding::fact(TOKEN, found));
+    }
+    all
+}
+
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+fn has_file() -> bool {
+    env::var_os("HOME").is_some_and(|home| Path::new(&home).join(TOKEN_FILE).is_file())
+}
+
+/// A line on each key that is named.
+pub fn store_key_findings() -> Vec<DoctorFinding> {
+    [sign_key(), trusted_keys()].into_iter().flatten().collect()
+}
+
+fn sign_key() -> Option<DoctorFinding> {
+    let value = variable(SIGN_KEY)?;
+    let key = match sign_key_of(&value) {
+        Ok(key) => key.public().short_id(),
+        Err(why) => return Some(unusable(SIGN_KEY, &why.to_string())),
+    };
+    // A text in place of a path is no name of a file.
+    let mode = fs::metadata(Path::new(&value)).map_or(0, |file| file.permissions().mode());
+    let for_others = mode & 0o077;
+    if for_others == 0 {
+        return Some(DoctorFinding::fact(SIGN_KEY, format!("signs as {key}")));
+    }
+    let found = format!("signs as {key}; its file may be read by others (mode {:o})", mode & 0o777);
+    let finding = DoctorFinding::fact(SIGN_KEY, found).needed("for its owner alone", &[], FindingLevel::Doubtful);
+    Some(finding.fix(format!("chmod 600 {value}")))
+}
+
+fn trusted_keys() -> Option<DoctorFinding> {
+    let path = variable(TRUSTED_KEYS)?;
+    Some(match TrustedKeys::read(Path::new(&path)) {
+        Ok(trusted) => {
+            let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();
+            DoctorFinding::fact(TRUSTED_KEYS, format!("outputs signed by {} are taken", ids.join(", ")))
+        }
+        Err(why) => unusable(TRUSTED_KEYS, &why.to_string()),
+    })
+}
+
+fn unusable(name: &str, why: &str) -> DoctorFinding {
+    let (what, hint) = why.split_once("\n  hint: ").unwrap_or((why, "name a file that can be read, or unset it"));
+    DoctorFinding::fact(name, what).needed("an Ed25519 key", &[], FindingLevel::Missing).fix(hint)
+}
+
+/// Lines on each model, and their weights among those that a GPU must hold.
+pub fn model_findings(needs: &mut Needs, project: &Path) -> Vec<DoctorFinding> {
+    let mut all = Vec::new();
+    for served in needs.served.clone() {
+        let by = [served.task.clone()];
+        let folder = folder(&served.model, project);
+        if let Some(bytes) = folder.as_deref().map(weights).filter(|bytes| *bytes > 0 && !served.is_dummy) {
+            needs.gpu_weights.push((served.task.clone(), bytes / u64::from(served.gpus.max(1))));
+        }
+        all.push(model(&served, folder.as_deref()));
+        if let Some((program, package)) = &served.program {
+            let found = package_version(program, package, project);
+            let level = if found.is_some() { FindingLevel::Good } else { FindingLevel::Doubtful };
+            let found = found.unwrap_or_else(|| "version not known".to_owned());
+            let fix = format!("pip install {package}, into the Python that `{}` runs", program.join(" "));
+            all.push(DoctorFinding::fact(*package, found).needed("the server", &by, level).fix(fix));
+        }
+        if let Some((first, servers)) = served.ports {
+            let taken = (0..servers).filter_map(|index| first.checked_add(u16::try_from(index).ok()?));
+            let taken = taken.filter(|port| std::net::TcpListener::bind(("0.0.0.0", *port)).is_err());
+            all.extend(taken.map(|port| {
+                DoctorFinding::fact(format!("port {port}"), "taken")
+                    .needed("free", &by, FindingLevel::Missing)
+                    .fix("`ss -ltnp` names the program; end it, or leave `port` out to get a free one")
+            }));
+        }
+    }
+    all
+}
+
+fn model(served: &ModelNeed, folder: Option<&Path>) -> DoctorFinding {
+    let by = [served.task.clone()];
+    let needed = if served.is_dummy { "its config.json" } else { "config.json and weights" };
+    let found = |text: String, level| DoctorFinding::fact(served.model.clone(), text).needed(needed, &by, level);
+    match folder {
+        Some(folder) if !folder.join("config.json").is_file() => {
+            found(format!("no config.json in {}", folder.display()), FindingLevel::Missing)
+                .fix("name a folder in Hugging Face's layout")
+        }
+        Some(folder) if weights(folder) == 0 && !served.is_dummy => {
+            found(format!("no weights in {}", folder.display()), FindingLevel::Missing)
+                .fix("fetch them, or `load_format: dummy` makes random ones")
+        }
+        Some(folder) => found(format!("in {}", folder.display()), FindingLevel::Good),
+        None if is_path(&served.model) => {
+            found("not there".to_owned(), FindingLevel::Missing).fix("name the right folder, or fetch it first")
+        }
+        None => found("not in the cache: the server fetches it".to_owned(), FindingLevel::Doubtful)
+            .fix(format!("hf download {}, where there is no network when it starts", served.model)),
+    }
+}
+
+fn is_path(model: &str) -> bool {
+    model.starts_with(['/', '.'])
+}
+
+/// Its folder here: as it is named, or in the cache of Hugging Face.
+fn folder(model: &str, project: &Path) -> Option<PathBuf> {
+    let named = project.join(model);
+    if named.is_dir() {
+        return Some(named);
+    }
+    if is_path(model) {
+        return None;
+    }
+    let variable = |name: &str| env::var_os(name).map(PathBuf::from);
+    let home = || Some(variable("HOME")?.join(".cache/huggingface"));
+    let hub = variable("HF_HUB_CACHE").or_else(|| Some(variable("HF_HOME").or_else(home)?.join("hub")))?;
+    let snapshots = hub.join(format!("models--{}", model.replace('/', "--"))).join("snapshots");
+    let mut found: Vec<PathBuf> = fs::read_dir(snapshots).ok()?.flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    found.pop()
+}
+
+/// Bytes of the weights in a folder.
+fn weights(folder: &Path) -> u64 {
+    let size = |suffix: &str| {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = files.filter(|entry| entry.file_name().to_string_lossy().ends_with(suffix));
+        // In the cache they are links.
+        files.filter_map(|entry| fs::metadata(entry.path()).ok()).map(|file| file.len()).sum::<u64>()
+    };
+    match size(".safetensors") {
+        0 => size(".bin"),
+        bytes => bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(model: &str) -> ModelNeed {
+        ModelNeed {
+            task: "server".to_owned(),
+            model: model.to_owned(),
+            gpus: 2,
+            is_dummy: false,
+            ports: None,
+            program: None,
+        }
+    }
+
+    fn found(served: ModelNeed, project: &Path) -> (FindingLevel, String, Vec<(String, u64)>) {
+        let mut needs = Needs { served: vec![served], ..Needs::default() };
+        let all = model_findings(&mut needs, project);
+        (all[0].level, all[0].found.clone(), needs.gpu_weights)
+    }
+
+    #[test]
+    fn a_folder_has_a_config_and_weights_that_its_gpus_share() {
+        let project = tempfile::tempdir().unwrap();
+        let folder = project.path().join("llama");
+        assert_eq!(found(served("./llama"), project.path()).0, FindingLevel::Missing);
+        fs::create_dir(&folder).unwrap();
+        assert!(found(served("llama"), project.path()).1.starts_with("no config.json in "));
+        fs::write(folder.join("config.json"), "{}").unwrap();
+        assert!(found(served("llama"), project.path()).1.starts_with("no weights in "));
+        let dummy = ModelNeed { is_dummy: true, ..served("llama") };
+        assert_eq!(found(dummy, project.path()).0, FindingLevel::Good);
+        fs::write(folder.join("model-1.safetensors"), [0; 100]).unwrap();
+        let (level, _, weights) = found(served("llama"), project.path());
+        assert_eq!((level, weights), (FindingLevel::Good, vec![("server".to_owned(), 50)]));
+        assert_eq!(found(served("no-such-org/llama"), project.path()).0, FindingLevel::Doubtful);
     }
 }

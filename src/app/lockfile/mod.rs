@@ -7,19 +7,16 @@
 //!  outputs    ─→ resolved  ┘                         └─compare→ LockDifference, …
 //! ```
 //!
-//! `requested` is known before anything runs, `resolved` only afterwards. There are no times, no folders of the machine and no secrets in
-//! it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller reads
-//! and writes the file, and starts what is requested.
+//! `requested` is known before anything runs, `resolved` only afterwards. There are no times, no folders of the machine
+//! and no secrets in it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller
+//! reads and writes the file, and starts what is requested.
 
-mod apply_pins;
 pub(super) mod command;
 mod compare;
-mod entry;
+mod format;
 mod render;
-mod text;
+pub(super) mod run_section;
 
-pub use apply_pins::pin;
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
-pub use entry::{LockFile, LockSection, LockedTask, measured};
 pub use exec::process::PrivateValues;
-pub use text::{LockFileError, read, write};
+pub use format::{LockFile, LockFileError, LockSection, LockedTask, measured, pin, read, write};

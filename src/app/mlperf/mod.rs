@@ -1,19 +1,34 @@
 //! `regatta mlperf`: the state of a submission, what differs from the last one, whether it is ready to submit, and how
 //! much load the system can take.
 
-mod assemble;
-mod search;
 mod status;
-mod upload;
 
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
 
-use crate::cli::{CliExit, ExaminationArgs, Global, MlperfRequest, rehearsal};
-use crate::console::print;
+use crate::cli::{
+    AssembleOptions, CliExit, EventFormat, ExaminationArgs, Force, Global, KeyValueArg, MlperfRequest, PasswordSource,
+    RunRequest, Select, StoreSelection, rehearsal,
+};
+use crate::console::{print, print_error};
 use crate::error::CommandError;
-use base::diag::ErrorText;
+use crate::project::Project;
+use crate::run;
+use base::event::TaskId;
 use base::files::metadata_if_there;
-use mlperf::SubmissionReport;
+use base::units::{counted, size};
+use exec::process::{ProbeOutput, ProbeResult, probe};
+use mlperf::{
+    AssembleError, AssembleRequest, ForeignResult, SubmissionReport, compress_divisions, require_archive_name,
+    write_checksum,
+};
+use plan::loadgen::Cost;
+use plan::manifest::model::{Action, Bench};
+use plan::{ActionError, Plan};
 use report::Styler;
 use rules::Round;
 use runner::store::write_named;
@@ -24,13 +39,13 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
         MlperfRequest::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
         MlperfRequest::Search { manifest, mut settings, rehearse, cost } => {
             settings.extend(rehearsal(rehearse));
-            search::search(global, manifest, settings, cost)
+            search(global, manifest, settings, cost)
         }
         MlperfRequest::Check { folder, round, shown } => {
             let examined = examined(&folder, round.as_deref())?;
             verdict(&examined, &shown, styler)
         }
-        MlperfRequest::Assemble(options) => assemble::assemble(options, styler),
+        MlperfRequest::Assemble(options) => assemble(options, styler),
         MlperfRequest::Diff { a, b, json } => {
             for folder in [&a, &b] {
                 require_folder(folder)?;
@@ -99,4 +114,207 @@ fn require_folder(path: &Path) -> Result<(), CommandError> {
         Ok(_) => Err(CommandError::Usage(format!("{}: no such folder", path.display()))),
         Err(error) => Err(CommandError::Usage(format!("{}: {error}", path.display()))),
     }
+}
+
+pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliExit, CommandError> {
+    let mut parts = options.packages.iter().chain(options.logs.iter().map(|one| &one.folder));
+    if let Some(found) = parts.find_map(|folder| mlperf::endpoints_result(folder)) {
+        return Err(no_endpoints(&found));
+    }
+    let logs = options.logs.into_iter().map(|one| ForeignResult {
+        system: one.system,
+        benchmark: one.benchmark,
+        scenario: one.scenario,
+        folder: one.folder,
+    });
+    if let Some(path) = &options.archive {
+        require_archive_name(path).map_err(CommandError::usage)?;
+    }
+    let password: Option<PasswordSource> =
+        options.encrypt.as_deref().map(str::parse).transpose().map_err(CommandError::usage)?;
+    if let Some(password) = &password {
+        require_password(password).map_err(CommandError::usage)?;
+    }
+    let request = AssembleRequest {
+        round: options.round.as_deref().map(named).transpose()?,
+        packages: options.packages,
+        logs: logs.collect(),
+        documentation: options.documentation,
+        copy_to_99: options.also_99,
+        rehearse: options.rehearse,
+    };
+    let round = mlperf::assemble(&request, &options.out).map_err(|error| {
+        let hint = match &error {
+            AssembleError::NoRound(_) => "\n  hint: `--round` names it",
+            AssembleError::NotEmpty(_) => "\n  hint: `--out` names a new folder",
+            AssembleError::Io { path, .. } | AssembleError::Json { path, .. }
+                if request.logs.iter().any(|logs| logs.system == *path) =>
+            {
+                "\n  hint: `--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first"
+            }
+            _ => "",
+        };
+        CommandError::Usage(format!("{error}{hint}"))
+    })?;
+    let examined = mlperf::examine(&options.out, &round);
+    let exit = verdict(&examined, &options.shown, styler)?;
+    if let Some(path) = &options.archive {
+        if examined.refusal_count() > 0 {
+            print_error(&format!("{} is not written: the submission is refused\n", path.display()));
+        } else {
+            print_error(&upload(&options.out, path, password.as_ref())?);
+        }
+    }
+    Ok(exit)
+}
+
+/// The longest that openssl may take: some hundred gigabytes.
+const LIMIT: Duration = Duration::from_hours(1);
+
+/// Why nothing was encrypted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EncryptionError {
+    #[error("the environment has no `{0}`, which holds the password of the archive")]
+    NotSet(String),
+    #[error("cannot read the password of the archive from {}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the password of the archive is empty: the first line of {}", .0.display())]
+    Empty(PathBuf),
+    #[error("openssl, which encrypts the archive, is not installed")]
+    NoOpenssl,
+    #[error("openssl did not encrypt the archive: {0}")]
+    Failed(String),
+}
+
+/// Refuses a password that is not there, before anything is written.
+pub(super) fn require_password(source: &PasswordSource) -> Result<(), EncryptionError> {
+    match source {
+        PasswordSource::Env(name) => match std::env::var_os(name) {
+            Some(value) if !value.is_empty() => Ok(()),
+            _ => Err(EncryptionError::NotSet(name.clone())),
+        },
+        PasswordSource::File(path) => {
+            let failed = |source| EncryptionError::Unreadable { path: path.clone(), source };
+            let mut line = Vec::new();
+            BufReader::new(fs::File::open(path).map_err(failed)?).read_until(b'\n', &mut line).map_err(failed)?;
+            if line.trim_ascii().is_empty() { Err(EncryptionError::Empty(path.clone())) } else { Ok(()) }
+        }
+    }
+}
+
+/// Writes the archive and its checksum, and returns what is printed of them.
+pub(super) fn upload(
+    submission: &Path,
+    archive: &Path,
+    password: Option<&PasswordSource>,
+) -> Result<String, CommandError> {
+    let other = |error: anyhow::Error| CommandError::Other(error);
+    let files = match password {
+        None => compress_divisions(submission, archive).map_err(|error| other(error.into()))?,
+        Some(password) => {
+            let folder = archive.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let plain = tempfile::NamedTempFile::new_in(folder).map_err(|error| other(error.into()))?;
+            let files = compress_divisions(submission, plain.path()).map_err(|error| other(error.into()))?;
+            encrypt(plain.path(), archive, password).map_err(|error| other(error.into()))?;
+            files
+        }
+    };
+    let written = write_checksum(archive).map_err(|error| other(error.into()))?;
+    let how = if password.is_some() { ", encrypted with AES-256" } else { "" };
+    let mut text = format!(
+        "{}: {}, {}{how}; its SHA-1 is in {}\n",
+        archive.display(),
+        counted(files, "file"),
+        size(written.bytes),
+        written.checksum.display()
+    );
+    if password.is_some() {
+        let _ = writeln!(text, "  decrypt: openssl enc -d -aes256 -in {} | tar -xz", archive.display());
+    }
+    Ok(text)
+}
+
+/// `openssl enc -e -aes256`, as the script of MLCommons calls it.
+fn encrypt(plain: &Path, to: &Path, password: &PasswordSource) -> Result<(), EncryptionError> {
+    let mut argv: Vec<OsString> = ["openssl", "enc", "-e", "-aes256", "-pass"].map(OsString::from).to_vec();
+    argv.push(password.openssl_argument());
+    argv.extend([OsStr::new("-in"), plain.as_os_str(), OsStr::new("-out"), to.as_os_str()].map(OsStr::to_owned));
+    match probe(&argv, LIMIT) {
+        ProbeResult::Answered(ProbeOutput { code: 0, .. }) => Ok(()),
+        ProbeResult::Answered(ProbeOutput { code, err, .. }) => {
+            let last = err.lines().last().unwrap_or_default();
+            Err(EncryptionError::Failed(format!("exit code {code}: {last}")))
+        }
+        ProbeResult::Missing => Err(EncryptionError::NoOpenssl),
+        ProbeResult::TimedOut => Err(EncryptionError::Failed("it took longer than an hour".to_owned())),
+        ProbeResult::Failed(error) => Err(EncryptionError::Failed(error)),
+    }
+}
+
+/// The parameter that makes a manifest run its searches, where it has one.
+const PARAM: &str = "search";
+
+pub(super) fn search(
+    global: &Global,
+    manifest: String,
+    mut settings: Vec<KeyValueArg>,
+    only_cost: bool,
+) -> Result<CliExit, CommandError> {
+    let project = Project::open_current(global)?;
+    let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
+    if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
+        settings.push(KeyValueArg { key: PARAM.to_owned(), value: "true".to_owned() });
+    }
+    let mut select = Select { force: Force::Nothing, ..Select::default() };
+    let compiler = project.compiler(&manifest, &settings);
+    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?)?;
+    if found.is_empty() {
+        let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
+        return Err(CommandError::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
+    }
+    if only_cost {
+        for (task, bench) in &found {
+            let cost =
+                Cost::of(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
+            print(&format!("{task}: {cost}\n"));
+        }
+        return Ok(CliExit::Done);
+    }
+    select.until = found.into_iter().map(|(task, _)| task.to_string()).collect();
+    let events = EventFormat::Terminal;
+    run::run(
+        global,
+        &RunRequest {
+            manifest,
+            settings,
+            select,
+            jobs: None,
+            keep_going: false,
+            events,
+            gpus: None,
+            on: crate::cli::RunTarget::Local,
+            store: StoreSelection::default(),
+            locking: crate::cli::LockMode::Ignore,
+            env: std::collections::BTreeMap::new(),
+            junit: None,
+            metrics_listen: None,
+        },
+    )
+}
+
+fn searches(plan: &Plan) -> Result<Vec<(TaskId, Bench)>, ActionError> {
+    let mut found = Vec::new();
+    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
+        if let Action::Bench(bench) = task.typed_action()?
+            && bench.search.is_some()
+            && bench.loadgen.is_some()
+        {
+            found.push((task.id.clone(), *bench));
+        }
+    }
+    Ok(found)
 }

@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::last_manifest::last_manifest;
-use super::super::predicted_tasks::decide;
-use super::super::project::{Project, options};
+use crate::before_run::decide;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::console::print;
 use crate::error::CommandError;
-use base::diag::ErrorText;
+use crate::project::{Project, last_manifest, options};
 use base::event::TaskId;
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
@@ -203,14 +201,16 @@ fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
 fn performance(folder: &Path, benchmark: &str, scenario: rules::MlperfScenario) -> Option<String> {
     let judged = mlperf::run_value(folder, benchmark, scenario)?;
     let (value, validity) = (report::mlperf::value(&judged), report::mlperf::validity(&judged));
-    // Regatta's own record of the same requests is beside LoadGen's logs. One that cannot be read leaves open what was measured.
+    // Regatta's own record of the same requests is beside LoadGen's logs. One that cannot be read leaves open what was
+    // measured.
     let path = folder.join(harness::RESULT);
     let is_unknown = path.exists() && harness::read_result(&path).is_err();
     let note = if is_unknown { " result.json cannot be read: SIMULATED or not is unknown" } else { "" };
     Some(format!("{value} {validity}{note}"))
 }
 
-/// The result of Regatta's own scoring, else the first line with a value that the reference's scoring left in `accuracy.txt`.
+/// The result of Regatta's own scoring, else the first line with a value that the reference's scoring left in
+/// `accuracy.txt`.
 fn accuracy(folder: &Path) -> Option<String> {
     match read_output(&folder.join("accuracy.json")) {
         Some(Ok(scored)) => {

@@ -1,8 +1,8 @@
 //! `regatta run … --on slurm`: the whole pipeline in one allocation.
 //!
 //! Outside, this command submits a job that runs the same command on its first node, and follows it: its output is this
-//! command's output, its exit code this command's. Inside, every stage runs where the job is, also one with `host: slurm`. The
-//! same command again, after the first one was killed, continues with the existing job.
+//! command's output, its exit code this command's. Inside, every stage runs where the job is, also one with `host:
+//! slurm`. The same command again, after the first one was killed, continues with the existing job.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -15,13 +15,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::execute::{perform, serve};
-use super::signals::{StopSignals, interrupt, print_event};
-use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
+use crate::cli;
+use crate::cli::{CliExit, Global, KeyValueArg, RunTarget};
 use crate::console::{print_bytes, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};
-use base::diag::ErrorText;
+use crate::run::signals::{StopSignals, interrupt, print_event};
+use crate::run::{perform, serve_here};
 use base::event::{Failure, FailureKind, Stop};
 use base::files::Digest;
 use base::units::counted;
@@ -162,7 +162,8 @@ fn missing_gpus(
         });
     (task.gpus > 0 && !is_requested).then(|| {
         format!(
-            "{} needs {} unless it is cached, and the allocation requests none: `--slurm gpus_per_node={}` requests them",
+            "{} needs {} unless it is cached, and the allocation requests none: `--slurm gpus_per_node={}` requests \
+             them",
             task.id,
             counted(task.gpus, "GPU"),
             task.gpus.div_ceil(slurm.nodes.unwrap_or(1).max(1))
@@ -198,7 +199,7 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
         }
         Ok(cli::Invocation { global, request: cli::CliRequest::Serve(request) }) => {
             let run = cli::RunRequest { on: RunTarget::InPlace, ..request.run };
-            serve(&global, &cli::ServeRequest { run, ..request })
+            serve_here(&global, &cli::ServeRequest { run, ..request })
         }
         Ok(_) | Err(_) => Err(CommandError::Usage("this is not a run".to_owned())),
     };
@@ -232,8 +233,8 @@ fn warned(warn_s: u64) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The command for the node: without the options for where to run, and with the state folder that is meant here. What follows
-/// `--` belongs to another program.
+/// The command for the node: without the options for where to run, and with the state folder that is meant here. What
+/// follows `--` belongs to another program.
 fn words(typed: impl Iterator<Item = OsString>, home: &StateFolder) -> Vec<OsString> {
     let (mut words, mut command) = (Vec::new(), Vec::new());
     let mut typed = typed;
@@ -408,7 +409,8 @@ mod tests {
                 variable.map(OsString::from).into_iter(),
             )
         };
-        let text = "g needs 2 GPUs unless it is cached, and the allocation requests none: `--slurm gpus_per_node=2` requests them";
+        let text = "g needs 2 GPUs unless it is cached, and the allocation requests none: `--slurm gpus_per_node=2` \
+            requests them";
         assert_eq!(missing(2, &[], None).as_deref(), Some(text));
         assert_eq!(missing(0, &[], None), None);
         assert_eq!(missing(2, &[arg("nodes", "0")], None).as_deref(), Some(text), "sbatch refuses it");

@@ -1,20 +1,37 @@
 //! A run that has the project's lock and a journal: from here on everything that it does is recorded.
 
+use std::convert::Infallible;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::Duration;
+use std::{env, thread};
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use super::after_crash::{clean_up_after_crash, leftover_resources};
-use super::metrics_listener;
-use super::parallel_join::parallel_join;
-use super::prepared_run::PreparedRun;
-use super::progress_printer::ProgressPrinter;
-use super::sink::EventSink;
+use crate::console;
 use crate::error::CommandError;
-use base::event::{Event, RunId, Stop};
-use report::RunState;
-use runner::store::{Digests, OutputCache, ProjectLock, discard, ended_well, unfinished_plans};
+use crate::run::parallel_join;
+use crate::run::preparation::PreparedRun;
+use base::event::{Event, ExternalResource, GpuId, RunId, Stop, TaskId};
+use exec::process;
+use exec::process::WatchdogHandle;
+use report::{LiveDisplay, LiveOptions, OPEN_METRICS_TYPE, RunState, open_metrics};
+use runner::store::{
+    Digests, Journal, OutputCache, PathError, ProgressFile, ProjectLock, StateFolder, discard, ended_well,
+    fold_journal, readable_runs, unfinished, unfinished_plans,
+};
 use runner::{EventEmitter, TaskRole, UnchangedTasks};
 
 /// What a run works with.
@@ -68,7 +85,7 @@ impl BegunRun {
         let begun = Self { id, lock, cache, digests, stop, emit, sink, is_lock_file_as_written };
         begun.announce(prepared);
         if let (Some(address), Some(state)) = (&prepared.metrics_listen, scraped) {
-            let bound = runtime.block_on(metrics_listener::listen(address, state));
+            let bound = runtime.block_on(listen(address, state));
             (begun.emit)(match bound {
                 Ok(bound) => Event::MetricsServed { url: format!("http://{bound}/metrics") },
                 Err(error) => Event::Notice { task: None, text: format!("no metrics of this run: {address}: {error}") },
@@ -105,5 +122,382 @@ impl BegunRun {
             let text = "this filesystem has no locks: two runs of this project at once would not see each other";
             emit(Event::Notice { task: None, text: text.to_owned() });
         }
+    }
+}
+
+/// What crashed runs left beside their processes.
+#[derive(Debug, Default)]
+pub(super) struct LeftoverResources {
+    resources: Vec<(TaskId, ExternalResource)>,
+    /// Of a run whose journal cannot be read it is not known.
+    unreadable: Vec<PathError>,
+}
+
+/// Ends what crashed runs left running, and removes the remains of their unfinished attempts. Once: what could not be
+/// removed is not tried again by each run that follows.
+pub(super) fn clean_up_after_crash(
+    home: &StateFolder,
+    left: LeftoverResources,
+    id: &RunId,
+    output_cache: &OutputCache,
+    emit: &EventEmitter,
+) {
+    for error in left.unreadable {
+        emit(Event::Notice { task: None, text: format!("what an earlier run left is not known: {error}") });
+    }
+    let was_there = process::remove_all(left.resources.iter().map(|(_, resource)| resource));
+    for ((task, resource), was_there) in left.resources.into_iter().zip(was_there) {
+        let what = match &resource {
+            ExternalResource::Container { name, .. } => format!("the container {name}"),
+            ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
+            ExternalResource::GpuClocks { gpus, .. } => format!("the clock lock of GPU {}", GpuId::list(gpus)),
+        };
+        if was_there {
+            emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
+        }
+        emit(Event::ExternalResourceRemoved { task, resource });
+    }
+    for leftover in process::end_leftovers(home.state(), id) {
+        let text = format!("ended {} ({}), which an earlier run left running", leftover.program(), leftover.pid);
+        emit(Event::Notice { task: None, text });
+    }
+    match unfinished(home, output_cache) {
+        Ok(folders) => folders.iter().for_each(|folder| drop(discard(folder))),
+        Err(error) => {
+            emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") });
+        }
+    }
+}
+
+/// What was there and was not removed, by the journals of the runs since the last one that ended in order or has
+/// cleaned up, which it had when its first task started: a run that is killed before that leaves it to the next one.
+pub(super) fn leftover_resources(home: &StateFolder) -> Result<LeftoverResources, PathError> {
+    let (mut crashed, mut unreadable) = (Vec::new(), Vec::new());
+    for run in readable_runs(home)?.0.into_iter().rev() {
+        let (mut changes, mut has_ended, mut has_cleaned_up) = (Vec::new(), false, false);
+        let read = fold_journal(&home.run(&run).join("journal.jsonl"), |event| {
+            has_ended = matches!(event, Event::RunFinished { .. });
+            has_cleaned_up |= matches!(event, Event::TaskStarted { .. });
+            match event {
+                Event::ExternalResourceStarted { task, resource } if may_remove(&resource, &run) => {
+                    changes.push((task, resource, true));
+                }
+                Event::ExternalResourceRemoved { task, resource } => changes.push((task, resource, false)),
+                _ => {}
+            }
+        });
+        if let Err(error) = read {
+            unreadable.push(error);
+            continue;
+        }
+        if has_ended {
+            break;
+        }
+        crashed.push(changes);
+        if has_cleaned_up {
+            break;
+        }
+    }
+    let mut left = Vec::new();
+    for (task, resource, is_there) in crashed.into_iter().rev().flatten() {
+        left.retain(|(_, other)| *other != resource);
+        if is_there {
+            left.push((task, resource));
+        }
+    }
+    Ok(LeftoverResources { resources: left, unreadable })
+}
+
+/// A name that a user chose may belong to an unrelated container by now.
+fn may_remove(resource: &ExternalResource, run: &RunId) -> bool {
+    !matches!(resource, ExternalResource::Container { name, .. } if !name.contains(run.as_str()))
+}
+
+/// The journal first, then the watchdog, then the display.
+pub(super) struct EventSink {
+    inner: Mutex<Inner>,
+    printer: Sender<Option<Event>>,
+    stop: Stop,
+    exe: PathBuf,
+    id: RunId,
+}
+
+struct Inner {
+    journal: Journal,
+    progress: ProgressFile,
+    watchdog: Option<WatchdogHandle>,
+    hold: Option<File>,
+    broken: Option<PathError>,
+    /// Folded for `--metrics-listen`.
+    scraped: Option<Arc<Mutex<RunState>>>,
+}
+
+impl EventSink {
+    pub fn new(
+        home: &StateFolder,
+        id: &RunId,
+        lock: &ProjectLock,
+        printer: Sender<Option<Event>>,
+        stop: Stop,
+        scraped: Option<Arc<Mutex<RunState>>>,
+    ) -> Result<Self, CommandError> {
+        let inner = Inner {
+            journal: Journal::create(home, id)?,
+            progress: ProgressFile::new(home, id),
+            watchdog: None,
+            hold: Some(lock.share()?),
+            broken: None,
+            scraped,
+        };
+        Ok(Self { inner: Mutex::new(inner), printer, stop, exe: env::current_exe()?, id: id.clone() })
+    }
+
+    pub fn take(&self, event: &Event) {
+        {
+            let mut inner = self.inner.lock();
+            if let Err(error) = inner.journal.append(event) {
+                // What is not journaled must not continue to happen.
+                inner.broken.get_or_insert(error);
+                self.stop.request();
+            }
+            inner.progress.take(event);
+            if let Some(state) = &inner.scraped {
+                state.lock().fold(event);
+            }
+            match event {
+                Event::TaskStarted { .. } => {
+                    if let Some(hold) = inner.hold.take() {
+                        let printer = self.printer.clone();
+                        let on_loss = move |text| drop(printer.send(Some(Event::Notice { task: None, text })));
+                        match WatchdogHandle::start(&self.exe, &self.id, hold, on_loss.clone()) {
+                            Ok(watchdog) => inner.watchdog = Some(watchdog),
+                            Err(error) => on_loss(format!(
+                                "the process that ends everything if this run is killed cannot be started ({error}): \
+                                 the next run would end what is left"
+                            )),
+                        }
+                    }
+                }
+                Event::ProcessStarted { pgid, .. } => {
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.add(*pgid);
+                    }
+                }
+                Event::ProcessEnded { pgid, .. } => {
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.remove(*pgid);
+                    }
+                }
+                Event::ExternalResourceStarted { resource, .. } => {
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.register(resource);
+                    }
+                }
+                Event::ExternalResourceRemoved { resource, .. } => {
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.deregister(resource);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let _ = self.printer.send(Some(event.clone()));
+    }
+
+    /// Whether the journal could not be written.
+    pub fn is_broken(&self) -> bool {
+        self.inner.lock().broken.is_some()
+    }
+
+    /// The run has ended normally. Returns the error of the journal, if any.
+    pub fn finish(&self) -> Option<PathError> {
+        let (watchdog, broken) = {
+            let mut inner = self.inner.lock();
+            inner.hold = None;
+            inner.progress.remove();
+            (inner.watchdog.take(), inner.broken.take())
+        };
+        // It may wait for a container program: events go on meanwhile.
+        if let Some(watchdog) = watchdog {
+            watchdog.finish();
+        }
+        broken
+    }
+}
+
+/// A thread that prints the events, so that a slow terminal delays nothing.
+pub(super) struct ProgressPrinter {
+    /// `None` is the end: signals may come for as long as the process lives.
+    pub send: Sender<Option<Event>>,
+    thread: thread::JoinHandle<LiveDisplay>,
+}
+
+impl ProgressPrinter {
+    pub fn start(look: LiveOptions) -> Self {
+        let (send, receive) = channel();
+        Self {
+            send,
+            thread: thread::spawn(move || print_events(LiveDisplay::new(look, console::writer(look)), &receive)),
+        }
+    }
+
+    pub fn close(self) -> LiveDisplay {
+        let _ = self.send.send(None);
+        self.thread.thread().unpark();
+        self.thread
+            .join()
+            .unwrap_or_else(|_| LiveDisplay::new(LiveOptions::default(), console::writer(LiveOptions::default())))
+    }
+}
+
+fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
+    /// How often clocks move while nothing happens.
+    const TICK: Duration = Duration::from_millis(100);
+    /// Events come in bursts: waking up for each of them would cost more than printing it. The longer it goes on, the
+    /// longer the pause, up to what an eye takes for at once.
+    const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(30)];
+    /// This many events in a pause are worth a longer one.
+    const BURST: usize = 4;
+    let mut pause = PAUSES[0];
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(Some(event)) => live.event(&event),
+            Err(RecvTimeoutError::Timeout) => live.tick(),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return live,
+        }
+        let mut more = 0;
+        loop {
+            match receive.try_recv() {
+                Ok(Some(event)) => live.event(&event),
+                Err(TryRecvError::Empty) => break,
+                Ok(None) | Err(TryRecvError::Disconnected) => return live,
+            }
+            more += 1;
+        }
+        pause = if more < BURST { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
+        // `close` cuts it short.
+        thread::park_timeout(pause);
+    }
+}
+
+/// A client that has not sent its request by then is closed.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// After a connection that could not be accepted: what the system lacks may be there again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Binds the `HOST:PORT`, and answers for as long as the runtime lives. Returns the address with its port.
+pub(super) async fn listen(address: &str, state: Arc<Mutex<RunState>>) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address).await?;
+    let bound = listener.local_addr()?;
+    tokio::spawn(async move {
+        loop {
+            let Ok((socket, _)) = listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let state = Arc::clone(&state);
+            let service = service_fn(move |request| {
+                let answer = answer(&request, &state);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).keep_alive(false);
+            let connection = server.serve_connection(TokioIo::new(socket), service);
+            // A client that breaks off harms only itself.
+            tokio::spawn(async move { drop(connection.await) });
+        }
+    });
+    Ok(bound)
+}
+
+fn answer<B>(request: &hyper::Request<B>, state: &Mutex<RunState>) -> Response<Full<Bytes>> {
+    let (status, content_type, body) = if request.method() == Method::GET && request.uri().path() == "/metrics" {
+        (StatusCode::OK, OPEN_METRICS_TYPE, Full::from(open_metrics(&state.lock())))
+    } else {
+        (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", Full::from("GET /metrics\n"))
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    use base::event::{TaskId, TaskTally};
+    use runner::store::{Journal, LockAttempt};
+
+    #[test]
+    fn what_a_run_left_is_known_until_it_is_removed_or_a_run_ends_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let task = TaskId::new("a");
+        let of_run = |name: &str, events: &[Event]| {
+            let mut journal = Journal::create(&home, &RunId::new(name)).unwrap();
+            for event in events {
+                journal.append(event).unwrap();
+            }
+            leftover_resources(&home).unwrap().resources.into_iter().map(|(_, resource)| resource).collect::<Vec<_>>()
+        };
+        let clocks = ExternalResource::GpuClocks { gpus: vec![GpuId::Index(0)], sudo: false };
+        let container =
+            |name: &str| ExternalResource::Container { program: "podman".to_owned(), name: name.to_owned() };
+        let there = |resource: ExternalResource| Event::ExternalResourceStarted { task: task.clone(), resource };
+        let gone = |resource: ExternalResource| Event::ExternalResourceRemoved { task: task.clone(), resource };
+        let started = [there(container("1-a")), there(container("of-a-user")), there(clocks.clone())];
+        assert_eq!(of_run("1", &started), [container("1-a"), clocks.clone()]);
+        assert_eq!(of_run("2", &[]), [container("1-a"), clocks.clone()], "it was killed before it had cleaned up");
+        assert_eq!(of_run("3", &[gone(container("1-a")), there(container("3-b"))]), [clocks, container("3-b")]);
+        let finished = Event::RunFinished { tally: TaskTally::default(), exit: 0, seconds: 1.0 };
+        assert_eq!(of_run("4", &[finished]), []);
+        assert_eq!(of_run("5", &[there(container("5-a"))]), [container("5-a")]);
+        let begun = Event::TaskStarted { task: task.clone(), attempt: 1, service: false, reasons: vec![], log: None };
+        let cleaned_up = of_run("6", &[begun, there(container("6-a"))]);
+        assert_eq!(cleaned_up, [container("6-a")], "what was there before has been tried");
+        assert_eq!(of_run("7", &[]), [container("6-a")]);
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_read_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let resource = ExternalResource::GpuClocks { gpus: vec![GpuId::Index(0)], sudo: false };
+        let mut journal = Journal::create(&home, &RunId::new("1")).unwrap();
+        journal.append(&Event::ExternalResourceStarted { task: TaskId::new("a"), resource: resource.clone() }).unwrap();
+        // A folder is no journal.
+        std::fs::create_dir_all(home.run(&RunId::new("2")).join("journal.jsonl")).unwrap();
+        let left = leftover_resources(&home).unwrap();
+        assert_eq!(left.resources, [(TaskId::new("a"), resource)]);
+        assert_eq!(left.unreadable.len(), 1);
+    }
+
+    #[test]
+    fn a_run_without_a_watchdog_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let id = RunId::new("r");
+        let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || Ok(id.clone())).unwrap() else { panic!() };
+        let (send, receive) = mpsc::channel();
+        let Ok(mut sink) = EventSink::new(&home, &id, &lock, send, Stop::new(), None) else { panic!() };
+        sink.exe = folder.path().join("absent");
+        let task = TaskId::new("a");
+        sink.take(&Event::TaskStarted { task, attempt: 1, service: false, reasons: Vec::new(), log: None });
+        let Ok(Some(Event::Notice { text, .. })) = receive.recv() else { panic!("no notice") };
+        assert!(text.contains("cannot be started"), "{text}");
+    }
+
+    #[test]
+    fn only_metrics_have_the_type_of_metrics() {
+        let state = Mutex::new(RunState::new());
+        let of = |path: &str| {
+            let response = answer(&hyper::Request::get(path).body(()).unwrap(), &state);
+            (response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned())
+        };
+        assert_eq!(of("/metrics"), (200, OPEN_METRICS_TYPE.to_owned()));
+        assert_eq!(of("/"), (404, "text/plain; charset=utf-8".to_owned()));
     }
 }

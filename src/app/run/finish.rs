@@ -1,24 +1,21 @@
 //! The end of a run: what the next one needs is saved, how it ended is recorded, and people are told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::begun_run::BegunRun;
-use super::ci_files::{self, CiFiles};
-use super::kept_servers;
-use super::no_op_run::record_no_op_conditions;
-use super::parallel_join::parallel_join;
-use super::prepared_run::PreparedRun;
-use super::progress_printer::ProgressPrinter;
-use super::run_end::{RunEnd, places, servers_not_needed, task_lines};
 use crate::cli::{CliExit, LockMode};
 use crate::console::print_error;
 use crate::error::{CommandError, with_causes};
+use crate::run::begun_run::{BegunRun, ProgressPrinter};
+use crate::run::preparation::{PreparedRun, record_no_op_conditions};
+use crate::run::{kept_servers, parallel_join};
 use crate::{lockfile, past_runs};
-use base::event::{Event, RunId};
+use base::event::{Event, RunId, TaskId};
 use exec::process::ExitKind;
-use report::{RunPaths, RunState};
-use runner::RunSummary;
-use runner::store::Latest;
+use plan::{Lifetime, Plan};
+use report::{RunPaths, RunState, TaskPhase, TaskState, junit_xml, markdown_summary};
+use runner::store::{Latest, OutputCache, PathError, StateFolder, append_named, write_named};
+use runner::{RunSummary, TaskRole};
 
 /// Ends a run whose tasks have ended. `of_command`: the end of the command that its servers were kept up for.
 ///
@@ -82,9 +79,9 @@ pub(super) fn finish(
     Ok(RunEnd { exit, outs, report, task_lines: lines, gave_way: false, large_parts })
 }
 
-/// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the user named could
-/// not be written.
-fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: CliExit) -> bool {
+/// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the
+/// user named could not be written.
+fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: CliExit, is_synced: bool) -> bool {
     let is_as_written = summary.is_as_before && begun.is_lock_file_as_written;
     let is_to_lock = exit == CliExit::Done && prepared.kept_servers.is_none() && !is_as_written;
     // Each of them takes a while where the plan is large.
@@ -108,8 +105,8 @@ fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: Cl
 /// It could not be written.
 fn write_lock_file(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary) -> anyhow::Result<Option<String>> {
     let PreparedRun { project, locking, settings, plan, options, .. } = prepared;
-    let run = lockfile::command::FinishedRun { id: &begun.id, plan, settings, roles: &options.roles, summary };
-    lockfile::command::write(project, locking, &run)
+    let run = lockfile::run_section::FinishedRun { id: &begun.id, plan, settings, roles: &options.roles, summary };
+    lockfile::run_section::write(project, locking, &run)
 }
 
 /// Not of a run that enforces a lock file, for it changes its plan.
@@ -126,7 +123,7 @@ fn record_conditions(prepared: &PreparedRun, id: &RunId, summary: RunSummary) {
 
 /// Of a run that ends so.
 fn write_ci_files(prepared: &PreparedRun, state: &RunState, finished: &Event) -> CiFiles {
-    let step_summary = prepared.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
+    let step_summary = prepared.project.variable(STEP_SUMMARY).map(PathBuf::from);
     if prepared.junit.is_none() && step_summary.is_none() {
         return CiFiles::default();
     }
@@ -142,5 +139,168 @@ fn exit_of(summary: &RunSummary, of_command: Option<ExitKind>) -> CliExit {
     match (CliExit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind)), of_command) {
         (CliExit::Done, Some(end)) => kept_servers::exit_of_command(end),
         (exit, _) => exit,
+    }
+}
+
+/// How a run ended, and what it left.
+pub struct RunEnd {
+    pub exit: CliExit,
+    /// The output folder of each task that has one, also of one that failed and kept what it had.
+    pub outs: Vec<(TaskId, PathBuf)>,
+    pub report: Option<PathBuf>,
+    /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
+    pub task_lines: Vec<TaskLine>,
+    /// It did not begin: the run that it would have waited for keeps its servers up.
+    pub gave_way: bool,
+    /// What it worked with, and how it ended, as far as that is large: see [`Self::exit_of_process`].
+    pub large_parts: Option<(Arc<Plan>, Arc<OutputCache>, RunState)>,
+}
+
+impl RunEnd {
+    /// It ended before any task.
+    pub(super) fn without_tasks(exit: CliExit) -> Self {
+        Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), gave_way: false, large_parts: None }
+    }
+
+    /// Of a process that does nothing more. Its memory goes with it: to free 10,000 tasks one by one takes as long as a
+    /// no-op.
+    pub(super) fn exit_of_process(self) -> CliExit {
+        let Self { exit, large_parts, .. } = self;
+        std::mem::forget(large_parts);
+        exit
+    }
+}
+
+/// One task at the end.
+pub struct TaskLine {
+    pub task: TaskId,
+    pub headline: Option<String>,
+    pub warnings: Vec<String>,
+    pub failed: Option<String>,
+    pub out: Option<PathBuf>,
+    pub is_cached: bool,
+}
+
+pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
+    let of = |(task, entry): (&TaskId, &TaskState)| TaskLine {
+        task: task.clone(),
+        headline: entry.headline.clone(),
+        warnings: entry.warnings.clone(),
+        failed: entry.failure.as_ref().map(|failure| failure.what.clone()),
+        out: entry.out.clone().or_else(|| entry.failure.as_ref()?.kept.clone()),
+        is_cached: entry.state == TaskPhase::Cached,
+    };
+    run_state.tasks.iter().map(of).collect()
+}
+
+/// How many servers were not started because every task above them was cached or skipped, or there is none.
+pub(super) fn servers_not_needed(plan: &Plan, roles: &[TaskRole], run_state: &RunState) -> usize {
+    let mut is_needed = vec![false; plan.tasks.len()];
+    let mut count = 0;
+    // Each task stands behind those that it needs.
+    for (ix, (task, role)) in plan.tasks.iter().zip(roles).enumerate().rev() {
+        if *role == TaskRole::NotNeeded {
+            continue;
+        }
+        let state = run_state.tasks.get(&task.id).map(|entry| entry.state);
+        if task.lifetime == Lifetime::Service && state.is_none() && !is_needed[ix] {
+            count += 1;
+        } else if !matches!(state, Some(TaskPhase::Cached | TaskPhase::Skipped)) {
+            for need in &task.needs {
+                is_needed[need.task as usize] = true;
+            }
+        }
+    }
+    count
+}
+
+/// Where the outputs are shown. `is_shown`: whether `latest` leads to them, which it does not after a run that finished
+/// no task.
+pub(super) fn places(home: &StateFolder, is_shown: bool) -> RunPaths {
+    let latest = is_shown.then(|| home.latest());
+    let report = latest.as_ref().map(|latest| latest.join("report.html")).filter(|report| report.exists());
+    RunPaths { report, latest, logs: None }
+}
+
+/// The variable in which GitHub Actions names the file of the job's summary.
+pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+
+/// What of them could not be written.
+#[derive(Default)]
+pub(super) struct CiFiles {
+    junit: Option<PathError>,
+    step_summary: Option<PathError>,
+}
+
+/// Before anything runs: a stage makes no folder for it.
+///
+/// # Errors
+/// There is no folder for the file, or a folder in its place.
+pub(super) fn check_junit(file: &Path) -> Result<(), CommandError> {
+    if file.is_dir() {
+        return Err(CommandError::Usage(format!("`--junit {}` is a folder: name a file", file.display())));
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!("`--junit {}`: there is no folder {}", file.display(), folder.display())))
+}
+
+impl CiFiles {
+    pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) -> Self {
+        Self {
+            junit: junit.and_then(|path| write_named(path, junit_xml(state)).err()),
+            // Other steps of the job have written theirs into the same file.
+            step_summary: step_summary.and_then(|path| append_named(path, markdown_summary(state)).err()),
+        }
+    }
+
+    /// Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers
+    /// only, so the run ends as it would have ended without it.
+    pub(super) const fn is_junit_written(&self) -> bool {
+        self.junit.is_none()
+    }
+
+    pub(super) fn print_errors(&self) {
+        for (severity, error) in [("error", &self.junit), ("warning", &self.step_summary)] {
+            if let Some(error) = error {
+                print_error(&format!("{severity}: {error}\n"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use base::event::{Done, Event};
+    use plan::{ActionKind, Need, Task};
+
+    #[test]
+    fn a_server_of_a_cached_task_is_not_needed_and_one_of_a_task_that_did_not_start_is() {
+        let task = |name: &str, lifetime: Lifetime, needs: &[u32]| {
+            let minimal = Task::minimal(TaskId::new(name), name.to_owned(), ActionKind::Shell);
+            let needs = needs.iter().map(|&task| Need { task, data: true }).collect();
+            Task { lifetime, needs, ..minimal }
+        };
+        let tasks = vec![
+            task("below", Lifetime::Service, &[]),
+            task("cached-server", Lifetime::Service, &[]),
+            task("server", Lifetime::Service, &[0]),
+            task("alone", Lifetime::Service, &[]),
+            task("cached", Lifetime::Step, &[1]),
+            task("open", Lifetime::Step, &[2]),
+        ];
+        let plan = Plan { tasks, ..Plan::default() };
+        let mut run_state = RunState::new();
+        run_state.fold(&Event::TaskCached {
+            task: TaskId::new("cached"),
+            done: Done::default(),
+            out: None,
+            from: None,
+        });
+        assert_eq!(servers_not_needed(&plan, &[TaskRole::Run; 6], &run_state), 2);
     }
 }

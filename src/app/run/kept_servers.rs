@@ -4,22 +4,27 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout;
 
-use super::endpoint_rows::endpoint_rows;
-use crate::cli::{self, CliExit, EventFormat};
+use crate::cli;
+use crate::cli::{CliExit, EventFormat};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::project::current_folder;
 use base::diag::ErrorText;
 use base::event::{Endpoint, Event, RunId, Stop};
-use exec::process::{self, ExitKind, ProcessCommand};
-use plan::{Plan, Task};
+use exec::process;
+use exec::process::{ExitKind, ProcessCommand};
+use plan::manifest::model::{Action, Serve};
+use plan::{ActionKind, Plan, Task};
 use report::EndpointRow;
 use runner::store::{ProjectLock, StateFolder};
 use runner::{EventEmitter, GPUS_HINT, KeptService, KeptServices, RunOptions, RunSummary};
+use triton::TritonClient;
 
 /// signal(7): a shell's code for a command that a signal ended is this and the signal's number.
 const SIGNALLED: i32 = 128;
@@ -141,8 +146,8 @@ impl KeptServers {
         (KeptServices { tasks: self.tasks.clone(), ready, release: self.phase.release.clone() }, receive)
     }
 
-    /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose outcome it returns, or
-    /// until the run ends.
+    /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose outcome it
+    /// returns, or until the run ends.
     pub async fn attend(
         &self,
         mut running: JoinHandle<RunSummary>,
@@ -195,7 +200,8 @@ impl KeptServers {
         }
     }
 
-    /// Runs the command with the endpoints in its environment. `None`: it could not be started, which has been reported.
+    /// Runs the command with the endpoints in its environment. `None`: it could not be started, which has been
+    /// reported.
     async fn run_command(
         &self,
         services: &[KeptService],
@@ -294,4 +300,69 @@ fn stages_hint(stages: &[&str]) -> String {
         [] => "no stage of this plan starts servers".to_owned(),
         stages => format!("these do: {}", stages.join(", ")),
     }
+}
+
+/// A server that is ready lists its models at once; one that does not has none to name.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The model that `regatta bench` takes by default.
+const MODEL: &str = "tensorrt_llm";
+
+/// What a server speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interface {
+    Kserve,
+    OpenAi,
+    /// Only its port is known.
+    Unknown,
+}
+
+/// A row for each server of these services.
+pub(super) async fn endpoint_rows(plan: &Plan, services: &[KeptService]) -> Vec<EndpointRow> {
+    let mut rows = Vec::new();
+    for service in services {
+        let interface = interface(plan, service);
+        for (index, endpoint) in service.endpoints.iter().enumerate() {
+            rows.push(EndpointRow { task: service.task.to_string(), server: index, ..row(endpoint, interface).await });
+        }
+    }
+    rows
+}
+
+fn interface(plan: &Plan, service: &KeptService) -> Interface {
+    let task = plan.tasks.iter().find(|task| task.id == service.task);
+    match task.and_then(|task| task.typed_action().ok()) {
+        Some(Action::Serve(Serve::TrtllmServe(_) | Serve::Vllm(_))) => Interface::OpenAi,
+        Some(Action::Serve(Serve::Command(server))) => match server.ready.by.as_str() {
+            "health" => Interface::OpenAi,
+            "kserve" => Interface::Kserve,
+            _ => Interface::Unknown,
+        },
+        _ => Interface::Kserve,
+    }
+}
+
+async fn row(endpoint: &Endpoint, interface: Interface) -> EndpointRow {
+    let at = |port: Option<u16>| port.map(|port| endpoint.at_port(port));
+    let address = endpoint.to_string();
+    let row = EndpointRow { host: endpoint.name.clone(), metrics: at(endpoint.metrics), ..EndpointRow::default() };
+    match interface {
+        Interface::OpenAi => EndpointRow { bench: format!("openai://{address}"), http: Some(address), ..row },
+        Interface::Unknown => EndpointRow { bench: address.clone(), grpc: Some(address), ..row },
+        Interface::Kserve => EndpointRow {
+            model: model(endpoint).await,
+            http: at(endpoint.http),
+            bench: address.clone(),
+            grpc: Some(address),
+            ..row
+        },
+    }
+}
+
+/// The model to benchmark: the usual one, else the first that is ready.
+async fn model(endpoint: &Endpoint) -> Option<String> {
+    let index = async { TritonClient::connect(endpoint).await?.repository_index(true).await };
+    let models = timeout(QUERY_TIMEOUT, index).await.ok()?.ok()?;
+    let names: Vec<String> = models.into_iter().map(|model| model.name).collect();
+    let usual = names.iter().find(|name| *name == MODEL);
+    usual.or(names.first()).cloned()
 }

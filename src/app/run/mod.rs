@@ -1,34 +1,40 @@
-//! `regatta run` and `regatta serve`: on this machine ([`perform`]), or as a job of Slurm that runs the same command (`allocation`).
+//! `regatta run` and `regatta serve`: on this machine ([`perform`]), or as a job of Slurm that runs the same command
+//! (`allocation`).
 
-mod after_crash;
 mod allocation;
 mod begun_run;
-mod ci_files;
-mod endpoint_rows;
-mod execute;
 mod finish;
 mod kept_servers;
-mod leasable_gpus;
-mod lock_wait;
-mod metrics_listener;
-mod no_op_run;
-mod parallel_join;
 mod preparation;
-mod prepared_run;
-mod progress_printer;
-mod run_end;
 mod signals;
-mod sink;
-mod thread_limit;
-mod unplanned_jobs;
 
 pub(super) use allocation::run_in_allocation;
-pub(super) use execute::{perform, perform_beside_servers, perform_of_list};
-pub(super) use run_end::RunEnd;
+pub(super) use finish::RunEnd;
 pub(super) use signals::StopSignals;
 
-use crate::cli::{self, CliExit, Global, RunTarget};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinError;
+
+use crate::cli::{CliExit, EventFormat, Global, RunTarget};
 use crate::error::CommandError;
+use crate::expression_guard::watch_templates;
+use crate::run::begun_run::{BegunRun, ProgressPrinter};
+use crate::run::finish::finish;
+use crate::run::kept_servers::{KeptServers, ServingContext, ServingPhase};
+use crate::run::preparation::{Preparation, PreparedRun, RunPurpose, prepare, unplanned_jobs};
+use crate::run::signals::interrupt;
+use crate::{cli, store};
+use base::event::{Event, Stop};
+use exec::process;
+use exec::process::ExitKind;
+use runner::store::{LockAttempt, PathError, ProjectLock, StateFolder, abandoned, name_run};
+use runner::{RunOptions, RunSummary};
+use stages::{StageExecutor, end_abandoned};
 
 pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit, CommandError> {
     if let RunTarget::Slurm(flags) = &request.on {
@@ -42,5 +48,271 @@ pub(super) fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliE
     if let RunTarget::Slurm(flags) = &request.run.on {
         return allocation::submit_and_follow(global, &request.run, flags);
     }
-    execute::serve(global, request)
+    serve_here(global, request)
+}
+
+/// Runs the plan of a request on this machine. With `aside`, progress goes to stderr.
+pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
+    perform_for(global, request.clone(), aside, RunPurpose::Ordinary)
+}
+
+/// Runs one run of a list; `signals` are shared by all of them: a Ctrl-C between two runs ends the next.
+pub(super) fn perform_of_list(
+    global: &Global,
+    request: &cli::RunRequest,
+    signals: &StopSignals,
+) -> Result<RunEnd, CommandError> {
+    perform_for(global, request.clone(), false, RunPurpose::OfList(signals))
+}
+
+/// Like [`perform`], but returns [`RunEnd::gave_way`] instead of waiting for a run that keeps servers up. `signals` are
+/// shared by all attempts.
+pub(super) fn perform_beside_servers(
+    global: &Global,
+    request: &cli::RunRequest,
+    aside: bool,
+    signals: &StopSignals,
+) -> Result<RunEnd, CommandError> {
+    perform_for(global, request.clone(), aside, RunPurpose::BesideServers(signals))
+}
+
+/// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
+pub fn serve_here(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
+    let aside = request.run.events == EventFormat::Terminal;
+    perform_for(global, request.run.clone(), aside, RunPurpose::Serve(request)).map(|ran| ran.exit)
+}
+
+fn perform_for(
+    global: &Global,
+    request: cli::RunRequest,
+    aside: bool,
+    purpose: RunPurpose<'_>,
+) -> Result<RunEnd, CommandError> {
+    match prepare(global, request, aside, purpose)? {
+        Preparation::Ready(prepared) => execute(*prepared),
+        Preparation::Ended(end) => Ok(*end),
+    }
+}
+
+/// Threads of a run beside those that drive it: the display, signals, the watchdog, and some for files.
+const THREADS_BESIDE: usize = 6;
+
+fn execute(mut prepared: PreparedRun) -> Result<RunEnd, CommandError> {
+    let signals = prepared.signals.clone();
+    let stop = signals.stop().clone();
+    // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
+    let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
+    check_threads(threads + THREADS_BESIDE)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let printer = ProgressPrinter::start(prepared.display_options);
+    let send = printer.send.clone();
+    let phase = prepared.kept_servers.as_ref().map(KeptServers::phase);
+    let first = move |stop: &Stop| phase.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
+    let _answered = signals.answer(first, move |event| drop(send.send(Some(event))))?;
+    let interrupted = RunEnd::without_tasks(CliExit::Interrupted);
+    // While it was prepared, after another one of the same command.
+    if stop.is_requested() {
+        printer.close();
+        return Ok(interrupted);
+    }
+    process::adopt_orphans()?;
+    let asked = Instant::now();
+    let lock = match take_lock(&prepared.project.home, prepared.gives_way, &stop, &printer.send)? {
+        LockWait::Acquired(lock) => lock,
+        LockWait::Interrupted => {
+            printer.close();
+            return Ok(interrupted);
+        }
+        LockWait::GaveWay => {
+            printer.close();
+            return Ok(RunEnd { gave_way: true, ..interrupted });
+        }
+    };
+    // A run begins when no other one is in the way.
+    prepared.begun += asked.elapsed();
+    let begun = BegunRun::new(&mut prepared, lock, &printer, &runtime)?;
+    let (summary, of_command) = runtime.block_on(run_tasks(&prepared, &begun))?;
+    // Do not wait for an input that is still being read after a stop request.
+    runtime.shutdown_background();
+    finish(prepared, begun, printer, summary, of_command)
+}
+
+/// Runs the tasks, with the store beside them, and ends what they have left running.
+async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSummary, Option<ExitKind>), JoinError> {
+    let BegunRun { cache: output_cache, digests, id, stop, emit, lock, .. } = begun;
+    let PreparedRun { plan, kept_servers, .. } = prepared;
+    let home = &prepared.project.home;
+    let shared_store =
+        prepared.store.as_ref().and_then(|(store, keys)| store::open(store, keys, plan, output_cache, emit));
+    let (kept_services, ready) = kept_servers.as_ref().map(KeptServers::kept_services).unzip();
+    let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
+    let options = RunOptions { output_source, kept_services, ..prepared.options.clone() };
+    let (abandoned, unknown) = abandoned(home);
+    for error in unknown {
+        emit(Event::Notice { task: None, text: format!("a job of an earlier run is not ended: {error}") });
+    }
+    if let Some(text) = unplanned_jobs(home, plan) {
+        emit(Event::Notice { task: None, text });
+    }
+    if !abandoned.is_empty() {
+        let emit = Arc::clone(emit);
+        // A controller that does not answer must not delay the run.
+        tokio::spawn(async move {
+            for text in end_abandoned(abandoned).await {
+                emit(Event::Notice { task: None, text });
+            }
+        });
+    }
+    watch_templates();
+    let stages = StageExecutor::new(home.state(), id.clone()).of_manifest(&plan.name);
+    let stages = Arc::new(stages.in_place(prepared.in_place));
+    let running = runner::run(
+        Arc::clone(plan),
+        stages,
+        Arc::clone(output_cache),
+        Arc::clone(digests),
+        options,
+        id.clone(),
+        stop.clone(),
+        Arc::clone(emit),
+    );
+    let running = tokio::spawn(running);
+    let summary = match (kept_servers, ready) {
+        (Some(servers), Some(ready)) => {
+            let around = ServingContext { home, plan, id, stop, emit, lock };
+            servers.attend(running, ready, &around).await
+        }
+        _ => running.await.map(|summary| (summary, None)),
+    };
+    for leftover in process::sweep(Duration::from_secs(1)).await {
+        let text = format!("ended {} ({}), which a stage had left running", leftover.program(), leftover.pid);
+        emit(Event::Notice { task: None, text });
+    }
+    if let Some(store) = shared_store {
+        store::finish(&store, stop, &prepared.manifest, emit).await;
+    }
+    if let (Some((address, signatures)), Ok((summary, _))) = (&prepared.store, &summary) {
+        store::share((address, signatures), home, id, plan, &summary.done, emit).await;
+    }
+    summary
+}
+
+/// Whether this many threads can be had at once. Those that are started later cannot report it.
+pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
+    let (send, receive) = std::sync::mpsc::channel::<()>();
+    let receive = Arc::new(parking_lot::Mutex::new(receive));
+    let mut started = Vec::new();
+    let all = (0..count).try_for_each(|_| {
+        let receive = Arc::clone(&receive);
+        // Ends when all are there.
+        let wait = move || {
+            let _ = receive.lock().recv();
+        };
+        let thread = thread::Builder::new().stack_size(64 * 1024).spawn(wait)?;
+        started.push(thread);
+        Ok::<(), std::io::Error>(())
+    });
+    drop(send);
+    for thread in started {
+        let _ = thread.join();
+    }
+    all.map_err(|error| {
+        let what = format!("a run needs {count} threads, and the system gives no more of them: {error}");
+        anyhow::anyhow!("{what}\n  hint: `ulimit -u` shows how many processes and threads this user may have").into()
+    })
+}
+
+/// Does both, `aside` on a thread of its own if one can be had. Not in the pool that hashes files, where it could wait
+/// behind a large one.
+pub(super) fn parallel_join<A: Send, B>(aside: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+    thread::scope(|scope| {
+        let started = thread::Builder::new().spawn_scoped(scope, &aside);
+        let here = here();
+        let aside = match started {
+            Ok(started) => started.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => aside(),
+        };
+        (aside, here)
+    })
+}
+
+/// How it ended.
+pub(super) enum LockWait {
+    Acquired(ProjectLock),
+    /// A stop request came meanwhile.
+    Interrupted,
+    /// The other run keeps its servers up, and this one was not to wait for that.
+    GaveWay,
+}
+
+/// Waits for another run of this project, reporting so once. `gives_way`: not for one that keeps its servers up, also
+/// if it begins to do so meanwhile.
+pub(super) fn take_lock(
+    home: &StateFolder,
+    gives_way: bool,
+    stop: &Stop,
+    send: &Sender<Option<Event>>,
+) -> Result<LockWait, PathError> {
+    let mut is_reported = false;
+    let begun = Instant::now();
+    loop {
+        match ProjectLock::try_take(home, || name_run(home))? {
+            LockAttempt::Acquired(lock) => return Ok(LockWait::Acquired(lock)),
+            LockAttempt::No(held) => {
+                if stop.is_requested() {
+                    return Ok(LockWait::Interrupted);
+                }
+                if gives_way && held.as_ref().is_some_and(|held| held.serving) {
+                    return Ok(LockWait::GaveWay);
+                }
+                if !is_reported {
+                    is_reported = true;
+                    let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
+                    let _ = send.send(Some(Event::Waiting { run, pid }));
+                }
+                pause(begun.elapsed(), stop);
+            }
+        }
+    }
+}
+
+/// A tenth of the time that was waited: the other run may take hours, and each look is several requests to the server
+/// of a network filesystem. A stop request ends it.
+fn pause(waited: Duration, stop: &Stop) {
+    const SHORTEST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(1);
+    let (begun, pause) = (Instant::now(), (waited / 10).clamp(SHORTEST, LONGEST));
+    while begun.elapsed() < pause && !stop.is_requested() {
+        thread::sleep(SHORTEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_when_the_other_run_begins_to_serve() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let (send, receive) = channel();
+        let stop = Stop::new();
+        let LockWait::Acquired(lock) = take_lock(&home, true, &stop, &send).unwrap() else { panic!("it is free") };
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| take_lock(&home, true, &stop, &send).unwrap());
+            assert!(matches!(receive.recv(), Ok(Some(Event::Waiting { .. }))));
+            lock.show_serving().unwrap();
+            assert!(matches!(waiting.join(), Ok(LockWait::GaveWay)));
+        });
+    }
+    #[test]
+    fn a_stop_request_ends_a_pause() {
+        let stop = Stop::new();
+        stop.request();
+        let begun = Instant::now();
+        pause(Duration::from_hours(1), &stop);
+        assert!(begun.elapsed() < Duration::from_millis(500));
+    }
 }

@@ -1,31 +1,34 @@
-//! From a command line to a run that may begin, or to an end before any task: nothing to do, or something that cannot work.
+//! From a command line to a run that may begin, or to an end before any task: nothing to do, or something that cannot
+//! work.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
+use std::{env, thread};
 
-use super::ci_files;
-use super::kept_servers::KeptServers;
-use super::leasable_gpus::leasable_gpus;
-use super::no_op_run::report_no_op_run;
-use super::prepared_run::PreparedRun;
-use super::run_end::RunEnd;
-use super::signals::StopSignals;
-use crate::cli::{self, CliExit, EventFormat, Force, Global, LockMode, OutputVerbosity, RunTarget};
+use crate::before_run::{EarlierRun, earlier_runs, refuse_known_failures};
+use crate::cli::{
+    CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
+};
 use crate::console::print_error;
-use crate::earlier_runs::{EarlierRun, earlier_runs};
 use crate::error::CommandError;
-use crate::known_failures::refuse_known_failures;
 use crate::planning::refuse_impossible_launches;
 use crate::project::{Project, options};
-use crate::{lockfile, run_store};
-use base::diag::ErrorText;
+use crate::run::finish;
+use crate::run::finish::{RunEnd, TaskLine, places, task_lines};
+use crate::run::kept_servers::KeptServers;
+use crate::run::signals::StopSignals;
+use crate::{cli, console, lockfile, store};
+use base::event::{Event, GpuId, RunId, TaskId, TaskTally};
+use base::files::Digest;
 use plan::{Lifetime, Plan};
-use report::{LiveOptions, Styler};
-use runner::store::CompilerId;
-use runner::{RunOptions, TaskRole};
+use report::{LiveDisplay, LiveOptions, Styler};
+use runner::shared_store::{SignaturePolicy, StoreAddress};
+use runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder, unplanned};
+use runner::{RunOptions, RunSummary, TaskRole, WatchedRun};
+use stages::source_notice;
 
 /// What a run is made for.
 #[derive(Clone, Copy)]
@@ -84,7 +87,7 @@ pub(super) fn prepare(
         project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     // The manifest may have changed since.
     let earlier = earlier.filter(|earlier| Some(earlier.conditions.plan) == compiled);
-    request.junit.as_deref().map(ci_files::check_junit).transpose()?;
+    request.junit.as_deref().map(finish::check_junit).transpose()?;
     let kept_servers = serve.map(|serve| KeptServers::choose(&plan, serve)).transpose()?;
     request.select.until.extend(kept_servers.iter().map(|servers| servers.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
@@ -104,8 +107,8 @@ pub(super) fn prepare(
     if kept_servers.is_none() {
         note_servers_alone(&request.manifest, &plan, &options);
     }
-    let store = match run_store::address(request.store.address.as_deref())? {
-        Some(address) => Some((address, run_store::signatures(&request.store)?)),
+    let store = match store::address(request.store.address.as_deref())? {
+        Some(address) => Some((address, store::signatures(&request.store)?)),
         None => None,
     };
     let lock_report =
@@ -169,7 +172,230 @@ fn note_servers_alone(manifest: &str, plan: &Plan, options: &RunOptions) {
     let chosen = || plan.tasks.iter().zip(&options.roles).filter(|(_, part)| **part == TaskRole::Run);
     let mut tasks = chosen().map(|(task, _)| task).filter(|task| task.skipped.is_none()).peekable();
     if tasks.peek().is_some() && tasks.all(|task| task.lifetime == Lifetime::Service) {
-        let note = ErrorText::new(format!("note: no stage needs the servers of `{manifest}`, so none is started"));
-        print_error(&format!("{}\n", note.hint(format!("`regatta serve {manifest}` starts them and keeps them up"))));
+        print_error(&format!(
+            "note: no stage needs the servers of `{manifest}`, so none is started\n  hint: `regatta serve {manifest}` \
+             starts them and keeps them up\n"
+        ));
+    }
+}
+
+pub(super) struct PreparedRun {
+    pub project: Project,
+    pub plan: Arc<Plan>,
+    pub options: RunOptions,
+    pub compiler: CompilerId,
+    /// The digest of the stored plan.
+    pub compiled: Option<Digest>,
+    /// What an earlier run of the same plan looked at.
+    pub earlier: Option<EarlierRun>,
+    pub manifest: String,
+    pub settings: Vec<KeyValueArg>,
+    pub display_options: LiveOptions,
+    pub begun: Instant,
+    /// On the nodes of an allocation already.
+    pub in_place: bool,
+    /// The shared store, and whose signatures count there.
+    pub store: Option<(StoreAddress, SignaturePolicy)>,
+    pub locking: LockMode,
+    pub lock_report: lockfile::command::LockReport,
+    /// The servers that stay up.
+    pub kept_servers: Option<KeptServers>,
+    /// It does not wait for a run that keeps its servers up.
+    pub gives_way: bool,
+    pub signals: StopSignals,
+    /// Where to write JUnit XML.
+    pub junit: Option<PathBuf>,
+    pub metrics_listen: Option<String>,
+}
+
+/// So many are named.
+const NAMED: usize = 10;
+
+/// A message about them. They are not ended: with other parameters the manifest may have their tasks again.
+pub(super) fn unplanned_jobs(home: &StateFolder, plan: &Plan) -> Option<String> {
+    let planned: BTreeSet<&TaskId> = plan.tasks.iter().map(|task| &task.id).collect();
+    let mut jobs: Vec<(TaskId, Option<String>)> = unplanned(home, &plan.name, |task| planned.contains(task))
+        .into_iter()
+        .map(|(task, job)| (task, job.claimant().ok().flatten().or_else(|| job.number())))
+        .collect();
+    jobs.sort();
+    (!jobs.is_empty()).then(|| message(&jobs))
+}
+
+fn message(jobs: &[(TaskId, Option<String>)]) -> String {
+    let name = |(task, number): &(TaskId, Option<String>)| {
+        let job = number.as_ref().map(|number| format!(" (job {number})")).unwrap_or_default();
+        format!("{task}{job}")
+    };
+    let names: Vec<String> = jobs.iter().take(NAMED).map(name).collect();
+    let more = jobs.len().saturating_sub(NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!(
+        "an earlier run left jobs of tasks that the manifest does not have now: {}{more}; those that are still in the \
+         queue go on: a run with their tasks \
+         continues them, and `scancel` ends them",
+        names.join(", ")
+    )
+}
+
+/// Those of `--gpus`, or all of this machine.
+///
+/// # Errors
+/// `CUDA_VISIBLE_DEVICES` names a GPU in a form that is not known.
+pub(super) fn leasable_gpus(selection: Option<&GpuSelection>) -> Result<Vec<GpuId>, CommandError> {
+    Ok(match selection {
+        None => gpus_here()?,
+        Some(GpuSelection::Count(count)) => first_gpus(gpus_here()?, *count as usize),
+        Some(GpuSelection::Ids(ids)) => ids.clone(),
+    })
+}
+
+/// The GPUs that this process may use: those of `CUDA_VISIBLE_DEVICES`, or every device file of the driver.
+fn gpus_here() -> Result<Vec<GpuId>, CommandError> {
+    match env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(list) => GpuId::visible(&list).map_err(|error| {
+            CommandError::Usage(format!(
+                "CUDA_VISIBLE_DEVICES={list}: {error}\n  hint: write whole UUIDs, or name the GPUs of this run with \
+                 `--gpus`"
+            ))
+        }),
+        Err(_) => Ok((0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect()),
+    }
+}
+
+/// This many: those that are here, and then numbers that are not among them. To a UUID no number is added, which could
+/// be the same GPU.
+fn first_gpus(here: Vec<GpuId>, count: usize) -> Vec<GpuId> {
+    let has_numbers_only = here.iter().all(|gpu| matches!(gpu, GpuId::Index(_)));
+    let missing = if has_numbers_only { count.saturating_sub(here.len()) } else { 0 };
+    let more: Vec<GpuId> = (0..).map(GpuId::Index).filter(|gpu| !here.contains(gpu)).take(missing).collect();
+    here.into_iter().chain(more).take(count).collect()
+}
+
+/// Everything was checked, and nothing has changed since the last run.
+pub(super) fn report_no_op_run(
+    rest: &NoOpConditions,
+    look: LiveOptions,
+    home: &StateFolder,
+    begun: Instant,
+) -> Vec<TaskLine> {
+    let mut live = LiveDisplay::new(look, console::writer(look));
+    let mut notices = source_notices(&rest.sources);
+    for event in rest.events.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
+        if matches!(event, Event::RunFinished { .. }) {
+            notices.drain(..).for_each(|notice| live.event(&notice));
+        }
+        let event = match event {
+            Event::RunFinished { tally, exit, .. } => {
+                Event::RunFinished { tally, exit, seconds: begun.elapsed().as_secs_f64() }
+            }
+            event => event,
+        };
+        live.event(&event);
+    }
+    let lines = task_lines(live.state());
+    live.finish(&places(home, true));
+    lines
+}
+
+/// What is to be reported of outputs whose source may be another by now. The remotes of clones are queried, all at
+/// once.
+fn source_notices(sources: &[CachedSource]) -> Vec<Event> {
+    std::thread::scope(|scope| {
+        let query = |CachedSource { task, stage, source }: &CachedSource| {
+            let text = source_notice(source, stage, true)?;
+            Some(Event::Notice { task: Some(task.clone()), text })
+        };
+        let queries: Vec<_> = sources.iter().map(|source| scope.spawn(move || query(source))).collect();
+        queries.into_iter().filter_map(|query| query.join().ok().flatten()).collect()
+    })
+}
+
+/// Records what makes the next run a no-op, if this one finished everything, and the lock file, if it writes one, as it
+/// would be written again. `compiled`: the stored plan that it ran, which may have been replaced since by that of a
+/// changed manifest.
+pub(super) fn record_no_op_conditions(
+    compiler: &CompilerId,
+    compiled: Option<Digest>,
+    id: &RunId,
+    plan: &Plan,
+    summary: RunSummary,
+    manifest: &str,
+    lock: Option<&Path>,
+) {
+    /// With more tasks than this the next run shows how many there are, not each.
+    const EACH: usize = 200;
+    let (Some(mut watched), Some(compiled)) = (summary.watched, compiled) else {
+        return compiler.drop_rest();
+    };
+    if let Some(lock) = lock {
+        let Ok(stamp) = FileStamp::of(lock) else { return compiler.drop_rest() };
+        watched.shared.push((lock.to_owned(), stamp));
+    }
+    let cached = summary.tally.ran + summary.tally.cached;
+    // Nothing was finished: the next run says why again.
+    if cached == 0 {
+        return compiler.drop_rest();
+    }
+    let started = Event::RunStarted {
+        run: id.clone(),
+        manifest: manifest.to_owned(),
+        params: plan.params.clone(),
+        settings: plan.settings(),
+        tasks: cached + summary.tally.skipped,
+        jobs: 0,
+        at: String::new(),
+        pid: 0,
+    };
+    let sources = summary.done.iter().filter_map(|(id, done, _)| {
+        let source = done.source.clone()?;
+        let stage = plan.tasks.iter().find(|task| task.id == *id)?.stage.clone();
+        Some(CachedSource { task: id.clone(), stage, source })
+    });
+    let sources = sources.collect();
+    let mut events = vec![started];
+    if cached <= EACH {
+        events.extend(
+            summary.skipped.iter().map(|(task, why)| Event::TaskSkipped { task: task.clone(), why: why.clone() }),
+        );
+        events.extend(summary.done.iter().map(|(task, done, out)| Event::TaskCached {
+            task: task.clone(),
+            done: done.clone(),
+            out: Some(out.clone()),
+            from: None,
+        }));
+    } else {
+        events.push(Event::AllCached { tasks: cached });
+    }
+    let tally = TaskTally { cached, skipped: summary.tally.skipped, ..TaskTally::default() };
+    events.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
+    let text = events.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
+    let WatchedRun { shared, tasks } = watched;
+    let conditions = NoOpConditions { plan: compiled, events: text, shared, tasks, sources };
+    let _ = compiler.write_no_op_conditions(conditions);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_other_tasks_are_named_with_their_numbers() {
+        let jobs = [(TaskId::new("s/5"), Some("126_0".to_owned())), (TaskId::new("s/6"), None)];
+        let text = message(&jobs);
+        assert!(text.contains("does not have now: s/5 (job 126_0), s/6; those that"), "{text}");
+        let many: Vec<_> = (0..12).map(|number| (TaskId::new(format!("s/{number}")), None)).collect();
+        assert!(message(&many).contains("s/9 and 2 more;"));
+    }
+
+    #[test]
+    fn a_count_of_gpus_names_each_once() {
+        const WHOLE: &str = "GPU-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f";
+        let first = |here: &str, count| GpuId::list(&first_gpus(GpuId::visible(here).unwrap(), count));
+        assert_eq!(first("0,1", 4), "0,1,2,3");
+        assert_eq!(first("2,5", 4), "2,5,0,1");
+        assert_eq!(first("3,4", 1), "3");
+        assert_eq!(first("", 2), "0,1");
+        assert_eq!(first(WHOLE, 2), WHOLE);
     }
 }

@@ -1,8 +1,7 @@
 //! What the first Ctrl-C does, and what another one does.
 
-use std::io;
 use std::sync::Arc;
-use std::thread;
+use std::{io, thread};
 
 use futures_util::future::OptionFuture;
 use parking_lot::Mutex;
@@ -13,8 +12,8 @@ use crate::console::print_error;
 use base::event::{Event, Stop};
 use base::files::read_text;
 
-/// The requests to stop (SIGINT, SIGTERM, SIGHUP) of one command, for all its runs: one that comes between two of them, or while the
-/// next one is prepared, ends that.
+/// The requests to stop (SIGINT, SIGTERM, SIGHUP) of one command, for all its runs: one that comes between two of them,
+/// or while the next one is prepared, ends that.
 #[derive(Clone, Default)]
 pub struct StopSignals {
     stop: Stop,
@@ -55,8 +54,9 @@ impl StopSignals {
         &self.stop
     }
 
-    /// From now on a signal does this. Once: `first`. Twice: kill what runs. A third time: exit; the watchdog ends the rest. On a thread
-    /// of its own, so that it takes effect while the loop reads something large or waits for the lock.
+    /// From now on a signal does this. Once: `first`. Twice: kill what runs. A third time: exit; the watchdog ends the
+    /// rest. On a thread of its own, so that it takes effect while the loop reads something large or waits for the
+    /// lock.
     pub(super) fn answer(
         &self,
         first: impl Fn(&Stop) -> Event + Send + 'static,

@@ -1,5 +1,5 @@
-//! Tests the load generator against servers with known timing: how wrong its timestamps are on this machine, how late it
-//! is, and how much it can do. The output lists what it could not measure, for example for lack of a core.
+//! Tests the load generator against servers with known timing: how wrong its timestamps are on this machine, how late
+//! it is, and how much it can do. The output lists what it could not measure, for example for lack of a core.
 
 mod text;
 
@@ -90,7 +90,8 @@ struct Scripted {
     lag_us: Spread,
     /// Arrival at the server against the schedule, beyond that of the request that came best, µs.
     lateness_at_server_us: Spread,
-    /// Kolmogorov's distance of the real gaps between issues from the exponential law, and what a Poisson process stays below.
+    /// Kolmogorov's distance of the real gaps between issues from the exponential law, and what a Poisson process stays
+    /// below.
     ks_distance: Option<f64>,
     ks_critical: Option<f64>,
 }

@@ -12,7 +12,8 @@ impl SelftestReport {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "The load generator on this machine ({} cores), against a server in the same process with known write times.\n\
+            "The load generator on this machine ({} cores), against a server in the same process with known write \
+             times.\n\
              Errors are measured minus actual times: p50 / p99 / max, in µs.\n",
             self.cores
         );
@@ -78,7 +79,8 @@ impl SelftestReport {
             let cores = self.cores;
             let _ = writeln!(
                 out,
-                "  in the minute before, other processes needed {load:.1} of {cores} cores: repeat it when the machine is idle"
+                "  in the minute before, other processes needed {load:.1} of {cores} cores: repeat it when the machine \
+                 is idle"
             );
         }
         if self.is_debug {

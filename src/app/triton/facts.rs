@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::connection::ServerConnection;
 use crate::cli::TritonProtocol;
 use crate::error::CommandError;
+use crate::triton::ServerConnection;
 use report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
 use triton::proto::inference::{ModelConfig, ModelMetadataResponse};
 use triton::{ClientError, ClientErrorKind, DataType, TritonClient};

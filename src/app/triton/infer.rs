@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use serde_json::{Value, json};
 
-use super::connection::ServerConnection;
-use super::facts;
 use crate::cli::{CliExit, Infer, TritonProtocol};
-use crate::console::print;
-use crate::console::print_error;
+use crate::console::{print, print_error};
 use crate::error::CommandError;
-use base::diag::{ErrorText, did_you_mean, list_of};
+use crate::triton::{ServerConnection, facts};
+use base::diag::{did_you_mean, list_of};
 use base::units::counted;
 use report::{ModelDetails, Styler, TensorFacts};
 use triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
@@ -21,11 +19,11 @@ pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler
     let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server sent no message"))?;
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
     if request.stream && !decoupled {
-        return Err(CommandError::Other(
-            ErrorText::new(format!("`{}` is not decoupled: it cannot stream", model.name))
-                .hint("leave `--stream` out, or set `decoupled: true` in its config.pbtxt")
-                .into(),
-        ));
+        return Err(CommandError::Other(anyhow!(
+            "`{}` is not decoupled: it cannot stream\n  hint: leave `--stream` out, or set `decoupled: true` in its \
+             config.pbtxt",
+            model.name
+        )));
     }
     let inputs = inputs(&model, request)?;
     let mut infer_output = InferOutput::new(request.json);
@@ -48,10 +46,11 @@ fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Val
     let lacks = |option: &str, names: &[&str]| {
         let wanted = list_of(names.iter().copied());
         let there = list_of(model.inputs.iter().map(|input| input.name.as_str()));
-        CommandError::usage(
-            ErrorText::new(format!("`{}` takes no {option}: it has none of {wanted}", model.name))
-                .hint(format!("it takes {there}; give them with `--input NAME=JSON`")),
-        )
+        CommandError::Usage(format!(
+            "`{}` takes no {option}: it has none of {wanted}\n  hint: it takes {there}; give them with `--input \
+             NAME=JSON`",
+            model.name
+        ))
     };
     let texts = ["text_input", "QUERY"];
     if let Some(text) = &request.text {

@@ -1,19 +1,24 @@
 //! `regatta triton …`: queries to a server, for people.
 
-mod connection;
 mod facts;
 mod infer;
-mod metrics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::time::{Duration, Instant};
 
-use self::connection::ServerConnection;
-use crate::cli::{CliExit, Global, KeyValueArg, TritonAction, TritonRequest};
+use anyhow::anyhow;
+
+use crate::cli::{CliExit, Global, KeyValueArg, TritonProtocol, TritonRequest, TritonUrl};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use base::diag::did_you_mean;
-use report::{Styler, server};
-use triton::{LoadOptions, LogSetting, pbtxt};
+use base::event::Endpoint;
+use report::{ServerMetricRow, Styler, server};
+use triton::{
+    ClientError, ClientErrorKind, Exposition, HttpAddress, HttpClient, ListeningService, LoadOptions, LogSetting,
+    MetricKind, TritonClient, pbtxt, probe,
+};
 
 pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());
@@ -22,11 +27,15 @@ pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<Cli
 }
 
 async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, CommandError> {
-    let TritonRequest { url, deadline, act } = request;
-    let to = ServerConnection { url, deadline };
-    match act {
-        TritonAction::Status { models, json } => status(&to, &models, json, styler).await,
-        TritonAction::Models { models, json } => {
+    let url = request.url().map_err(CommandError::usage)?;
+    if url.protocol == TritonProtocol::Http && !request.knows_http() {
+        let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
+        return Err(CommandError::Usage(text));
+    }
+    let to = ServerConnection { url, deadline: request.server().1 };
+    match request {
+        TritonRequest::Status { models, json, .. } => status(&to, &models, json, styler).await,
+        TritonRequest::Models { models, json, .. } => {
             let models = facts::models(&to, &models).await?;
             print(&if json {
                 format!("{:#}\n", serde_json::json!({ "models": models }))
@@ -35,32 +44,32 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
             });
             Ok(CliExit::Done)
         }
-        TritonAction::Infer(request) => infer::infer(&to, &request, styler).await,
-        TritonAction::Metrics { grep, watch, json } => {
-            metrics::metrics(&to, grep.as_deref(), watch, json, styler).await
-        }
-        TritonAction::Config { model } => {
+        TritonRequest::Infer(request) => infer::infer(&to, &request, styler).await,
+        TritonRequest::Metrics { grep, watch, json, .. } => metrics(&to, grep.as_deref(), watch, json, styler).await,
+        TritonRequest::Config { model, .. } => {
             let client = to.grpc().await?;
             let config = to.of_model(&client, &model, client.model_config(&model, "")).await?;
             print(&pbtxt::write(&config));
             Ok(CliExit::Done)
         }
-        TritonAction::Statistics { model, json } => statistics(&to, model.as_deref().unwrap_or_default(), json).await,
-        TritonAction::Load { model, config } => {
+        TritonRequest::Statistics { model, json, .. } => {
+            statistics(&to, model.as_deref().unwrap_or_default(), json).await
+        }
+        TritonRequest::Load { model, config, .. } => {
             let client = to.grpc().await?;
             let options = LoadOptions { config, ..LoadOptions::default() };
             to.of_model(&client, &model, client.load(&model, options)).await?;
             print(&format!("`{model}` is loaded\n"));
             Ok(CliExit::Done)
         }
-        TritonAction::Unload { model, dependents } => {
+        TritonRequest::Unload { model, dependents, .. } => {
             let client = to.grpc().await?;
             to.of_model(&client, &model, client.unload(&model, dependents)).await?;
             print(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
             Ok(CliExit::Done)
         }
-        TritonAction::Log { set } => log(&to, &set).await,
-        TritonAction::Trace { model, set } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
+        TritonRequest::Log { set, .. } => log(&to, &set).await,
+        TritonRequest::Trace { model, set, .. } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
     }
 }
 
@@ -115,7 +124,8 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
     let line = |row: &serde_json::Value| {
         let field = |name: &str| row[name].as_f64().unwrap_or_default();
         format!(
-            "{} {}: {} ok, {} failed; {} inferences in {} executions; mean success {:.2} ms, queue {:.3} ms, compute {:.2} ms\n",
+            "{} {}: {} ok, {} failed; {} inferences in {} executions; mean success {:.2} ms, queue {:.3} ms, compute \
+             {:.2} ms\n",
             row["model"].as_str().unwrap_or_default(),
             row["version"].as_str().unwrap_or_default(),
             field("success"),
@@ -171,4 +181,189 @@ async fn trace(to: &ServerConnection, model: &str, set: &[KeyValueArg]) -> Resul
     let lines: Vec<String> = settings.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
     print(&lines.concat());
     Ok(CliExit::Done)
+}
+
+/// The server that queries go to.
+pub(super) struct ServerConnection {
+    pub url: TritonUrl,
+    pub deadline: std::time::Duration,
+}
+
+impl ServerConnection {
+    pub async fn grpc(&self) -> Result<TritonClient, CommandError> {
+        let host = self.url.host.clone();
+        let endpoint = Endpoint { host, grpc: self.url.port, http: None, metrics: None, name: None };
+        let client = match TritonClient::connect(&endpoint).await {
+            Ok(client) => client.deadline(self.deadline),
+            Err(error) => return Err(self.failed(error).await),
+        };
+        // The first call shows whether the other side speaks the same protocol.
+        match client.is_live().await {
+            Ok(_) => Ok(client),
+            Err(error) => Err(self.failed(error).await),
+        }
+    }
+
+    pub fn http(&self) -> HttpClient {
+        let address = HttpAddress { host: self.url.host.clone(), port: self.url.port };
+        HttpClient::new(address).deadline(self.deadline)
+    }
+
+    /// With a hint; reports when the port serves another protocol.
+    pub async fn failed(&self, error: ClientError) -> CommandError {
+        let TritonUrl { host, port, protocol: face } = &self.url;
+        if matches!(
+            error.why,
+            ClientErrorKind::Connect { .. } | ClientErrorKind::Protocol(_) | ClientErrorKind::Timeout(_)
+        ) {
+            let there = match (probe(host, *port).await, face) {
+                (ListeningService::Http, TritonProtocol::Grpc) => Some(format!(
+                    "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port \
+                     (8001 by default)"
+                )),
+                (ListeningService::Grpc, TritonProtocol::Http) => Some(format!(
+                    "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP \
+                     port (8000 by default)"
+                )),
+                (ListeningService::Metrics, TritonProtocol::Grpc) => Some(format!(
+                    "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; \
+                     gRPC is on 8001 by default"
+                )),
+                (ListeningService::OtherHttp, TritonProtocol::Grpc) => {
+                    Some(format!("something answers on port {port} that is no Triton: it speaks HTTP"))
+                }
+                _ => None,
+            };
+            if let Some(there) = there {
+                return CommandError::Other(anyhow!("{} at {}: {there}", error.request, error.address));
+            }
+        }
+        with_hint(&error, error.hint())
+    }
+
+    /// A query about one model: when there is no such model, lists the existing names.
+    pub async fn of_model<T>(
+        &self,
+        client: &TritonClient,
+        model: &str,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, CommandError> {
+        let error = match answer.await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let unknown = error.server_message().is_some_and(|message| {
+            message.contains("unknown model")
+                || message.contains("not found")
+                || message.contains("failed to poll from model repository")
+        });
+        let names = if unknown { client.repository_index(false).await.unwrap_or_default() } else { Vec::new() };
+        if unknown && !names.iter().any(|known| known.name == model) {
+            let hint = did_you_mean(model, names.iter().map(|known| known.name.as_str()));
+            return Err(with_hint(&error, hint));
+        }
+        Err(self.failed(error).await)
+    }
+}
+
+pub(super) fn with_hint(error: &ClientError, hint: Option<String>) -> CommandError {
+    CommandError::Other(match hint {
+        Some(hint) => anyhow!("{error}\n  hint: {hint}"),
+        None => anyhow!("{error}"),
+    })
+}
+
+pub(super) async fn metrics(
+    to: &ServerConnection,
+    grep: Option<&str>,
+    watch: Option<Duration>,
+    json: bool,
+    paint: Styler,
+) -> Result<CliExit, CommandError> {
+    let mut client = to.http();
+    let mut before: Option<(Instant, HashMap<String, f64>)> = None;
+    loop {
+        let at = Instant::now();
+        let text = match client.text("/metrics").await {
+            Ok(text) => text,
+            Err(error) => return Err(explain_wrong_port(to, to.failed(error).await).await),
+        };
+        let exposition = match Exposition::parse(&text) {
+            Ok(exposition) if !exposition.families.is_empty() => exposition,
+            Ok(_) => return Err(explain_wrong_port(to, CommandError::Other(anyhow!("/metrics is empty"))).await),
+            Err(error) => {
+                return Err(explain_wrong_port(
+                    to,
+                    CommandError::Other(anyhow!("/metrics is not in Prometheus' format: {error}")),
+                )
+                .await);
+            }
+        };
+        let now: HashMap<String, f64> =
+            exposition.samples().map(|(_, sample)| (sample.key(), sample.value.0)).collect();
+        let rows = rows(&exposition, grep, |key, value| {
+            let (then, values) = before.as_ref()?;
+            let time = at.duration_since(*then).as_secs_f64();
+            values.get(key).map(|old| (value - old) / time)
+        });
+        if rows.is_empty() {
+            let what = grep.unwrap_or_default();
+            return Err(CommandError::Other(anyhow!(
+                "none of {} numbers has `{what}` in its name or labels",
+                now.len()
+            )));
+        }
+        print(&if json {
+            // One line for each scrape, so that a reader can take them one by one.
+            if watch.is_some() {
+                format!("{}\n", serde_json::json!({ "metrics": rows }))
+            } else {
+                format!("{:#}\n", serde_json::json!({ "metrics": rows }))
+            }
+        } else {
+            server::metrics(&rows, now.len(), paint)
+        });
+        let Some(pause) = watch else { return Ok(CliExit::Done) };
+        before = Some((at, now));
+        if !json {
+            print("\n");
+        }
+        tokio::time::sleep(pause.saturating_sub(at.elapsed())).await;
+    }
+}
+
+fn rows(exposition: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Option<f64>) -> Vec<ServerMetricRow> {
+    let mut rows = Vec::new();
+    for (family, sample) in exposition.samples() {
+        let key = sample.key();
+        if grep.is_some_and(|text| !key.contains(text)) {
+            continue;
+        }
+        let part = sample.name.strip_prefix(&family.name).unwrap_or_default().trim_start_matches('_');
+        let labels = key.strip_prefix(&sample.name).unwrap_or_default().trim_matches(['{', '}']);
+        let counts = family.kind == MetricKind::Counter || !part.is_empty();
+        rows.push(ServerMetricRow {
+            family: family.name.clone(),
+            help: family.help.clone(),
+            kind: format!("{:?}", family.kind).to_lowercase(),
+            labels: [part, labels].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
+            value: sample.value.to_string(),
+            per_second: if counts { rate(&key, sample.value.0) } else { None },
+        });
+    }
+    rows
+}
+
+/// The wrong port is a likelier error than a broken server.
+async fn explain_wrong_port(to: &ServerConnection, error: CommandError) -> CommandError {
+    let (host, port) = (&to.url.host, to.url.port);
+    let which = match probe(host, port).await {
+        ListeningService::Grpc => "gRPC",
+        ListeningService::Http => "HTTP",
+        _ => return error,
+    };
+    CommandError::Other(anyhow!(
+        "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by \
+         default"
+    ))
 }

@@ -3,7 +3,7 @@
 use super::question::Question;
 use crate::cli::{KeyValueArg, WhatIfRequest};
 use crate::error::CommandError;
-use crate::served_twin::ServedTwin;
+use crate::simulate::ServedTwin;
 use base::spec::{LatencyLimit, Length, Scenario};
 use plan::manifest::ManifestLibrary;
 use plan::manifest::model::Bench;

@@ -3,6 +3,7 @@
 use clap::Parser;
 
 use super::*;
+use crate::cli::ArrivalsWord;
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -53,7 +54,7 @@ fn genai_perfs_tutorial_is_understood_word_for_word() {
     )
     .unwrap();
     assert_eq!(
-        (bench.target.as_str(), bench.protocol, bench.model.as_deref()),
+        (bench.target.as_str(), bench.protocol, bench.args.model.as_deref()),
         ("localhost:8001", Some("kserve"), Some("gpt2"))
     );
     assert_eq!(
@@ -61,7 +62,7 @@ fn genai_perfs_tutorial_is_understood_word_for_word() {
         (BenchLoad::Concurrency(Quantity::Known(1)), Some("4000ms"), None)
     );
     assert_eq!(
-        (bench.input.unwrap().mean, bench.output.unwrap().mean, bench.seed, bench.ignore_eos),
+        (bench.input.unwrap().mean, bench.output.unwrap().mean, bench.args.seed, bench.args.ignore_eos),
         (Quantity::Known(200), Quantity::Known(100), Quantity::Known(123), true)
     );
     assert_eq!(bench.notices.len(), 1, "{:?}", bench.notices);
@@ -69,7 +70,11 @@ fn genai_perfs_tutorial_is_understood_word_for_word() {
 
 #[test]
 fn an_openai_line_gets_its_scheme() {
-    let bench = read("-m m --service-kind openai --endpoint-type chat --request-rate 5 -u host:8000 --extra-inputs max_new:3 --extra-inputs a:b").unwrap();
+    let bench = read(
+        "-m m --service-kind openai --endpoint-type chat --request-rate 5 -u host:8000 --extra-inputs \
+        max_new:3 --extra-inputs a:b",
+    )
+    .unwrap();
     assert_eq!((bench.target.as_str(), bench.protocol), ("http://host:8000", Some("openai-chat")));
     assert_eq!((bench.load, bench.requests), (BenchLoad::Rate(Quantity::Known(5.0)), Some(Quantity::Known(100))));
     assert_eq!(Value::Object(bench.extra), serde_json::json!({"max_new": 3, "a": "b"}));
@@ -77,7 +82,11 @@ fn an_openai_line_gets_its_scheme() {
 
 #[test]
 fn benchmark_core_models_words_are_understood() {
-    let bench = read("h:8001 --request-rate -1 --num-requests 30 --input-mean 128 --input-stdev 5 --output-mean 20 --output-stdev 2 --max-input-len 300 --decoupled").unwrap();
+    let bench = read(
+        "h:8001 --request-rate -1 --num-requests 30 --input-mean 128 --input-stdev 5 --output-mean 20 \
+        --output-stdev 2 --max-input-len 300 --decoupled",
+    )
+    .unwrap();
     assert_eq!((bench.load, bench.requests), (BenchLoad::Offline, Some(Quantity::Known(30))));
     let input = bench.input.unwrap();
     assert_eq!((input.stddev, input.max), (Quantity::Known(5.0), Some(Quantity::Known(300))));
@@ -85,7 +94,10 @@ fn benchmark_core_models_words_are_understood() {
     assert!(law("h:1 --backend tensorrtllm --request-rate 2").unwrap());
     assert!(!law("h:1 --backend tensorrtllm --request-rate 2 --arrivals poisson").unwrap());
     assert!(!law("h:1 --request-rate 2").unwrap());
-    assert!(read("h:1 --time-delay-dist exponential_dist --request-rate 2").is_ok_and(|bench| !bench.is_constant));
+    assert!(
+        read("h:1 --time-delay-dist exponential_dist --request-rate 2")
+            .is_ok_and(|bench| bench.args.arrivals == Some(ArrivalsWord::Poisson))
+    );
 }
 
 #[test]

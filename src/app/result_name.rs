@@ -1,4 +1,5 @@
-//! Finds results by the names that users have for them: a task of the last run, a run, `RUN/TASK`, a folder, a file.
+//! The names that users have for results: a task of the last run, a run, `RUN/TASK`, a folder, a file. An argument is
+//! parsed once ([`ResultName`]), and what it names is looked up in the outputs of one run ([`RunOutputs`]).
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
@@ -46,24 +47,26 @@ impl FoundSweep {
     }
 }
 
-/// A name below the project's own link `latest`.
-struct BelowLatest {
-    /// The link, as it was given.
-    link: String,
-    /// Empty for the link itself.
-    name: String,
+/// What an argument that names results is.
+enum ResultName<'a> {
+    /// A file or folder, other than the project's own link `latest`.
+    Path(&'a Path),
+    /// The link `latest`, as it was given: the last run. `task`: what is below it; empty for the link itself.
+    Latest { link: String, task: String },
+    /// A task, a stage or a folder in an output of the last run; a run; or `RUN/TASK`.
+    Name(&'a str),
 }
 
-struct LastRun {
+/// The outputs of one run, as far as they still exist. A project in which nothing has run has an empty one.
+struct RunOutputs {
     home: StateFolder,
-    /// Empty where nothing has run.
     state: RunState,
 }
 
 /// Finds what arguments name. The project's last run is read once, and only where an argument needs it.
 pub(super) struct ResultFinder<'a> {
     global: &'a Global,
-    last: OnceCell<LastRun>,
+    last: OnceCell<RunOutputs>,
 }
 
 /// One result, or an error that lists the existing ones.
@@ -95,19 +98,30 @@ impl<'a> ResultFinder<'a> {
         Self { global, last: OnceCell::new() }
     }
 
-    fn last(&self) -> Result<&LastRun, CommandError> {
+    fn last(&self) -> Result<&RunOutputs, CommandError> {
         if let Some(last) = self.last.get() {
             return Ok(last);
         }
         let home = Project::open_current(self.global)?.home;
-        let state = last_run(&home)?.map(|run| run_state(&home, &run)).transpose()?.unwrap_or_default();
-        Ok(self.last.get_or_init(|| LastRun { home, state }))
+        let last = match last_run(&home)? {
+            Some(run) => RunOutputs::read(&home, &run)?,
+            None => RunOutputs { home, state: RunState::new() },
+        };
+        Ok(self.last.get_or_init(|| last))
     }
 
-    /// What an argument names below the project's own `latest`. The link is the last run, and what is below it a task of that: it
-    /// leads to older outputs where that run did not finish one. `None`: another path, or a name.
-    fn below_latest(&self, argument: &str) -> Result<Option<BelowLatest>, CommandError> {
-        let path = Path::new(argument).components().as_path();
+    /// The link `latest` is the last run, and what is below it a task of that: it leads to older outputs where that run
+    /// did not finish one.
+    fn parse<'n>(&self, argument: &'n str) -> Result<ResultName<'n>, CommandError> {
+        let path = Path::new(argument);
+        if let Some(latest) = self.parse_latest(path.components().as_path())? {
+            return Ok(latest);
+        }
+        Ok(if is_there(path)? { ResultName::Path(path) } else { ResultName::Name(argument) })
+    }
+
+    /// `None`: the path does not lead through the project's own `latest`.
+    fn parse_latest(&self, path: &Path) -> Result<Option<ResultName<'static>>, CommandError> {
         let is_link = |above: &Path| above.ends_with("latest") && above.is_symlink();
         if !path.ancestors().any(is_link) {
             return Ok(None);
@@ -116,74 +130,71 @@ impl<'a> ResultFinder<'a> {
             let folder = link.parent().filter(|folder| !folder.as_os_str().is_empty());
             without_links(folder.unwrap_or(Path::new(".")))
         };
-        let own = folder(&self.last()?.home.latest());
-        let Some(link) = path.ancestors().find(|above| is_link(above) && folder(above) == own) else {
+        let project = folder(&self.last()?.home.latest());
+        let Some(link) = path.ancestors().find(|above| is_link(above) && folder(above) == project) else {
             return Ok(None);
         };
         let below = path.strip_prefix(link).unwrap_or(path);
         let is_file_of_task = below.ends_with(RESULT) || below.ends_with(SWEEP);
-        let task = below.parent().filter(|_| is_file_of_task).unwrap_or(below);
-        Ok(Some(BelowLatest { link: link.display().to_string(), name: task.to_string_lossy().into_owned() }))
+        let task = below.parent().filter(|_| is_file_of_task).unwrap_or(below).to_string_lossy().into_owned();
+        Ok(Some(ResultName::Latest { link: link.display().to_string(), task }))
     }
 
-    /// The sweep that an argument names: a `sweep.json`, its folder, a task that left one, or a run with no other measurement.
-    /// `None`: it names something else.
+    /// The sweep that an argument names: a `sweep.json`, its folder, a task that left one, or a run with no other
+    /// measurement. `None`: it names something else.
     pub(super) fn find_sweep(&self, argument: &str) -> Result<Option<FoundSweep>, CommandError> {
-        let path = Path::new(argument);
-        if let Some(below) = self.below_latest(argument)? {
-            let LastRun { home, state } = self.last()?;
-            if below.name.is_empty() {
-                return only_sweep_of_run(home, state, argument);
-            }
-            return match self.sweep_of_task(&below.name)? {
+        match self.parse(argument)? {
+            ResultName::Latest { task, .. } if task.is_empty() => self.last()?.only_sweep(argument),
+            ResultName::Latest { link, task } => match self.sweep_of_task(&task)? {
                 Some(found) => {
-                    Ok(Some(FoundSweep { folder: found.folder.map(|name| format!("{}/{name}", below.link)), ..found }))
+                    Ok(Some(FoundSweep { folder: found.folder.map(|name| format!("{link}/{name}")), ..found }))
                 }
-                None if is_there(path)? && unfinished(state, &below.name).is_none() => of_another_tool(argument, path),
+                None if is_there(Path::new(argument))? && self.last()?.unfinished(&task).is_none() => {
+                    of_another_tool(argument, Path::new(argument))
+                }
                 None => Ok(None),
-            };
-        }
-        if path.is_dir() {
-            let file = path.join(SWEEP);
-            return match (file.is_file(), only_sweep_below(path)) {
-                (true, _) => sweep(&file, argument),
-                (false, Some(below)) => {
-                    let folder = below.parent().unwrap_or(path).display().to_string();
-                    sweep(&below, &folder)
+            },
+            ResultName::Path(path) if path.is_dir() => {
+                let file = path.join(SWEEP);
+                match (file.is_file(), only_sweep_below(path)) {
+                    (true, _) => sweep(&file, argument),
+                    (false, Some(below)) => sweep(&below, &below.parent().unwrap_or(path).display().to_string()),
+                    (false, None) => of_another_tool(argument, path),
                 }
-                (false, None) => of_another_tool(argument, path),
-            };
-        }
-        if path.is_file() {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            return if name.starts_with("sweep") && name.ends_with(".json") {
-                sweep(path, &path.parent().unwrap_or(Path::new("")).display().to_string())
-            } else {
-                of_another_tool(argument, path)
-            };
-        }
-        if let Some(found) = self.sweep_of_task(argument)? {
-            return Ok(Some(found));
-        }
-        let home = &self.last()?.home;
-        match named_run(home, argument)? {
-            Some(run) => only_sweep_of_run(home, &run_state(home, &run)?, argument),
-            None => Ok(None),
+            }
+            ResultName::Path(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if name.starts_with("sweep") && name.ends_with(".json") {
+                    sweep(path, &path.parent().unwrap_or(Path::new("")).display().to_string())
+                } else {
+                    of_another_tool(argument, path)
+                }
+            }
+            ResultName::Name(name) => {
+                if let Some(found) = self.sweep_of_task(name)? {
+                    return Ok(Some(found));
+                }
+                let home = &self.last()?.home;
+                match named_run(home, name)? {
+                    Some(run) => RunOutputs::read(home, &run)?.only_sweep(name),
+                    None => Ok(None),
+                }
+            }
         }
     }
 
     /// The sweep of a task that an argument names.
     fn sweep_of_task(&self, argument: &str) -> Result<Option<FoundSweep>, CommandError> {
-        let LastRun { home, state } = self.last()?;
-        let Some(place) = named_output(home, state, argument, SWEEP)? else { return Ok(None) };
+        let Some(place) = self.last()?.named(argument, SWEEP)? else { return Ok(None) };
         if let Some(earlier) = &place.earlier {
             print_error(&format!("note: {}\n", earlier_text(argument, &earlier.run)));
         }
         sweep(&place.path.join(SWEEP), &place.argument)
     }
 
-    /// One side of a comparison, task by task: a result and its repeats, a folder of results, the tasks of a run or a stage, or a list
-    /// with commas. The results of a list whose items name one result each are runs of one measurement.
+    /// One side of a comparison, task by task: a result and its repeats, a folder of results, the tasks of a run or a
+    /// stage, or a list with commas. The results of a list whose items name one result each are runs of one
+    /// measurement.
     pub(super) fn find_runs(&self, argument: &str) -> Result<Vec<TaskRuns>, CommandError> {
         let path = Path::new(argument);
         if !path.exists() && argument.contains(',') {
@@ -196,7 +207,8 @@ impl<'a> ResultFinder<'a> {
             }
             return Ok(all);
         }
-        let is_folder = path.is_dir() && !path.join(RESULT).is_file() && self.below_latest(argument)?.is_none();
+        let is_path = path.is_dir() && matches!(self.parse(argument)?, ResultName::Path(_));
+        let is_folder = is_path && !path.join(RESULT).is_file();
         let below = if is_folder { in_folder(path, argument) } else { Vec::new() };
         let places =
             if below.is_empty() { self.places(argument)? } else { below.into_iter().map(Place::of_path).collect() };
@@ -231,33 +243,33 @@ impl<'a> ResultFinder<'a> {
     /// Where the results are that an argument names; at least one.
     fn places(&self, argument: &str) -> Result<Vec<Place>, CommandError> {
         let of_path = || vec![Place::of_path((argument.to_owned(), PathBuf::from(argument)))];
-        let Some(below) = self.below_latest(argument)? else {
-            return if is_there(Path::new(argument))? { Ok(of_path()) } else { self.places_of_name(argument, None) };
+        let (link, task) = match self.parse(argument)? {
+            ResultName::Path(_) => return Ok(of_path()),
+            ResultName::Name(name) => return self.places_of_name(name, None),
+            ResultName::Latest { task, .. } if task.is_empty() => return self.last()?.places(argument),
+            ResultName::Latest { link, task } => (link, task),
         };
-        let LastRun { home, state } = self.last()?;
-        if below.name.is_empty() {
-            return places_of_run(home, state, argument);
-        }
         // Not every output has a result of Regatta: another tool's files are read where they are.
         let others = is_there(Path::new(argument))?.then(of_path);
         let named = |place: Place| {
-            let is_alone = place.argument == below.name || place.argument == argument;
-            let argument = if is_alone { argument.to_owned() } else { format!("{}/{}", below.link, place.argument) };
+            let is_alone = place.argument == task || place.argument == argument;
+            let argument = if is_alone { argument.to_owned() } else { format!("{link}/{}", place.argument) };
             Place { argument, ..place }
         };
-        Ok(self.places_of_name(&below.name, others)?.into_iter().map(named).collect())
+        Ok(self.places_of_name(&task, others)?.into_iter().map(named).collect())
     }
 
     /// Of a name that is no path. `others`: what it stands for where no run has left a result of that name.
     fn places_of_name(&self, name: &str, others: Option<Vec<Place>>) -> Result<Vec<Place>, CommandError> {
-        let LastRun { home, state: last } = self.last()?;
-        if let Some(place) = named_output(home, last, name, RESULT)? {
+        let last = self.last()?;
+        let home = &last.home;
+        if let Some(place) = last.named(name, RESULT)? {
             return Ok(vec![place]);
         }
         if let Some(run) = named_run(home, name)? {
-            return places_of_run(home, &run_state(home, &run)?, name);
+            return RunOutputs::read(home, &run)?.places(name);
         }
-        let of_last = outputs_with(home, last, RESULT)?;
+        let of_last = last.with(RESULT)?;
         let of_stage = |all: &[(String, PathBuf)], stage: &str| -> Vec<(String, PathBuf)> {
             all.iter().filter(|(task, _)| is_below(task, stage)).cloned().collect()
         };
@@ -265,12 +277,12 @@ impl<'a> ResultFinder<'a> {
         if !stage.is_empty() {
             return Ok(stage.into_iter().map(Place::of_task).collect());
         }
-        let below = of_latest(home, last, in_folder(&home.latest().join(name), name), RESULT)?;
+        let below = last.of_latest(in_folder(&home.latest().join(name), name), RESULT)?;
         if !below.is_empty() {
             return Ok(below);
         }
         if let Some((run, named, task)) = run_and_task(home, name)? {
-            let all = results_or_points(home, &run_state(home, &run)?)?;
+            let all = RunOutputs::read(home, &run)?.results_or_points()?;
             let stage = of_stage(&all, task);
             if !stage.is_empty() {
                 return Ok(stage.into_iter().map(|found| Place::of_run(named, found)).collect());
@@ -278,7 +290,7 @@ impl<'a> ResultFinder<'a> {
             let known: Vec<String> = all.into_iter().map(|(task, _)| format!("{named}/{task}")).collect();
             return Err(no_result(name, &known, "no result of this run still exists"));
         }
-        if let Some(error) = left_without_result(home, last, name)? {
+        if let Some(error) = last.left_without_result(name)? {
             return Err(error);
         }
         if let Some(others) = others {
@@ -299,19 +311,149 @@ fn sweep(file: &Path, folder: &str) -> Result<Option<FoundSweep>, CommandError> 
     Ok(Some(FoundSweep { report, folder: Some(folder.to_owned()) }))
 }
 
-/// The sweep of a run that has measured nothing else.
-fn only_sweep_of_run(home: &StateFolder, state: &RunState, argument: &str) -> Result<Option<FoundSweep>, CommandError> {
-    if !outputs_with(home, state, RESULT)?.is_empty() {
-        return Ok(None);
+impl RunOutputs {
+    fn read(home: &StateFolder, run: &RunId) -> Result<Self, PathError> {
+        let mut state = RunState::new();
+        fold_run(home, run, |event| state.fold(&event))?;
+        Ok(Self { home: home.clone(), state })
     }
-    let sweeps = outputs_with(home, state, SWEEP)?;
-    match sweeps.as_slice() {
-        [] => Ok(None),
-        [(task, folder)] => sweep(&folder.join(SWEEP), &format!("{argument}/{task}")),
-        several => {
-            let names: Vec<String> = several.iter().map(|(task, _)| format!("{argument}/{task}")).collect();
-            let (count, hint) = (several.len(), format!("name one of them: {}", names.join(", ")));
-            Err(CommandError::usage(ErrorText::new(format!("run {argument} has {count} sweeps")).hint(hint)))
+
+    /// What tasks made, and what failed ones kept.
+    fn folders(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let kept = |entry: &TaskState| entry.failure.as_ref()?.kept.clone();
+        self.state
+            .tasks
+            .iter()
+            .filter_map(move |(task, entry)| Some((task.as_str(), entry.out.clone().or_else(|| kept(entry))?)))
+    }
+
+    /// The task and folder of each output with that file.
+    fn with(&self, file: &str) -> Result<Vec<(String, PathBuf)>, PathError> {
+        let mut found = Vec::new();
+        for (task, out) in self.folders() {
+            if self.has_file(&out, file)? {
+                found.push((task.to_owned(), out));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The output of that task, or a folder in it, where it has that file.
+    fn at(&self, name: &str, file: &str) -> Result<Option<PathBuf>, PathError> {
+        for (task, out) in self.folders() {
+            let Some(rest) = name.strip_prefix(task) else { continue };
+            let folder = match rest.strip_prefix('/') {
+                Some(below) => out.join(below),
+                None if rest.is_empty() => out,
+                None => continue,
+            };
+            if self.has_file(&folder, file)? {
+                return Ok(Some(folder));
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_file(&self, out: &Path, file: &str) -> Result<bool, PathError> {
+        match is_there(&out.join(file)) {
+            // Where the project was before it was moved or copied: of no use, like what is not there any more.
+            Err(_) if !out.starts_with(self.home.outputs()) => Ok(false),
+            looked => looked,
+        }
+    }
+
+    /// The results of a run, valid or not, that still exist; of a run without one, the points of its sweeps.
+    fn results_or_points(&self) -> Result<Vec<(String, PathBuf)>, PathError> {
+        let results = self.with(RESULT)?;
+        if !results.is_empty() {
+            return Ok(results);
+        }
+        let sweeps = self.with(SWEEP)?;
+        Ok(sweeps.iter().flat_map(|(task, folder)| in_folder(folder, task)).collect())
+    }
+
+    /// All results of a run that `named` names.
+    fn places(&self, named: &str) -> Result<Vec<Place>, CommandError> {
+        let all = self.results_or_points()?;
+        if all.is_empty() {
+            return Err(CommandError::Usage(format!("run {named} has no benchmark with a result that still exists")));
+        }
+        Ok(all.into_iter().map(|found| Place::of_run(named, found)).collect())
+    }
+
+    /// The output with that file that an argument names alone: a task of the last run, `RUN/TASK`, or a folder below
+    /// one of these.
+    fn named(&self, argument: &str, file: &str) -> Result<Option<Place>, CommandError> {
+        if let Some(path) = self.at(argument, file)? {
+            return Ok(Some(Place::of_task((argument.to_owned(), path))));
+        }
+        let latest = self.home.latest().join(argument);
+        if is_there(&latest.join(file))?
+            && let Some(place) = self.of_latest(vec![(argument.to_owned(), latest)], file)?.pop()
+        {
+            return Ok(Some(place));
+        }
+        let Some((run, named, task)) = run_and_task(&self.home, argument)? else { return Ok(None) };
+        let path = Self::read(&self.home, &run)?.at(task, file)?;
+        Ok(path.map(|path| Place::of_run(named, (task.to_owned(), path))))
+    }
+
+    /// The results of tasks in `latest`: those that the last run finished, and of tasks that it did not have the
+    /// newest, which may not be the one in `latest`: an INVALID one has no link. Left out are those that the last run
+    /// had and did not finish.
+    fn of_latest(&self, found: Vec<(String, PathBuf)>, file: &str) -> Result<Vec<Place>, PathError> {
+        let mut places = Vec::new();
+        let mut earlier = Vec::new();
+        for found in found {
+            let of_last =
+                self.state.tasks.iter().find(|(task, _)| found.0 == task.as_str() || is_below(&found.0, task.as_str()));
+            match of_last {
+                Some((_, entry)) if is_finished(entry) => places.push(Place::of_task(found)),
+                Some(_) => {}
+                None => earlier.push(Place::of_task(found)),
+            }
+        }
+        set_earlier_runs(&self.home, &mut earlier, file)?;
+        places.extend(earlier);
+        places.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(places)
+    }
+
+    /// A task of that name, of that stage, or with that output, that the run did not finish.
+    fn unfinished(&self, name: &str) -> Option<(&TaskId, &TaskState)> {
+        let is_named = |task: &str| name == task || is_below(task, name) || is_below(name, task);
+        self.state.tasks.iter().find(|(task, entry)| is_named(task.as_str()) && !is_finished(entry))
+    }
+
+    /// The error for a task of the last run, or a stage, that did not get as far as a result.
+    fn left_without_result(&self, name: &str) -> Result<Option<CommandError>, PathError> {
+        let Some((task, entry)) = self.unfinished(name) else { return Ok(None) };
+        let has_result = |run: &RunId| {
+            let found = Self::read(&self.home, run).and_then(|outputs| outputs.at(task.as_str(), RESULT));
+            found.is_ok_and(|path| path.is_some())
+        };
+        let hint = match readable_runs(&self.home)?.0.into_iter().rev().take(RUNS_FOR_HINT).find(has_result) {
+            Some(run) => format!("`{run}/{task}` is the result of an earlier run"),
+            None => "`regatta status` shows why".to_owned(),
+        };
+        let what = format!("the last run has no result of {task}: {}", entry.label());
+        Ok(Some(CommandError::Usage(format!("{what}\n  hint: {hint}"))))
+    }
+
+    /// The sweep of a run that has measured nothing else.
+    fn only_sweep(&self, argument: &str) -> Result<Option<FoundSweep>, CommandError> {
+        if !self.with(RESULT)?.is_empty() {
+            return Ok(None);
+        }
+        let sweeps = self.with(SWEEP)?;
+        match sweeps.as_slice() {
+            [] => Ok(None),
+            [(task, folder)] => sweep(&folder.join(SWEEP), &format!("{argument}/{task}")),
+            several => {
+                let names: Vec<String> = several.iter().map(|(task, _)| format!("{argument}/{task}")).collect();
+                let (count, hint) = (several.len(), format!("name one of them: {}", names.join(", ")));
+                Err(CommandError::Usage(format!("run {argument} has {count} sweeps\n  hint: {hint}")))
+            }
         }
     }
 }
@@ -339,7 +481,8 @@ fn only_sweep_below(path: &Path) -> Option<PathBuf> {
     (sweeps.next().is_none() && !tasks.iter().any(|task| task.join(RESULT).is_file())).then_some(only)
 }
 
-/// The files of another tool, where they hold several runs. What cannot be read as such is left to those who look for a result.
+/// The files of another tool, where they hold several runs. What cannot be read as such is left to those who look for a
+/// result.
 fn of_another_tool(name: &str, path: &Path) -> Result<Option<FoundSweep>, CommandError> {
     if path.is_dir() && (path.join(RESULT).is_file() || !in_folder(path, name).is_empty()) {
         return Ok(None);
@@ -379,15 +522,6 @@ fn measured_task(task: &str) -> &str {
     }
 }
 
-/// All results of a run that `named` names.
-fn places_of_run(home: &StateFolder, state: &RunState, named: &str) -> Result<Vec<Place>, CommandError> {
-    let all = results_or_points(home, state)?;
-    if all.is_empty() {
-        return Err(CommandError::Usage(format!("run {named} has no benchmark with a result that still exists")));
-    }
-    Ok(all.into_iter().map(|found| Place::of_run(named, found)).collect())
-}
-
 fn no_result(argument: &str, known: &[String], none: &str) -> CommandError {
     let hint = base::diag::did_you_mean(argument, known.iter().map(String::as_str)).unwrap_or_else(|| {
         if known.is_empty() {
@@ -399,51 +533,6 @@ fn no_result(argument: &str, known: &[String], none: &str) -> CommandError {
     CommandError::usage(ErrorText::new(format!("there is no result `{argument}`")).hint(hint))
 }
 
-/// The output with that file that an argument names alone: a task of the last run, `RUN/TASK`, or a folder below one of these.
-fn named_output(
-    home: &StateFolder,
-    last: &RunState,
-    argument: &str,
-    file: &str,
-) -> Result<Option<Place>, CommandError> {
-    if let Some(path) = output_at(home, last, argument, file)? {
-        return Ok(Some(Place::of_task((argument.to_owned(), path))));
-    }
-    let latest = home.latest().join(argument);
-    if is_there(&latest.join(file))?
-        && let Some(place) = of_latest(home, last, vec![(argument.to_owned(), latest)], file)?.pop()
-    {
-        return Ok(Some(place));
-    }
-    let Some((run, named, task)) = run_and_task(home, argument)? else { return Ok(None) };
-    let path = output_at(home, &run_state(home, &run)?, task, file)?;
-    Ok(path.map(|path| Place::of_run(named, (task.to_owned(), path))))
-}
-
-/// The results of tasks in `latest`: those that the last run finished, and of tasks that it did not have the newest, which may not be
-/// the one in `latest`: an INVALID one has no link. Left out are those that the last run had and did not finish.
-fn of_latest(
-    home: &StateFolder,
-    last: &RunState,
-    found: Vec<(String, PathBuf)>,
-    file: &str,
-) -> Result<Vec<Place>, PathError> {
-    let mut places = Vec::new();
-    let mut earlier = Vec::new();
-    for found in found {
-        let of_last = last.tasks.iter().find(|(task, _)| found.0 == task.as_str() || is_below(&found.0, task.as_str()));
-        match of_last {
-            Some((_, entry)) if is_finished(entry) => places.push(Place::of_task(found)),
-            Some(_) => {}
-            None => earlier.push(Place::of_task(found)),
-        }
-    }
-    set_earlier_runs(home, &mut earlier, file)?;
-    places.extend(earlier);
-    places.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(places)
-}
-
 /// Makes each of these tasks that of the newest run that has that file of it. One that no run has stays as it is.
 fn set_earlier_runs(home: &StateFolder, places: &mut [Place], file: &str) -> Result<(), PathError> {
     if places.is_empty() {
@@ -451,9 +540,9 @@ fn set_earlier_runs(home: &StateFolder, places: &mut [Place], file: &str) -> Res
     }
     for run in readable_runs(home)?.0.into_iter().rev() {
         // One that cannot be read is left out.
-        let Ok(state) = run_state(home, &run) else { continue };
+        let Ok(outputs) = RunOutputs::read(home, &run) else { continue };
         for place in places.iter_mut().filter(|place| place.earlier.is_none()) {
-            if let Ok(Some(path)) = output_at(home, &state, &place.name, file) {
+            if let Ok(Some(path)) = outputs.at(&place.name, file) {
                 place.path = path;
                 place.earlier = Some(TaskOfRun { run: run.clone(), task: place.name.clone() });
             }
@@ -467,27 +556,6 @@ fn set_earlier_runs(home: &StateFolder, places: &mut [Place], file: &str) -> Res
 
 fn is_finished(entry: &TaskState) -> bool {
     matches!(entry.state, TaskPhase::Ran | TaskPhase::Cached)
-}
-
-/// A task of that name, of that stage, or with that output, that the run did not finish.
-fn unfinished<'a>(state: &'a RunState, name: &str) -> Option<(&'a TaskId, &'a TaskState)> {
-    let is_named = |task: &str| name == task || is_below(task, name) || is_below(name, task);
-    state.tasks.iter().find(|(task, entry)| is_named(task.as_str()) && !is_finished(entry))
-}
-
-/// The error for a task of the last run, or a stage, that did not get as far as a result.
-fn left_without_result(home: &StateFolder, last: &RunState, name: &str) -> Result<Option<CommandError>, PathError> {
-    let Some((task, entry)) = unfinished(last, name) else { return Ok(None) };
-    let has_result = |run: &RunId| {
-        let found = run_state(home, run).and_then(|state| output_at(home, &state, task.as_str(), RESULT));
-        found.is_ok_and(|path| path.is_some())
-    };
-    let hint = match readable_runs(home)?.0.into_iter().rev().take(RUNS_FOR_HINT).find(has_result) {
-        Some(run) => format!("`{run}/{task}` is the result of an earlier run"),
-        None => "`regatta status` shows why".to_owned(),
-    };
-    let what = format!("the last run has no result of {task}: {}", entry.label());
-    Ok(Some(CommandError::usage(ErrorText::new(what).hint(hint))))
 }
 
 /// Whether a name is below another one: `load/4` below `load`.
@@ -513,16 +581,6 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The results of a run, valid or not, that still exist; of a run without one, the points of its sweeps.
-fn results_or_points(home: &StateFolder, state: &RunState) -> Result<Vec<(String, PathBuf)>, PathError> {
-    let results = outputs_with(home, state, RESULT)?;
-    if !results.is_empty() {
-        return Ok(results);
-    }
-    let sweeps = outputs_with(home, state, SWEEP)?;
-    Ok(sweeps.iter().flat_map(|(task, folder)| in_folder(folder, task)).collect())
-}
-
 /// What a run measured that still exists.
 pub(super) struct MeasuredOutputs {
     pub manifest: String,
@@ -532,57 +590,7 @@ pub(super) struct MeasuredOutputs {
 }
 
 pub(super) fn measured_outputs(home: &StateFolder, run: &RunId) -> Result<MeasuredOutputs, PathError> {
-    let state = run_state(home, run)?;
-    let (results, sweeps) = (outputs_with(home, &state, RESULT)?, outputs_with(home, &state, SWEEP)?);
-    Ok(MeasuredOutputs { manifest: state.manifest, results, sweeps })
-}
-
-fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, PathError> {
-    let mut state = RunState::new();
-    fold_run(home, run, |event| state.fold(&event))?;
-    Ok(state)
-}
-
-/// What tasks made, and what failed ones kept.
-fn outputs(state: &RunState) -> impl Iterator<Item = (&str, PathBuf)> {
-    let kept = |entry: &TaskState| entry.failure.as_ref()?.kept.clone();
-    state
-        .tasks
-        .iter()
-        .filter_map(move |(task, entry)| Some((task.as_str(), entry.out.clone().or_else(|| kept(entry))?)))
-}
-
-/// The task and folder of each output with that file.
-fn outputs_with(home: &StateFolder, state: &RunState, file: &str) -> Result<Vec<(String, PathBuf)>, PathError> {
-    let mut found = Vec::new();
-    for (task, out) in outputs(state) {
-        if has_file(home, &out, file)? {
-            found.push((task.to_owned(), out));
-        }
-    }
-    Ok(found)
-}
-
-/// The output of that task, or a folder in it, where it has that file.
-fn output_at(home: &StateFolder, state: &RunState, name: &str, file: &str) -> Result<Option<PathBuf>, PathError> {
-    for (task, out) in outputs(state) {
-        let Some(rest) = name.strip_prefix(task) else { continue };
-        let folder = match rest.strip_prefix('/') {
-            Some(below) => out.join(below),
-            None if rest.is_empty() => out,
-            None => continue,
-        };
-        if has_file(home, &folder, file)? {
-            return Ok(Some(folder));
-        }
-    }
-    Ok(None)
-}
-
-fn has_file(home: &StateFolder, out: &Path, file: &str) -> Result<bool, PathError> {
-    match is_there(&out.join(file)) {
-        // Where the project was before it was moved or copied: of no use, like what is not there any more.
-        Err(_) if !out.starts_with(home.outputs()) => Ok(false),
-        looked => looked,
-    }
+    let outputs = RunOutputs::read(home, run)?;
+    let (results, sweeps) = (outputs.with(RESULT)?, outputs.with(SWEEP)?);
+    Ok(MeasuredOutputs { manifest: outputs.state.manifest, results, sweeps })
 }

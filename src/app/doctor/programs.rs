@@ -1,12 +1,15 @@
-//! Programs: whether they exist, which version, and what installs them.
+//! Programs that tasks start: whether they exist, which version, and what installs them; container programs and their
+//! images.
 
 use std::time::Duration;
 
+use crate::doctor::needs::{ContainerNeed, Needs};
 use exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
 use report::{DoctorFinding, FindingLevel};
+use stages::{engine_problem, image_id};
 
 /// How long a program may take to print its version.
-const LIMIT: Duration = Duration::from_secs(20);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What gets a program onto a machine.
 enum InstallSource {
@@ -104,7 +107,8 @@ fn version(program: &str, known: Option<&Tool>) -> Option<String> {
     if words.is_empty() {
         return None;
     }
-    let ProbeResult::Answered(ProbeOutput { out, err, .. }) = probe(std::iter::once(&program).chain(words), LIMIT)
+    let ProbeResult::Answered(ProbeOutput { out, err, .. }) =
+        probe(std::iter::once(&program).chain(words), PROGRAM_TIMEOUT)
     else {
         return None;
     };
@@ -134,6 +138,114 @@ pub fn install(debian: &str, red_hat: &str, os: &str) -> String {
     }
 }
 
+const CONTAINER_TIMEOUT: Duration = Duration::from_secs(30);
+const TOOLKIT: &str = "install nvidia-container-toolkit";
+
+/// Lines on every container program that is needed; on docker and podman as facts if none is.
+pub fn container_findings(needs: &Needs, os: &str) -> Vec<DoctorFinding> {
+    if needs.containers.is_empty() {
+        return ["docker", "podman", "enroot", "apptainer"].iter().map(|word| find(word, &[], os)).collect();
+    }
+    needs.containers.iter().flat_map(|(program, contained)| one(program, contained, os)).collect()
+}
+
+fn one(program: &str, contained: &ContainerNeed, os: &str) -> Vec<DoctorFinding> {
+    let answers = match contained.engine.as_str() {
+        "docker" => Some([program, "version", "--format", "{{.Server.Version}}"]),
+        "podman" => Some([program, "info", "--format", "{{.Version.Version}}, {{.Host.OCIRuntime.Name}}"]),
+        _ => None,
+    };
+    let Some(question) = answers else {
+        let mut all = vec![find(program, &contained.by, os)];
+        all.extend(hook(contained));
+        return all;
+    };
+    let (found, fix) = match probe(question, CONTAINER_TIMEOUT) {
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (out.trim().to_owned(), None),
+        ProbeResult::Missing => return vec![find(program, &contained.by, os)],
+        ProbeResult::Answered(ProbeOutput { err, .. }) => match engine_problem(program, &err) {
+            Some((what, fix)) => (what, Some(fix.to_owned())),
+            None => (err.trim().lines().last().unwrap_or("no answer").to_owned(), Some(format!("{program} info"))),
+        },
+        ProbeResult::TimedOut => {
+            (format!("no answer in {} s", CONTAINER_TIMEOUT.as_secs()), Some(format!("{program} info")))
+        }
+        ProbeResult::Failed(why) => (why, Some(format!("{program} info"))),
+    };
+    let works = fix.is_none();
+    let first = DoctorFinding::fact(program, found).needed("to answer", &contained.by, FindingLevel::of(works));
+    let mut all = vec![first.fix(fix.unwrap_or_default())];
+    if works {
+        all.extend(hook(contained));
+        all.extend(contained.images.iter().map(|(image, by)| image_of(program, image, by)));
+    }
+    all
+}
+
+/// How GPUs get into a container of this kind.
+fn hook(contained: &ContainerNeed) -> Option<DoctorFinding> {
+    if contained.gpus_by.is_empty() {
+        return None;
+    }
+    let is_found = |word: &str| ProcessCommand::new([word], "/", "/dev/null").is_found();
+    let (is_there, found, fix) = match contained.engine.as_str() {
+        "docker" => {
+            let is_there = is_found("nvidia-container-runtime-hook") || is_found("nvidia-container-runtime");
+            let fix = format!(
+                "{TOOLKIT}; then `sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker`"
+            );
+            (is_there, "nvidia-container-runtime-hook", fix)
+        }
+        "podman" => {
+            let listed =
+                probe(["nvidia-ctk", "cdi", "list"], CONTAINER_TIMEOUT).successful_output().unwrap_or_default();
+            let fix = format!("{TOOLKIT}; then `sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`");
+            (listed.contains("nvidia.com/gpu"), "CDI devices nvidia.com/gpu", fix)
+        }
+        "enroot" => {
+            (is_found("nvidia-container-cli"), "nvidia-container-cli", "install libnvidia-container-tools".to_owned())
+        }
+        // `--nv` takes the driver's libraries as they are.
+        _ => return None,
+    };
+    let found = if is_there { found.to_owned() } else { format!("no {found}") };
+    let about = format!("GPUs in {}", contained.engine);
+    Some(DoctorFinding::fact(about, found).needed("a hook", &contained.gpus_by, FindingLevel::of(is_there)).fix(fix))
+}
+
+fn image_of(program: &str, image: &str, by: &[String]) -> DoctorFinding {
+    let seen = image_id(program, image);
+    let found = seen.as_ref().map_or("not on this machine", |id| id.get(..19).unwrap_or(id));
+    DoctorFinding::fact(image, found)
+        .needed("the image", by, FindingLevel::of(seen.is_some()))
+        .fix(format!("{program} pull {image}"))
+}
+
+/// Words before a command that are no command themselves.
+const BEFORE: [&str; 14] =
+    ["if", "then", "else", "elif", "while", "until", "do", "!", "{", "exec", "time", "sudo", "nohup", "env"];
+
+/// The first words of all commands, in order, each once.
+pub fn programs(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let joined = text.replace("\\\n", " ");
+    for command in joined.split(['\n', ';', '|', '&', '(', ')', '`']) {
+        let mut words = command.split_whitespace().skip_while(|word| BEFORE.contains(word) || is_assignment(word));
+        let Some(word) = words.next() else { continue };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+        if word.chars().all(plain) && !found.iter().any(|known| known == word) {
+            found.push(word.to_owned());
+        }
+    }
+    found
+}
+
+/// `NAME=value`
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=')
+        .is_some_and(|(name, _)| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +265,17 @@ mod tests {
         assert_eq!((finding.level, finding.fix), (FindingLevel::Fact, None));
         let finding = find("no-such-program-here", &["build".to_owned()], "");
         assert_eq!(finding.level, FindingLevel::Missing);
+    }
+
+    #[test]
+    fn the_first_word_of_every_command_is_found() {
+        let text = "set -e\ncd build && CC=gcc cmake .. \\\n  -G Ninja; if ! nvidia-smi | grep H100; then exec python3 \
+            x.py; fi\n\
+                    v=$(git describe)\n\"$OUT/tool\" a";
+        let found = programs(text);
+        for program in ["cmake", "nvidia-smi", "grep", "python3", "git"] {
+            assert!(found.iter().any(|one| one == program), "{program} is not in {found:?}");
+        }
+        assert!(!found.iter().any(|one| one == "Ninja" || one.contains('$')), "{found:?}");
     }
 }

@@ -1,23 +1,29 @@
-//! What is known to fail before anything starts: an input that is not there, a key that cannot be sent, and GPUs that the run does not
-//! have.
+//! What is known before a run: earlier runs of the same plan, tasks whose keys can be predicted, and tasks that are
+//! known to fail.
 
 use std::collections::BTreeMap;
 use std::env;
+use std::path::Path;
+use std::sync::Arc;
 
-use super::observed_run::holding_run;
-use super::predicted_tasks::decide;
-use super::project::Project;
-use crate::cli::{CliExit, RunRequest};
+use crate::cli::{CliExit, Force, KeyValueArg, LOCK_FILE, RunRequest, Select};
 use crate::console::print_error;
 use crate::error::CommandError;
-use base::diag::ErrorText;
+use crate::observed_run::holding_run;
+use crate::project::Project;
+use base::event::RunId;
+use base::files::Digest;
 use base::spec::Protocol;
 use harness::api_key_in;
 use plan::manifest::model::{Action, Bench, Serve};
 use plan::manifest::targets;
-use plan::{Lifetime, Plan, PlanReference, Task};
-use runner::store::StateFolder;
-use runner::{GPUS_HINT, Prediction, RunOptions, TaskRole, gpus_together, no_secret_text, secret_values};
+use plan::{ActionError, ActionKind, Lifetime, Plan, PlanReference, Task};
+use runner::store::{CachedSource, Digests, NoOpConditions, OutputCache, StateFolder};
+use runner::{
+    Decision, GPUS_HINT, Prediction, RunOptions, TaskRole, UnchangedTasks, gpus_together, no_secret_text, predict,
+    predict_no_op, secret_values,
+};
+use stages::{StageExecutor, source_notice};
 
 /// What the environment lacks for a task.
 struct EnvironmentFault<'a> {
@@ -27,7 +33,8 @@ struct EnvironmentFault<'a> {
     needs_certain_run: bool,
 }
 
-/// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`, what can run does.
+/// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`,
+/// what can run does.
 pub(super) fn refuse_known_failures(
     project: &Project,
     request: &RunRequest,
@@ -92,18 +99,20 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
     let mut errors = Vec::new();
     for (_, task, inputs) in missing.into_iter().filter(|(ix, ..)| !follow_writers[*ix]) {
         errors.extend(inputs.into_iter().map(|(name, path)| {
-            let path = home.project().join(path);
-            let error = ErrorText::new(format!("error: {}: input {name}: {} does not exist", task.id, path.display()));
-            let hint = "paths are relative to the folder that regatta is started in; one in the output of a stage is \
-                        `{{ stages.NAME.out }}/…`; with --keep-going what can run runs";
-            format!("{}\n", error.hint(hint))
+            format!(
+                "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is \
+                 started in; \
+                 one in the output of a stage is `{{{{ stages.NAME.out }}}}/…`; with --keep-going what can run runs\n",
+                task.id,
+                home.project().join(path).display()
+            )
         }));
     }
     errors
 }
 
-/// Own inputs of a task that are not there: their names, and their paths as written. Patterns are for the run itself, and so are outputs
-/// of stages that are named through `latest`.
+/// Own inputs of a task that are not there: their names, and their paths as written. Patterns are for the run itself,
+/// and so are outputs of stages that are named through `latest`.
 fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a str)> {
     let is_path = |path: &str| PlanReference::all_in(path).is_empty() && !path.contains(['*', '?', '[', '{']);
     let is_missing = |path: &str| {
@@ -114,8 +123,9 @@ fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a s
     all.filter(|(_, path)| is_missing(path)).collect()
 }
 
-/// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not known.
-fn follow_writers(plan: &Plan, options: &RunOptions) -> Vec<bool> {
+/// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not
+/// known.
+fn follow_writers(plan: &Plan, options: &RunOptions) -> Result<Vec<bool>, ActionError> {
     let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     let mut is_writer: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     // Each task stands behind those that it needs.
@@ -136,7 +146,8 @@ fn may_write(task: &Task) -> bool {
     }
 }
 
-/// The variables of the keys that a benchmark sends, each with the manifest's key that names it. Over gRPC `api_key_env` is not sent.
+/// The variables of the keys that a benchmark sends, each with the manifest's key that names it. Over gRPC
+/// `api_key_env` is not sent.
 pub(super) fn key_variables(bench: &Bench) -> impl Iterator<Item = (&'static str, &str)> {
     let protocol = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
     let key = bench.api_key_env.as_deref().filter(|_| protocol != Protocol::Kserve);
@@ -159,9 +170,10 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     }
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
-        ErrorText::new(format!("it needs {wanted} GPUs, and this run can lease {has}"))
-            .hint(format!("{GPUS_HINT}; with --keep-going what can run runs"))
-            .to_string()
+        format!(
+            "it needs {wanted} GPUs, and this run can lease {has}\n  hint: {GPUS_HINT}; with --keep-going what can \
+            run runs"
+        )
     })
 }
 
@@ -171,4 +183,71 @@ fn missing_secrets(task: &Task) -> Vec<String> {
     let why = |name: &String| no_secret_text(env::var_os(name).as_deref());
     let missing = task.secrets.iter().filter(is_missing);
     missing.map(|name| format!("{name} {}, and the stage's `secrets:` name it: it runs without", why(name))).collect()
+}
+
+/// The last one of its selection and lock file.
+pub(super) struct EarlierRun {
+    pub conditions: NoOpConditions,
+    /// It had the same selection; otherwise all stages, so that each stage of the selection was a part of it.
+    pub has_same_selection: bool,
+    /// It wrote the same lock file, or, where none is asked for, none.
+    pub has_same_lock: bool,
+}
+
+/// The nearest first: of the same selection with this lock file, with another one or none; then of all stages. They are
+/// read one by one, because one of 10,000 tasks takes a while. `plan`: the digest of the compiled plan; another one
+/// counts for nothing.
+pub(super) fn earlier_runs<'a>(
+    project: &'a Project,
+    manifest: &'a str,
+    settings: &'a [KeyValueArg],
+    select: &'a Select,
+    lock: Option<&'a Path>,
+    plan: Digest,
+) -> impl Iterator<Item = EarlierRun> + 'a {
+    let usual = Some(Path::new(LOCK_FILE));
+    let locks = std::iter::once(lock).chain([usual, None].into_iter().filter(move |other| *other != lock));
+    let all_stages = Select { until: Vec::new(), only: Vec::new(), ..select.clone() };
+    let has_selection = *select != all_stages;
+    let selections = [Some((select.clone(), true)), has_selection.then_some((all_stages, false))];
+    selections.into_iter().flatten().flat_map(move |(select, has_same_selection)| {
+        locks.clone().filter_map(move |of| {
+            let compiler = project.compiler_of_run(manifest, settings, &select, of);
+            let conditions = compiler.no_op_conditions(plan)?;
+            Some(EarlierRun { conditions, has_same_selection, has_same_lock: of == lock })
+        })
+    })
+}
+
+/// What a run would do with each task that is part of it. Looks only at what may have changed since the last run.
+pub(super) fn decide(
+    project: &Project,
+    manifest: &str,
+    settings: &[KeyValueArg],
+    select: &Select,
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<Vec<Decision>, CommandError> {
+    let fresh = project.compiler(manifest, settings).fresh_plan(|name| project.variable(name));
+    let usual_lock = Some(Path::new(LOCK_FILE));
+    let earlier = fresh.map(|plan| earlier_runs(project, manifest, settings, select, usual_lock, plan));
+    let mut first = None;
+    for run in earlier.into_iter().flatten() {
+        // Where nothing has changed for all stages, nothing has for some of them.
+        if select.force == Force::Nothing && run.conditions.is_unchanged() {
+            let mut decisions = predict_no_op(plan, options);
+            for CachedSource { task, stage, source } in &run.conditions.sources {
+                if let Some(decision) = decisions.iter_mut().find(|decision| decision.id == *task) {
+                    decision.reasons.extend(source_notice(source, stage, false));
+                }
+            }
+            return Ok(decisions);
+        }
+        first.get_or_insert(run.conditions.tasks);
+    }
+    let unchanged = Arc::new(UnchangedTasks::of(first.unwrap_or_default()));
+    let options = RunOptions { unchanged, ..options.clone() };
+    let output_cache = OutputCache::open(&project.home)?;
+    let stages = StageExecutor::new(project.home.state(), RunId::new("plan")).without_queries();
+    Ok(predict(plan, &stages, &output_cache, &Digests::load(&project.home), &options))
 }

@@ -1,7 +1,8 @@
-//! The agent that a connection from a run starts on one of its hosts: it watches the run's servers there.
+//! The hidden commands that work for a run elsewhere: a job on a node of a cluster, and the servers on one host.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _, stdin, stdout};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +13,38 @@ use crate::console::print_error;
 use crate::error::CommandError;
 use crate::expression_guard::watch_templates;
 use exec::process;
-use stages::{AgentInput, AgentMessage, AgentOrders, run_agent};
+use runner::store::JobFolder;
+use stages::{AgentInput, AgentMessage, AgentOrders, AttemptClaim, NodeWorkerError, run_agent, work};
+
+pub(super) fn run(folder: PathBuf) -> Result<CliExit, CommandError> {
+    let folder = JobFolder::at(folder);
+    let claim = match AttemptClaim::take(&folder) {
+        Ok(claim) => claim,
+        // Another job does it, or no run waits for it: that is not an error.
+        Err(not_done @ (NodeWorkerError::AlreadyClaimed(_) | NodeWorkerError::NoRunWaiting(_))) => {
+            print_error(&format!("regatta: {not_done}\n"));
+            return Ok(CliExit::Done);
+        }
+        Err(broken) => return Err(anyhow::Error::from(broken).into()),
+    };
+    claim.keep_alive(&folder);
+    if claim.run_args().is_some() {
+        return super::run::run_in_allocation(&folder, &claim);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    process::adopt_orphans()?;
+    watch_templates();
+    let done = runtime.block_on(work(&folder, &claim));
+    runtime.shutdown_background();
+    done.map_err(anyhow::Error::from)?;
+    Ok(CliExit::Done)
+}
 
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
 
-/// The first line is its environment, which no other process may see; with that it re-executes itself. Then orders and messages.
+/// The first line is its environment, which no other process may see; with that it re-executes itself. Then orders and
+/// messages.
 pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     if !awake {
         let line = process::first_line()?;

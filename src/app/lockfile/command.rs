@@ -1,0 +1,351 @@
+//! `regatta lock`, and the lock file of a run: enforced with `--locked`, shown and compared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::cli;
+use crate::cli::{CliExit, Global, KeyValueArg, LockMode, LockRequest, LockStrictness, Select};
+use crate::console::print;
+use crate::error::CommandError;
+use crate::lockfile::{
+    DifferenceWeight, LockDifference, LockExtent, LockFile, LockFileError, LockPart, LockSection, LockedTask,
+    Strictness, compare, outcome, pin, read, render, run_section,
+};
+use crate::project::{Project, options};
+use base::event::{Failure, FailureKind, TaskId};
+use base::files::{metadata_if_there, read_text};
+use base::units::counted;
+use plan::{ActionError, Lifetime, Plan, Task};
+use report::Styler;
+use runner::store::{Lookup, OutputCache, TaskKey};
+use runner::{OutputCheck, RunOptions, TaskRole};
+use stages::resolved;
+
+pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandError> {
+    let styler = Styler::chosen(global.color.choice());
+    match request {
+        LockRequest::Show { file, json } => {
+            let file = open(file)?;
+            print(&if *json { render::show_json(&file) } else { render::show(&file, styler) });
+            Ok(CliExit::Done)
+        }
+        LockRequest::Diff { a, b, settings, json } => {
+            let old = open(a)?;
+            let (found, sides, is_now) = match locked_at(b)? {
+                Some(_) if !settings.is_empty() => {
+                    let what = format!("{b} is a lock file, and has no parameters to give");
+                    return Err(CommandError::Usage(format!(
+                        "{what}\n  hint: `{b}#MANIFEST KEY=VALUE` is one of its runs"
+                    )));
+                }
+                Some(new) => {
+                    (compare_files(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false)
+                }
+                None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
+            };
+            print(&if *json {
+                render::differences_json(&found)
+            } else {
+                format_differences(&found, sides, is_now, styler)
+            });
+            Ok(if found.values().all(Vec::is_empty) { CliExit::Done } else { CliExit::Failed })
+        }
+    }
+}
+
+/// `is_now`: the difference can be resolved.
+fn format_differences(
+    found: &BTreeMap<String, Vec<LockDifference>>,
+    sides: [&str; 2],
+    is_now: bool,
+    styler: Styler,
+) -> String {
+    let mut out = String::new();
+    for (run, found) in found.iter().filter(|(_, found)| !found.is_empty()) {
+        let _ = write!(out, "{run}\n{}", render::differences(found, sides, styler));
+        if is_now {
+            out.push_str(&render::advice(found, styler));
+        }
+    }
+    let same = found.values().filter(|found| found.is_empty()).count();
+    if same > 0 {
+        let _ = writeln!(out, "{same} run{} the same", if same == 1 { " is" } else { "s are" });
+    }
+    out
+}
+
+/// Run by run, by their names; with `chosen`, one of each side whatever their names are.
+fn compare_files(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec<LockDifference>> {
+    let all = LockExtent { is_part: false, has_run: true };
+    if let (true, Some((a, before)), Some((b, after))) =
+        (chosen, old.runs.first_key_value(), new.runs.first_key_value())
+    {
+        let name = if a == b { a.clone() } else { format!("{a} | {b}") };
+        return BTreeMap::from([(name, compare(before, after, all))]);
+    }
+    let one = |name: &String| {
+        let found = match (old.runs.get(name), new.runs.get(name)) {
+            (Some(before), Some(after)) => compare(before, after, all),
+            (before, after) => vec![missing_section(before, after)],
+        };
+        (name.clone(), found)
+    };
+    old.runs.keys().chain(new.runs.keys()).map(one).collect()
+}
+
+fn missing_section(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
+    let there = |section: Option<&LockSection>| section.map(|section| counted(section.stages.len(), "task"));
+    let (locked, now) = (there(before), there(after));
+    LockDifference {
+        part: LockPart::Run,
+        task: None,
+        field: "run".to_owned(),
+        locked,
+        now,
+        weight: DifferenceWeight::Stops,
+    }
+}
+
+/// What a run would be now, checked against what is locked of it.
+fn since(
+    global: &Global,
+    old: &LockFile,
+    file: &str,
+    manifest: &str,
+    settings: &[KeyValueArg],
+) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
+    let project = Project::open_current(global)?;
+    let select = Select::default();
+    let compiler = project.compiler(manifest, settings);
+    let plan = project.plan(manifest, settings, &select, &compiler, false)?;
+    let options = options(&plan, &select)?;
+    let name = run_section::name(&project, &plan, settings);
+    let section = section_of(old, &name, file)?;
+    let keys = run_section::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
+    let found = run_section::predicted_differences(section, &project, &plan, &options, &keys)?;
+    Ok(BTreeMap::from([(name, found)]))
+}
+
+/// One run of a lock file; else lists the existing ones.
+pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {
+    file.runs.get(run).ok_or_else(|| {
+        let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
+        CommandError::Differs(format!(
+            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it after \
+             success\n"
+        ))
+    })
+}
+
+/// A lock file that must exist; with `#RUN`, that run alone.
+pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
+    locked_at(word)?.ok_or_else(|| {
+        let path = word.split('#').next().unwrap_or(word);
+        let what = match metadata_if_there(Path::new(path)) {
+            Ok(Some(_)) => "is no lock file",
+            Ok(None) => "is not there",
+            Err(error) => return anyhow::anyhow!("cannot read {path}: {error}").into(),
+        };
+        CommandError::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
+    })
+}
+
+/// `None`: there is nothing there, or something else.
+pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
+    let (path, run) = word.split_once('#').map_or((word, None), |(path, run)| (path, Some(run)));
+    let Ok(text) = read_text(path) else { return Ok(None) };
+    let mut file = match read(&text) {
+        Ok(file) => file,
+        Err(LockFileError::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),
+        Err(why) => return Err(unreadable(path, &why)),
+    };
+    if let Some(run) = run {
+        let section = section_of(&file, run, path)?.clone();
+        file.runs = BTreeMap::from([(run.to_owned(), section)]);
+    }
+    Ok(Some(file))
+}
+
+pub(super) fn unreadable(path: &str, why: &LockFileError) -> CommandError {
+    let hint = match why {
+        LockFileError::Newer(_) => "install a newer regatta",
+        LockFileError::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
+        LockFileError::Text(_) => {
+            "take it from version control, or remove it; a successful run writes its own entry again"
+        }
+    };
+    CommandError::Usage(format!("{path} cannot be read: {why}\n  hint: {hint}"))
+}
+
+/// What to report about a run that holds to a lock file.
+#[derive(Debug, Default)]
+pub struct LockReport {
+    pub messages: Vec<(Option<TaskId>, String)>,
+}
+
+/// Compares, and then makes plan and options hold to the lock.
+///
+/// # Errors
+/// Every difference from the lock; or there is no such lock.
+pub fn enforce(
+    project: &Project,
+    request: &cli::RunRequest,
+    plan: &mut Plan,
+    options: &mut RunOptions,
+    paint: Styler,
+) -> Result<LockReport, CommandError> {
+    let LockMode::Verify(file, held) = &request.locking else { return Ok(LockReport::default()) };
+    let strictness = match held {
+        LockStrictness::Warn => Strictness::Warn,
+        LockStrictness::Inputs => Strictness::Inputs,
+        LockStrictness::Exact => Strictness::Exact,
+    };
+    let shown = file.display().to_string();
+    let run = run_section::name(project, plan, &request.settings);
+    let section = locked(project, file, &run)?;
+    let output_cache = OutputCache::open(&project.home)?;
+    let state = project.home.state();
+    std::fs::create_dir_all(state).with_context(|| format!("cannot create {}", state.display()))?;
+    let keys = run_section::keys(project, plan, options, &output_cache);
+    let found = run_section::predicted_differences(&section, project, plan, options, &keys)?;
+    let stops = found.iter().filter(|one| strictness.stops(one)).count();
+    if stops > 0 {
+        let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
+        let table = render::differences(&found, ["locked", "now"], paint) + &render::advice(&found, paint);
+        let rest = "without --locked it runs as it is now, and rewrites the lock";
+        let has_other_stages = found.iter().any(|one| one.task.is_some() && one.field == "stage");
+        let others = if has_other_stages { run_section::namesakes(project, plan) } else { Vec::new() };
+        let shares =
+            |other: &String| format!("  hint: {other} has the same name, and its runs replace the same entry\n");
+        let shared = others.iter().map(shares).collect::<Vec<_>>().concat();
+        return Err(CommandError::Differs(format!(
+            "error: {things} not match {shown} for `{run}`; nothing was started\n{table}{shared}  hint: {rest}\n"
+        )));
+    }
+    let mut holding = LockReport::default();
+    for one in &found {
+        let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
+        let why = if one.is_hidden() {
+            " (a path or a secret that the lock does not hold, or other outputs below it)"
+        } else {
+            ""
+        };
+        holding.messages.push((None, format!("differs from {shown}: {place}{}{why}", render::line(one))));
+    }
+    pins(plan, options, &section, keys, &output_cache, &mut holding)?;
+    options.output_check = output_check(section, strictness, shown);
+    Ok(holding)
+}
+
+fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, CommandError> {
+    let shown = file.display().to_string();
+    let text = read_text(project.home.project().join(file)).map_err(|error| {
+        let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
+        CommandError::Usage(format!("{shown} cannot be read: {error}\n  hint: {hint}"))
+    })?;
+    let all = read(&text).map_err(|why| unreadable(&shown, &why))?;
+    section_of(&all, run, &shown).cloned()
+}
+
+/// Pins names that mean something else by now to what they meant. Cached outputs that match already stay as they are.
+fn pins(
+    plan: &mut Plan,
+    options: &RunOptions,
+    section: &LockSection,
+    keys: run_section::Keys,
+    output_cache: &OutputCache,
+    holding: &mut LockReport,
+) -> Result<(), ActionError> {
+    for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.roles[*ix] == TaskRole::Run) {
+        let task = &mut plan.tasks[ix];
+        let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
+        if let Ok(Lookup::Hit(record)) = output_cache.look_up(&key.digest())
+            && outcome(task.id.as_str(), entry, &resolved(task, &output_cache.folder(&record))?).is_empty()
+        {
+            continue;
+        }
+        if let Some(text) = pin(task, entry)? {
+            holding.messages.push((Some(task.id.clone()), text));
+        }
+    }
+    Ok(())
+}
+
+fn output_check(section: LockSection, strictness: Strictness, file: String) -> OutputCheck {
+    OutputCheck::new(move |task, folder, output| {
+        let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
+        let mut now = resolved(task, folder)?;
+        if entry.resolved.contains_key("output") {
+            now.insert("output".to_owned(), output.to_string().into());
+        }
+        let (stops, reported): (Vec<LockDifference>, Vec<LockDifference>) =
+            outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
+        match stops.first() {
+            None => Ok(reported.iter().map(|one| format!("differs from {file}: {}", render::line(one))).collect()),
+            Some(first) => Err(failure(entry, first, &stops, &file)),
+        }
+    })
+}
+
+fn failure(entry: &LockedTask, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
+    let lines: Vec<String> = stops.iter().map(render::line).collect();
+    let what = format!("it does not match {file}: {}", lines.join("; "));
+    let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
+    Failure::new(FailureKind::Differs, what)
+        .hint(format!("{} ({kind}); or `--locked=warn`, which reports it and continues", first.advice()))
+}
+
+/// `found`: the differences that the file shows. Keys of another version of the program are not compared.
+pub(super) fn hidden_differences(
+    locked: &LockSection,
+    plan: &Plan,
+    keys: &[Option<Result<TaskKey, Failure>>],
+    found: &[LockDifference],
+) -> Vec<LockDifference> {
+    if locked.regatta != env!("CARGO_PKG_VERSION") {
+        return Vec::new();
+    }
+    let shows_one = |task: &Task| found.iter().any(|one| one.task.as_deref() == Some(task.id.as_str()));
+    let all = plan.tasks.iter().zip(keys).filter(|(task, _)| !shows_one(task));
+    all.filter_map(|(task, key)| {
+        let entry = locked.stages.get(task.id.as_str())?;
+        let before = entry.resolved.get("key")?.as_str()?.to_owned();
+        let now = with_locked_upstream(locked, entry, plan, task, key.as_ref()?.as_ref().ok()?)?;
+        let now = now.digest().to_string();
+        (before != now).then(|| LockDifference {
+            part: LockPart::Requested,
+            task: Some(task.id.to_string()),
+            field: "key".to_owned(),
+            locked: Some(before),
+            now: Some(now),
+            weight: DifferenceWeight::Reported,
+        })
+    })
+    .collect()
+}
+
+/// The key that the task has where its upstream made what was locked. `None` if the lock does not have that: of a
+/// measurement, or of one of several repeats.
+fn with_locked_upstream(
+    locked: &LockSection,
+    entry: &LockedTask,
+    plan: &Plan,
+    task: &Task,
+    key: &TaskKey,
+) -> Option<TaskKey> {
+    let mut key = entry.with_locked_settings(key)?;
+    for need in task.needs.iter().filter(|need| need.data) {
+        let upstream = &plan.tasks[need.task as usize];
+        if upstream.skipped.is_some() {
+            continue;
+        }
+        let field = if upstream.lifetime == Lifetime::Service { "key" } else { "output" };
+        let digest = locked.stages.get(upstream.id.as_str())?.resolved.get(field)?.as_str()?.parse().ok()?;
+        key.upstream.insert(upstream.id.clone(), digest);
+    }
+    Some(key)
+}
