@@ -11,13 +11,14 @@ use crate::console::print_error;
 use crate::error::CommandError;
 use crate::observed_run::holding_run;
 use crate::project::Project;
+use base::diag::ErrorText;
 use base::event::RunId;
 use base::files::Digest;
 use base::spec::Protocol;
 use harness::api_key_in;
 use plan::manifest::model::{Action, Bench, Serve};
 use plan::manifest::targets;
-use plan::{ActionError, ActionKind, Lifetime, Plan, PlanReference, Task};
+use plan::{Lifetime, Plan, PlanReference, Task};
 use runner::store::{CachedSource, Digests, NoOpConditions, OutputCache, StateFolder};
 use runner::{
     Decision, GPUS_HINT, Prediction, RunOptions, TaskRole, UnchangedTasks, gpus_together, no_secret_text, predict,
@@ -99,13 +100,11 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
     let mut errors = Vec::new();
     for (_, task, inputs) in missing.into_iter().filter(|(ix, ..)| !follow_writers[*ix]) {
         errors.extend(inputs.into_iter().map(|(name, path)| {
-            format!(
-                "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is \
-                 started in; \
-                 one in the output of a stage is `{{{{ stages.NAME.out }}}}/…`; with --keep-going what can run runs\n",
-                task.id,
-                home.project().join(path).display()
-            )
+            let path = home.project().join(path);
+            let error = ErrorText::new(format!("error: {}: input {name}: {} does not exist", task.id, path.display()));
+            let hint = "paths are relative to the folder that regatta is started in; one in the output of a stage is \
+                        `{{ stages.NAME.out }}/…`; with --keep-going what can run runs";
+            format!("{}\n", error.hint(hint))
         }));
     }
     errors
@@ -125,7 +124,7 @@ fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a s
 
 /// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not
 /// known.
-fn follow_writers(plan: &Plan, options: &RunOptions) -> Result<Vec<bool>, ActionError> {
+fn follow_writers(plan: &Plan, options: &RunOptions) -> Vec<bool> {
     let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     let mut is_writer: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     // Each task stands behind those that it needs.
@@ -170,10 +169,9 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     }
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
-        format!(
-            "it needs {wanted} GPUs, and this run can lease {has}\n  hint: {GPUS_HINT}; with --keep-going what can \
-            run runs"
-        )
+        ErrorText::new(format!("it needs {wanted} GPUs, and this run can lease {has}"))
+            .hint(format!("{GPUS_HINT}; with --keep-going what can run runs"))
+            .to_string()
     })
 }
 
@@ -245,7 +243,7 @@ pub(super) fn decide(
         }
         first.get_or_insert(run.conditions.tasks);
     }
-    let unchanged = Arc::new(UnchangedTasks::of(first.unwrap_or_default()));
+    let unchanged = Arc::new(UnchangedTasks::new(first.unwrap_or_default()));
     let options = RunOptions { unchanged, ..options.clone() };
     let output_cache = OutputCache::open(&project.home)?;
     let stages = StageExecutor::new(project.home.state(), RunId::new("plan")).without_queries();

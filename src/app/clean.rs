@@ -122,7 +122,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
 
 /// What is in the state folder.
 fn items_of(home: &StateFolder) -> Result<StateItems, CommandError> {
-    StateItems::of(home, &is_shipped)?.ok_or_else(|| {
+    StateItems::find(home, &is_shipped)?.ok_or_else(|| {
         CommandError::Usage(format!(
             "{} is no folder with state of Regatta, so nothing in it is removed\n  hint: `--home` and REGATTA_HOME \
              name the \

@@ -17,7 +17,7 @@ use base::units::size;
 use harness::{RESULT, SWEEP};
 use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns};
 use report::Styler;
-use report::compare::{CompareRules, ComparedSweep};
+
 use runner::store::write_named;
 
 /// Bytes of standard input: command lines and scripts.

@@ -14,8 +14,8 @@ use crate::simulate::ServedTwin;
 use crate::store;
 use base::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
 use mlperf::dataset::{LengthDistribution, assumed_lengths};
-use plan::manifest::model::{Action, Bench, Engine, RepeatRole};
-use plan::{ActionKind, MeasurementCost, Plan, Task, loadgen};
+use plan::manifest::model::{Bench, Engine, RepeatRole};
+use plan::{MeasurementCost, Plan, Task, loadgen};
 use report::{
     BenchEstimate, DecisionKind, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, Styler, estimates_note,
 };
@@ -50,7 +50,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
                 let cost = task.and_then(MeasurementCost::of);
                 decision.reasons.extend(task.map(environment_faults).into_iter().flatten());
-                let estimate = task.and_then(|task| estimates.of(task));
+                let estimate = task.and_then(|task| estimates.estimate_task(task));
                 decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
             }
             notes.extend(estimates.note());
@@ -232,24 +232,16 @@ impl<'a> PlanEstimates<'a> {
     }
 
     /// Of a benchmark that will run. `None`: no twin of its servers is known, or its load is not known beforehand.
-    pub(super) fn of(&mut self, task: &Task) -> Result<Option<BenchEstimate>, CommandError> {
-        if task.kind != ActionKind::Bench {
-            return Ok(None);
-        }
-        let Action::Bench(bench) = task.typed_action()? else { return Ok(None) };
-        if bench.turn == Some(RepeatRole::Sum) {
-            return Ok(None);
-        }
-        let own = ServedTwin::of(self.plan, task)?;
+    pub(super) fn estimate_task(&mut self, task: &Task) -> Option<BenchEstimate> {
+        let bench = task.bench().filter(|bench| bench.turn != Some(RepeatRole::Sum))?;
+        let own = ServedTwin::served(self.plan, task);
         let is_simulated = own.speed.is_some();
-        let Some(servers) = (if is_simulated { Some(own) } else { self.servers_of_twin(task)? }) else {
-            return Ok(None);
-        };
-        let Some((spec, serving)) = servers.simulated() else { return Ok(None) };
-        let Ok(limits) = sim::served_limits(&spec, &serving) else { return Ok(None) };
+        let servers = if is_simulated { own } else { self.servers_of_twin(task)? };
+        let (spec, serving) = servers.simulated()?;
+        let limits = sim::served_limits(&spec, &serving).ok()?;
         let (gpus, count) = servers.sizes();
         let speed = servers.speed.filter(|_| is_simulated).unwrap_or(1.0);
-        let Some(estimate) = self.estimate(&bench, &Servers { limits, count, speed }) else { return Ok(None) };
+        let estimate = self.estimate(bench, &Servers { limits, count, speed })?;
         let estimate = BenchEstimate { gpus: if is_simulated { 0 } else { gpus }, ..estimate };
         if let Some(engine) = &servers.engine {
             self.basis.servers.insert(basis_of(engine));
@@ -258,7 +250,7 @@ impl<'a> PlanEstimates<'a> {
             self.basis.twin = self.twin.get().and_then(Option::as_ref).map(|(name, _)| name.clone());
         }
         self.all.push(estimate);
-        Ok(Some(estimate))
+        Some(estimate)
     }
 
     /// The sum, and what it rests on.
@@ -267,15 +259,13 @@ impl<'a> PlanEstimates<'a> {
     }
 
     /// The servers of the same task with the simulated system of the same name, where it has the same model.
-    fn servers_of_twin(&self, task: &Task) -> Result<Option<ServedTwin>, CommandError> {
-        let Some((_, twin)) = self.twin.get_or_init(|| self.twin_plan()) else { return Ok(None) };
-        let Some(same) = twin.tasks.iter().find(|one| one.id == task.id && one.skipped.is_none()) else {
-            return Ok(None);
-        };
-        let servers = ServedTwin::of(twin, same)?;
+    fn servers_of_twin(&self, task: &Task) -> Option<ServedTwin> {
+        let (_, twin) = self.twin.get_or_init(|| self.twin_plan()).as_ref()?;
+        let same = twin.tasks.iter().find(|other| other.id == task.id && other.skipped.is_none())?;
+        let servers = ServedTwin::served(twin, same);
         let model = servers.engine.as_ref().map(|engine| plain(&engine.model.name)).unwrap_or_default();
         let is_other = self.plan.params.get("model").is_some_and(|chosen| !plain(chosen).contains(&model));
-        Ok(Some(servers).filter(|servers| servers.speed.is_some() && !is_other))
+        Some(servers).filter(|servers| servers.speed.is_some() && !is_other)
     }
 
     fn twin_plan(&self) -> Option<(String, Plan)> {

@@ -10,12 +10,12 @@ use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::doctor;
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
-use base::diag::Diagnostics;
+use base::diag::{ErrorText, Diagnostics};
 use base::event::Event;
 use base::files::{Digest, read_bytes};
 use interop::{SystemNeed, gpu_name};
 use plan::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, shipped};
-use plan::{ActionKind, Plan, Task};
+use plan::Plan;
 use runner::store::{
     CompilerId, PathError, PlanSources, StateFolder, WithPath as _, is_there, last_run, read_journal, replace,
 };

@@ -9,7 +9,7 @@ use crate::cli::{CliExit, SimulateRequest};
 use crate::console::print;
 use crate::error::CommandError;
 use plan::manifest::model::{Action, Engine, Repository, Serve};
-use plan::{ActionKind, Plan, Task};
+use plan::{Plan, Task};
 use sim::{Addresses, EngineServing, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 use stages::{engine_spec, twin_serving};
 
@@ -96,8 +96,8 @@ pub(super) struct ServedTwin {
 
 impl ServedTwin {
     /// The engine and the repository that a benchmark's servers need.
-    pub(super) fn of(plan: &Plan, task: &Task) -> Result<Self, CommandError> {
-        let mut found = Self::default();
+    pub(super) fn served(plan: &Plan, task: &Task) -> Self {
+        let mut twin = Self::default();
         let mut open: Vec<usize> = task.needs.iter().map(|need| need.task as usize).collect();
         let mut seen = vec![false; plan.tasks.len()];
         while let Some(at) = open.pop() {
@@ -105,18 +105,15 @@ impl ServedTwin {
                 continue;
             }
             let task = &plan.tasks[at];
-            let is_of_it = matches!(task.kind, ActionKind::Engine | ActionKind::Repository | ActionKind::Serve);
-            if is_of_it && task.skipped.is_none() {
-                match task.typed_action()? {
-                    Action::Engine(engine) => found.engine = Some(engine),
-                    Action::Repository(repository) => found.repository = Some(repository),
-                    Action::Serve(Serve::Simulator(server)) => found.speed = Some(server.speed),
-                    _ => {}
-                }
+            match task.action() {
+                Some(Action::Engine(engine)) => twin.engine = Some(engine.clone()),
+                Some(Action::Repository(repository)) => twin.repository = Some(repository.clone()),
+                Some(Action::Serve(Serve::Simulator(server))) => twin.speed = Some(server.speed),
+                _ => {}
             }
             open.extend(task.needs.iter().map(|need| need.task as usize));
         }
-        Ok(found)
+        twin
     }
 
     /// GPUs in use, and copies of the engine that share the requests.

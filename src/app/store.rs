@@ -12,6 +12,7 @@ use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreGc, StoreRequest, St
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};
+use base::diag::ErrorText;
 use base::event::{Done, Event, RunId, Stop, TaskId};
 use base::files::read_text;
 use base::units::{counted, size};

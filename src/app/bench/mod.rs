@@ -2,7 +2,6 @@
 
 pub(super) mod manifest;
 mod options;
-mod repeats_table;
 mod table;
 
 use std::io::Write as _;
@@ -15,7 +14,6 @@ use crate::cli::{self, BenchLoad, BenchRequest, CliExit, Force, Global, OutputVe
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::out_folder::{FILES, NewResult, OutFolder};
-use base::diag::ErrorText;
 use base::files::read_text;
 use harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
 use report::Styler;

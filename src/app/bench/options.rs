@@ -13,7 +13,7 @@ use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::EndpointError;
 use base::files::open_text;
-use base::spec::{BenchSweep, Quantity};
+use base::spec::{BenchSweep, Quantity, RequestField};
 use base::units::has_secret_parameter;
 use harness::{api_key_in, give_key};
 use plan::manifest::{Targets, targets};
@@ -40,7 +40,7 @@ const fn key(key: &'static str, option: &'static str, value: fn(&BenchLine<'_>) 
 }
 
 /// Every key that an option sets, in the order of the manifest.
-const KEYS: [BenchKey; 41] = [
+const KEYS: [BenchKey; 40] = [
     key("target", "TARGET", |line| Some(json!(line.target))),
     key("protocol", "--protocol", |line| line.written_protocol()),
     key("model", "--model", |line| line.model()),
@@ -115,8 +115,8 @@ const KEYS: [BenchKey; 41] = [
     key("request.streaming", "--no-streaming", |line| {
         json_of(line.request.streaming().filter(|streaming| !streaming || line.is_openai).as_ref())
     }),
-    key("request.temperature", "--temperature", |line| json_of(line.request.args.temperature.as_ref())),
-    key("request.min_length", "--min-tokens", |line| json_of(line.request.args.min_tokens.as_ref())),
+    // Their options come from their rows in [`RequestField`].
+    key("request", "", |line| filled(line.request.args.fields.0.clone())),
     // An end token that does not exist ends nothing.
     key("request.end_id", "--ignore-eos", |line| (line.request.args.ignore_eos && !line.is_openai).then(|| json!(-1))),
 ];
@@ -296,7 +296,14 @@ fn option(key: &str, request: &BenchRequest) -> Option<String> {
     }
     let sets = |row: &&BenchKey| key.strip_prefix(row.key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let row = KEYS.iter().filter(sets).max_by_key(|row| row.key.len())?;
-    Some(row.option.to_owned()).filter(|_| row.key != "scenario")
+    match row.key {
+        "scenario" => None,
+        "request" => {
+            let field = RequestField::find(key.strip_prefix("request.")?.split('.').next()?)?;
+            field.option.map(|option| format!("--{}", option.name))
+        }
+        _ => Some(row.option.to_owned()),
+    }
 }
 
 /// The key on a line, counted from 1, with those that it is below.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::bench_args::{BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServedWord, ServiceWord};
 use super::values::{ArgumentError, GpuSelection, invalid_value, read_as};
+use base::diag::ErrorText;
 use base::spec::{BenchSweep, Quantity, RequestHeaders, SweepLevels};
 
 /// What `regatta bench` is to do.

@@ -18,7 +18,7 @@ use crate::project::{Project, options};
 use base::event::{Failure, FailureKind, TaskId};
 use base::files::{metadata_if_there, read_text};
 use base::units::counted;
-use plan::{ActionError, Lifetime, Plan, Task};
+use plan::{Lifetime, Plan, Task, UnwritableAction};
 use report::Styler;
 use runner::store::{Lookup, OutputCache, TaskKey};
 use runner::{OutputCheck, RunOptions, TaskRole};
@@ -236,7 +236,7 @@ pub fn enforce(
         };
         holding.messages.push((None, format!("differs from {shown}: {place}{}{why}", render::line(one))));
     }
-    pins(plan, options, &section, keys, &output_cache, &mut holding)?;
+    pins(plan, options, &section, keys, &output_cache, &mut holding).map_err(anyhow::Error::from)?;
     options.output_check = output_check(section, strictness, shown);
     Ok(holding)
 }
@@ -259,12 +259,12 @@ fn pins(
     keys: run_section::Keys,
     output_cache: &OutputCache,
     holding: &mut LockReport,
-) -> Result<(), ActionError> {
+) -> Result<(), UnwritableAction> {
     for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.roles[*ix] == TaskRole::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
         if let Ok(Lookup::Hit(record)) = output_cache.look_up(&key.digest())
-            && outcome(task.id.as_str(), entry, &resolved(task, &output_cache.folder(&record))?).is_empty()
+            && outcome(task.id.as_str(), entry, &resolved(task, &output_cache.folder(&record))).is_empty()
         {
             continue;
         }
@@ -278,7 +278,7 @@ fn pins(
 fn output_check(section: LockSection, strictness: Strictness, file: String) -> OutputCheck {
     OutputCheck::new(move |task, folder, output| {
         let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
-        let mut now = resolved(task, folder)?;
+        let mut now = resolved(task, folder);
         if entry.resolved.contains_key("output") {
             now.insert("output".to_owned(), output.to_string().into());
         }

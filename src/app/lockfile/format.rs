@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::lockfile::PrivateValues;
 use base::files::Digest;
-use plan::{ActionError, ActionKind, Lifetime, Plan, Task, action_json};
+use plan::manifest::model::Action;
+use plan::{ActionError, ActionKind, Lifetime, Plan, Task, TaskPart, UnwritableAction, key_action};
 use runner::store::TaskKey;
 
 /// A benchmark's number is part of its environment, and no part of what is measured.
@@ -85,7 +86,7 @@ impl LockedTask {
             let kept = map.iter().filter(|(name, _)| !leave(name));
             kept.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
         };
-        if let Value::Object(action) = action_json(&task.id, &key.action)? {
+        if let Value::Object(action) = key_action(&task.id, &key.action)? {
             put("action", action);
         }
         put("env", texts(&key.env, &|name| name == REPEAT));
@@ -211,33 +212,33 @@ pub fn read(text: &str) -> Result<LockFile, LockFileError> {
 /// because it names one thing permanently already, or the lock does not have it.
 ///
 /// # Errors
-/// The task's action cannot be read.
-pub fn pin(task: &mut Task, entry: &LockedTask) -> Result<Option<String>, ActionError> {
-    let action = task.action_json()?;
-    Ok(pin_in(action, task, entry))
+/// The task's action cannot be written.
+pub fn pin(task: &mut Task, entry: &LockedTask) -> Result<Option<String>, UnwritableAction> {
+    let Some((action, text)) = task.action().and_then(|action| pinned(action.clone(), entry)) else { return Ok(None) };
+    task.action = Some(TaskPart::new(action)?);
+    Ok(Some(text))
 }
 
-fn pin_in(mut action: Value, task: &mut Task, entry: &LockedTask) -> Option<String> {
-    let (field, word) = match task.kind {
-        ActionKind::Git => ("/git/rev", "rev"),
-        ActionKind::Weights => ("/weights/revision", "revision"),
-        ActionKind::Image => ("/image/pull", "pull"),
+fn pinned(mut action: Action, entry: &LockedTask) -> Option<(Action, String)> {
+    let commit = entry.resolved.get("commit").and_then(Value::as_str).map(str::to_owned);
+    let (key, requested, meant) = match &mut action {
+        Action::Git(git) => ("rev", &mut git.rev, commit?),
+        Action::Weights(weights) => ("revision", &mut weights.revision, commit?),
+        Action::Image(image) => {
+            let name = image.pull.as_mut()?;
+            let digest = digest_of(name, entry)?;
+            ("pull", name, digest)
+        }
         _ => return None,
     };
-    let requested = action.pointer_mut(field)?;
-    let name = requested.as_str()?.to_owned();
-    let meant = match task.kind {
-        ActionKind::Image => digest_of(&name, entry)?,
-        _ => entry.resolved.get("commit")?.as_str()?.to_owned(),
-    };
-    if meant == name || name.contains("@sha256:") {
+    if meant == *requested || requested.contains("@sha256:") {
         return None;
     }
-    *requested = Value::from(meant.as_str());
-    task.action = action.to_string();
-    Some(format!(
-        "`{word}: {name}` was {meant} when it was locked; the locked value is used, even if the name now means another"
-    ))
+    let name = std::mem::replace(requested, meant.clone());
+    let text = format!(
+        "`{key}: {name}` was {meant} when it was locked; the locked value is used, even if the name now means another"
+    );
+    Some((action, text))
 }
 
 /// `registry/name@sha256:…` of the same registry and name.
@@ -367,37 +368,32 @@ mod tests {
         assert_eq!(now, before);
     }
 
-    fn pinned(kind: ActionKind, action: &Value, resolved: &Value) -> (Option<String>, Value) {
-        let mut task = plan::Task {
-            action: action.to_string(),
-            ..plan::Task::minimal(base::event::TaskId::new("t"), "t".to_owned(), kind)
-        };
+    fn pinned(action: &Value, resolved: &Value) -> (Option<String>, Value) {
+        let action = TaskPart::from_json(&action.to_string()).unwrap();
+        let mut task = Task::new(base::event::TaskId::new("t"), "t".to_owned(), action);
         let resolved =
             resolved.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let entry = LockedTask { kind, requested: BTreeMap::new(), resolved };
+        let entry = LockedTask { kind: task.kind, requested: BTreeMap::new(), resolved };
         let text = pin(&mut task, &entry).unwrap();
-        (text, serde_json::from_str(&task.action).unwrap())
+        (text, serde_json::from_str(task.action_text()).unwrap())
     }
 
     #[test]
     fn a_branch_is_what_it_was() {
         let action = |rev: &str| json!({"git": {"rev": rev, "url": "u"}});
-        let (warning, now) = pinned(ActionKind::Git, &action("main"), &json!({"commit": "abc"}));
-        assert_eq!(now, action("abc"));
+        let (warning, now) = pinned(&action("main"), &json!({"commit": "abc"}));
+        assert_eq!((&now["git"]["rev"], &now["git"]["url"]), (&json!("abc"), &json!("u")));
         assert_eq!(
             warning.as_deref(),
             Some(
                 "`rev: main` was abc when it was locked; the locked value is used, even if the name now means another"
             )
         );
-        assert_eq!(pinned(ActionKind::Git, &action("abc"), &json!({"commit": "abc"})).0, None);
-        assert_eq!(pinned(ActionKind::Git, &action("main"), &json!({})).0, None);
+        assert_eq!(pinned(&action("abc"), &json!({"commit": "abc"})).0, None);
+        assert_eq!(pinned(&action("main"), &json!({})).0, None);
         let weights = json!({"weights": {"hf": "a/b", "revision": "main"}});
-        assert_eq!(
-            pinned(ActionKind::Weights, &weights, &json!({"commit": "c"})).1.pointer("/weights/revision"),
-            Some(&json!("c"))
-        );
-        assert_eq!(pinned(ActionKind::Shell, &json!({"shell": "x"}), &json!({"commit": "c"})).0, None);
+        assert_eq!(pinned(&weights, &json!({"commit": "c"})).1.pointer("/weights/revision"), Some(&json!("c")));
+        assert_eq!(pinned(&json!({"shell": "x"}), &json!({"commit": "c"})).0, None);
     }
 
     #[test]
@@ -409,9 +405,9 @@ mod tests {
             ("r.io:5000/nvidia/x", "r.io:5000/nvidia/x@sha256:2"),
             ("y:1", "docker.example/library/y@sha256:3"),
         ] {
-            assert_eq!(pinned(ActionKind::Image, &action(name), &resolved).1, action(meant));
+            assert_eq!(pinned(&action(name), &resolved).1["image"]["pull"], meant);
         }
-        assert_eq!(pinned(ActionKind::Image, &action("z:1"), &resolved).0, None);
-        assert_eq!(pinned(ActionKind::Image, &action("y@sha256:9"), &resolved).0, None);
+        assert_eq!(pinned(&action("z:1"), &resolved).0, None);
+        assert_eq!(pinned(&action("y@sha256:9"), &resolved).0, None);
     }
 }

@@ -96,7 +96,7 @@ pub fn run_head(
     // This machine does not know what is on a node of a cluster.
     let is_here = |task: &Task, part: &runner::TaskRole| *part != runner::TaskRole::NotNeeded && task.host.is_none();
     let folder = project.home.project();
-    let needs = if plan.tasks.iter().any(|task| task.kind == ActionKind::Serve) {
+    let needs = if plan.tasks.iter().any(|task| task.kind.facts().is_service) {
         let mut here = plan.clone();
         for (task, _) in here.tasks.iter_mut().zip(parts).filter(|(task, part)| !is_here(task, part)) {
             task.skipped.get_or_insert_default();
@@ -105,7 +105,7 @@ pub fn run_head(
     } else {
         // What they need of each other is of interest for servers only, and a large plan takes long to copy.
         let tasks = plan.tasks.iter().zip(parts).filter(|(task, part)| is_here(task, part));
-        doctor::needs_of_tasks(tasks.map(|(task, _)| task))?
+        doctor::needs_of_tasks(tasks.map(|(task, _)| task))
     };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
@@ -336,7 +336,7 @@ impl StageMaker<'_> {
         let entry = LockedTask::new(self.plan, task, &key, self.private)?;
         let record = one.record();
         let folder = record.map(|record| self.project.home.output(&record.folder));
-        let values = folder.map(|folder| resolved(task, &folder)).transpose()?.unwrap_or_default();
+        let values = folder.map(|folder| resolved(task, &folder)).unwrap_or_default();
         // The file beside an image's id holds the requested name.
         let is_new = self.measured[one.task] || (task.kind == ActionKind::Image && values.contains_key("id"));
         let output = record.map(|record| &record.digest).filter(|_| !is_new);

@@ -18,6 +18,7 @@ use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::project::Project;
 use crate::run;
+use base::diag::ErrorText;
 use base::event::TaskId;
 use base::files::metadata_if_there;
 use base::units::{counted, size};
@@ -27,8 +28,8 @@ use mlperf::{
     write_checksum,
 };
 use plan::loadgen::Cost;
-use plan::manifest::model::{Action, Bench};
-use plan::{ActionError, Plan};
+use plan::manifest::model::Bench;
+use plan::Plan;
 use report::Styler;
 use rules::Round;
 use runner::store::write_named;
@@ -271,7 +272,7 @@ pub(super) fn search(
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings);
-    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?)?;
+    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
     if found.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
         return Err(CommandError::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
@@ -306,15 +307,8 @@ pub(super) fn search(
     )
 }
 
-fn searches(plan: &Plan) -> Result<Vec<(TaskId, Bench)>, ActionError> {
-    let mut found = Vec::new();
-    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
-        if let Action::Bench(bench) = task.typed_action()?
-            && bench.search.is_some()
-            && bench.loadgen.is_some()
-        {
-            found.push((task.id.clone(), *bench));
-        }
-    }
-    Ok(found)
+fn searches(plan: &Plan) -> Vec<(TaskId, Bench)> {
+    let benches = plan.tasks.iter().filter_map(|task| Some((&task.id, task.bench()?)));
+    let searches = benches.filter(|(_, bench)| bench.search.is_some() && bench.loadgen.is_some());
+    searches.map(|(id, bench)| (id.clone(), bench.clone())).collect()
 }

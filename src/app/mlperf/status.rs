@@ -10,6 +10,7 @@ use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::console::print;
 use crate::error::CommandError;
 use crate::project::{Project, last_manifest, options};
+use base::diag::ErrorText;
 use base::event::TaskId;
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;

@@ -22,6 +22,7 @@ use crate::error::CommandError;
 use crate::project::{Project, options};
 use crate::run::signals::{StopSignals, interrupt, print_event};
 use crate::run::{perform, serve_here};
+use base::diag::ErrorText;
 use base::event::{Failure, FailureKind, Stop};
 use base::files::Digest;
 use base::units::counted;

@@ -264,41 +264,21 @@ impl EventSink {
             if let Some(state) = &inner.scraped {
                 state.lock().fold(event);
             }
-            match event {
-                Event::TaskStarted { .. } => {
-                    if let Some(hold) = inner.hold.take() {
-                        let printer = self.printer.clone();
-                        let on_loss = move |text| drop(printer.send(Some(Event::Notice { task: None, text })));
-                        match WatchdogHandle::start(&self.exe, &self.id, hold, on_loss.clone()) {
-                            Ok(watchdog) => inner.watchdog = Some(watchdog),
-                            Err(error) => on_loss(format!(
-                                "the process that ends everything if this run is killed cannot be started ({error}): \
-                                 the next run would end what is left"
-                            )),
-                        }
-                    }
+            if matches!(event, Event::TaskStarted { .. })
+                && let Some(hold) = inner.hold.take()
+            {
+                let printer = self.printer.clone();
+                let on_loss = move |text| drop(printer.send(Some(Event::Notice { task: None, text })));
+                match WatchdogHandle::start(&self.exe, &self.id, hold, on_loss.clone()) {
+                    Ok(watchdog) => inner.watchdog = Some(watchdog),
+                    Err(error) => on_loss(format!(
+                        "the process that ends everything if this run is killed cannot be started ({error}): \
+                         the next run would end what is left"
+                    )),
                 }
-                Event::ProcessStarted { pgid, .. } => {
-                    if let Some(watchdog) = &inner.watchdog {
-                        watchdog.add(*pgid);
-                    }
-                }
-                Event::ProcessEnded { pgid, .. } => {
-                    if let Some(watchdog) = &inner.watchdog {
-                        watchdog.remove(*pgid);
-                    }
-                }
-                Event::ExternalResourceStarted { resource, .. } => {
-                    if let Some(watchdog) = &inner.watchdog {
-                        watchdog.register(resource);
-                    }
-                }
-                Event::ExternalResourceRemoved { resource, .. } => {
-                    if let Some(watchdog) = &inner.watchdog {
-                        watchdog.deregister(resource);
-                    }
-                }
-                _ => {}
+            }
+            if let Some(watchdog) = &inner.watchdog {
+                watchdog.follow(event);
             }
         }
         let _ = self.printer.send(Some(event.clone()));

@@ -81,7 +81,7 @@ pub(super) fn finish(
 
 /// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the
 /// user named could not be written.
-fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: CliExit, is_synced: bool) -> bool {
+fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: CliExit) -> bool {
     let is_as_written = summary.is_as_before && begun.is_lock_file_as_written;
     let is_to_lock = exit == CliExit::Done && prepared.kept_servers.is_none() && !is_as_written;
     // Each of them takes a while where the plan is large.

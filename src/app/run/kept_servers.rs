@@ -20,7 +20,7 @@ use base::event::{Endpoint, Event, RunId, Stop};
 use exec::process;
 use exec::process::{ExitKind, ProcessCommand};
 use plan::manifest::model::{Action, Serve};
-use plan::{ActionKind, Plan, Task};
+use plan::{Plan, Task};
 use report::EndpointRow;
 use runner::store::{ProjectLock, StateFolder};
 use runner::{EventEmitter, GPUS_HINT, KeptService, KeptServices, RunOptions, RunSummary};
@@ -330,7 +330,7 @@ pub(super) async fn endpoint_rows(plan: &Plan, services: &[KeptService]) -> Vec<
 
 fn interface(plan: &Plan, service: &KeptService) -> Interface {
     let task = plan.tasks.iter().find(|task| task.id == service.task);
-    match task.and_then(|task| task.typed_action().ok()) {
+    match task.and_then(Task::action) {
         Some(Action::Serve(Serve::TrtllmServe(_) | Serve::Vllm(_))) => Interface::OpenAi,
         Some(Action::Serve(Serve::Command(server))) => match server.ready.by.as_str() {
             "health" => Interface::OpenAi,

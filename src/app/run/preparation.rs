@@ -329,7 +329,7 @@ pub(super) fn record_no_op_conditions(
         return compiler.drop_rest();
     };
     if let Some(lock) = lock {
-        let Ok(stamp) = FileStamp::of(lock) else { return compiler.drop_rest() };
+        let Ok(stamp) = FileStamp::of_path(lock) else { return compiler.drop_rest() };
         watched.shared.push((lock.to_owned(), stamp));
     }
     let cached = summary.tally.ran + summary.tally.cached;

@@ -9,7 +9,7 @@ use crate::cli::{CliExit, Infer, TritonProtocol};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::triton::{ServerConnection, facts};
-use base::diag::{did_you_mean, list_of};
+use base::diag::{ErrorText, did_you_mean, list_of};
 use base::units::counted;
 use report::{ModelDetails, Styler, TensorFacts};
 use triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};

@@ -34,7 +34,7 @@ pub(super) fn questions_of(
             Scenario::Server | Scenario::Interactive => false,
             Scenario::Trace | Scenario::Concurrency | Scenario::SingleStream => continue,
         };
-        let servers = ServedTwin::of(plan, task);
+        let servers = ServedTwin::served(plan, task);
         let given = |length: &Length| *length == Length::Given;
         let workload = VirtualWorkload {
             input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
