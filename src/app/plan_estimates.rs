@@ -250,7 +250,7 @@ fn plain(name: &str) -> String {
 /// The longest that the probes of a search take; how many there are is known when it ends.
 fn search(bench: &Bench) -> Option<BenchEstimate> {
     let bounds = bench.search.as_ref()?;
-    let seconds = loadgen::Cost::of(bench).map_or_else(
+    let seconds = loadgen::Cost::estimate(bench).map_or_else(
         || {
             let arrivals = bench.stop.requests.map_or(0.0, |count| count as f64 / bounds.low.max(f64::MIN_POSITIVE));
             PROBES * arrivals.max(bench.stop.time().map_or(0.0, |time| time.as_secs_f64()))

@@ -40,7 +40,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 debug_assert!(task.is_some(), "{} is out of order", decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
-                let cost = task.and_then(MeasurementCost::of);
+                let cost = task.and_then(MeasurementCost::from_task);
                 decision.reasons.extend(task.map(environment_faults).into_iter().flatten());
                 let estimate = task.and_then(|task| estimates.of(task));
                 decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
