@@ -48,7 +48,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 debug_assert!(task.is_some(), "{} is out of order", decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
-                let cost = task.and_then(MeasurementCost::of);
+                let cost = task.and_then(MeasurementCost::from_task);
                 decision.reasons.extend(task.map(environment_faults).into_iter().flatten());
                 let estimate = task.and_then(|task| estimates.estimate_task(task));
                 decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
@@ -393,7 +393,7 @@ fn plain(name: &str) -> String {
 /// The longest that the probes of a search take; how many there are is known when it ends.
 fn search(bench: &Bench) -> Option<BenchEstimate> {
     let bounds = bench.search.as_ref()?;
-    let seconds = loadgen::Cost::of(bench).map_or_else(
+    let seconds = loadgen::Cost::estimate(bench).map_or_else(
         || {
             let arrivals = bench.stop.requests.map_or(0.0, |count| count as f64 / bounds.low.max(f64::MIN_POSITIVE));
             PROBES * arrivals.max(bench.stop.time().map_or(0.0, |time| time.as_secs_f64()))

@@ -2,6 +2,10 @@
 //!
 //! Three phases: which tasks there are (`instance`), what each one does and refers to (`plan_builder`), in which order
 //! they could run (here). Nothing recurses over the graph.
+//!
+//! Servers that a task uses and that its run does not start: attached ones, and those that a target names.
+//!
+//! Such a server may be another one tomorrow at the same address, so that what was measured there is measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,18 +13,20 @@ use std::thread;
 
 use indexmap::IndexMap;
 
-use super::expression_names::{Directory, KnownInstance, KnownStages};
-use super::external_servers;
-use super::instance::{ExpandedStages, Instance, instances};
-use super::plan_builder::{PlanBuilder, TaskDraft};
-use super::semantics::{across, packages, speculative_decoding};
-use super::task::{Need, Plan, Task};
-use super::task_part::UnwritableAction;
+use crate::PlanReference;
+use crate::actions::{across, packages, speculative_decoding};
+use crate::instance::{ExpandedStages, Instance, instances};
+use crate::manifest::model::Serve;
 use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
-    load_with_errors, on_expression_stack, topological_order,
+    load_with_errors, on_expression_stack, targets, topological_order,
 };
+use crate::plan_builder::{PlanBuilder, TaskDraft};
+use crate::references::{Directory, KnownInstance, KnownStages};
+use crate::task::{Lifetime, Need, Plan, Task};
+use crate::task_part::{TaskPart, UnwritableAction};
 use base::diag::{Diagnostic, Diagnostics};
+use base::event::Endpoint;
 use base::files::{Digest, Hasher, cores};
 use base::units::unquoted;
 
@@ -48,17 +54,17 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
 /// Expands a manifest into its task graph.
 ///
 /// # Errors
-/// Every error of every stage at once, each with its place in the YAML. A manifest with faulty parts has no graph; what uses one of
-/// them is no error.
+/// Every error of every stage at once, each with its place in the YAML. A manifest with faulty parts has no graph; what
+/// uses one of them is no error.
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     on_expression_stack(|| expand_with(&Expressions::new(), manifest))
 }
 
 fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, Diagnostics> {
-    let mut found = Diagnostics::new();
-    let expanded = instances(manifest, expressions, &mut found);
+    let mut faults = Diagnostics::new();
+    let expanded = instances(manifest, expressions, &mut faults);
     let builder = PlanBuilder::new(manifest, expressions, &expanded, directory(&expanded));
-    let built = build_all(&builder, &expanded.all, &mut found);
+    let built = build_all(&builder, &expanded.all, &mut faults);
     // The builder's index of names is as large as the plan.
     drop(builder);
     let needs: Vec<Vec<usize>> = built
@@ -69,27 +75,27 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, D
     for one in topological_order(&needs) {
         match one {
             Ok(index) => sorted.push(index),
-            Err(circle) => found.push(explain(&circle, &expanded, &built)),
+            Err(circle) => faults.push(explain(&circle, &expanded, &built)),
         }
     }
     let rendered = || built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?)));
-    across(rendered(), &mut found);
-    packages(rendered(), &mut found);
-    speculative_decoding(rendered(), &mut found);
+    across(rendered(), &mut faults);
+    packages(rendered(), &mut faults);
+    speculative_decoding(rendered(), &mut faults);
     let is_faulty = !expanded.faulty.is_empty();
-    if !found.has_errors() && !is_faulty {
-        check_is_complete(&expanded, &built, &sorted, &mut found);
+    if !faults.has_errors() && !is_faulty {
+        check_is_complete(&expanded, &built, &sorted, &mut faults);
     }
-    if found.has_errors() || is_faulty {
-        return Err(found.unique());
+    if faults.has_errors() || is_faulty {
+        return Err(faults.unique());
     }
     // Only error messages needed these; freeing them first lowers the peak memory.
     drop((expanded, needs));
     let tasks = match tasks(built, &sorted) {
         Ok(tasks) => tasks,
         Err(error) => {
-            found.push(Diagnostic::error(error.to_string()));
-            return Err(found.unique());
+            faults.push(Diagnostic::error(error.to_string()));
+            return Err(faults.unique());
         }
     };
     Ok(Plan {
@@ -112,9 +118,9 @@ fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostic
     /// Fewer are built sooner than threads are started.
     const MANY: usize = 500;
     let build = |part: &[Instance]| {
-        let mut found = Diagnostics::new();
-        let drafts: Vec<_> = part.iter().map(|one| builder.build(one, &mut found).map(Box::new)).collect();
-        (drafts, found)
+        let mut faults = Diagnostics::new();
+        let drafts: Vec<_> = part.iter().map(|one| builder.build(one, &mut faults).map(Box::new)).collect();
+        (drafts, faults)
     };
     let threads = if all.len() < MANY { 1 } else { cores().min(8) };
     let mut parts = all.chunks(all.len().div_ceil(threads).max(1));
@@ -148,8 +154,8 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
     (!manifest.sources().is_empty()).then(|| all.finish())
 }
 
-/// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error,
-/// and a reference to it would lead nowhere.
+/// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an
+/// error, and a reference to it would lead nowhere.
 fn check_is_complete(expanded: &ExpandedStages<'_>, built: &[BuiltTask], sorted: &[usize], found: &mut Diagnostics) {
     let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
     for stage in &expanded.stages {
@@ -170,7 +176,8 @@ fn at_default(manifest: &Manifest) -> BTreeSet<String> {
     manifest.params.iter().filter(|(_, chosen)| chosen.is_default).map(|(name, _)| name.clone()).collect()
 }
 
-/// Each argument with its stages; with none where it may be why one of them is skipped, which is something that it changes.
+/// Each argument with its stages; with none where it may be why one of them is skipped, which is something that it
+/// changes.
 fn given(manifest: &Manifest, tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
     let is_skipped = |stage: &String| tasks.iter().any(|task| task.skipped.is_some() && task.stage == *stage);
     let decides = |word: &String| manifest.deciding.get(word).is_some_and(|stages| stages.iter().any(is_skipped));
@@ -221,7 +228,7 @@ fn tasks(mut built: Vec<BuiltTask>, sorted: &[usize]) -> Result<Vec<Task>, Unwri
         let TaskDraft { mut task, needs, is_cached, .. } = *draft;
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
         task.needs.sort();
-        external_servers::mark(&mut task, &tasks, is_cached)?;
+        mark(&mut task, &tasks, is_cached)?;
         tasks.push(task);
     }
     Ok(tasks)
@@ -255,8 +262,33 @@ fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[BuiltTask])
     diagnostic.hint("remove one of these references")
 }
 
+/// Fills in `external` of the task; its needs are among `before`. `is_cached`: the manifest has `cache: true`.
+pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) -> Result<(), UnwritableAction> {
+    if task.lifetime == Lifetime::Service || task.skipped.is_some() {
+        return Ok(());
+    }
+    let mut endpoints: Vec<Endpoint> = Vec::new();
+    let needs = task.needs.iter().filter(|need| need.data).filter_map(|need| before.get(need.task as usize));
+    for server in needs.filter(|need| need.lifetime == Lifetime::Service) {
+        if let Some(attach) = server.serve().and_then(Serve::attached) {
+            endpoints.extend(attach.endpoints.read().unwrap_or_default());
+        }
+    }
+    if let Some(bench) = task.bench() {
+        // Beside servers of the run a target may name others.
+        let named: Vec<&str> = bench.target.split('|').filter(|part| PlanReference::all_in(part).is_empty()).collect();
+        endpoints.extend(targets(&named.join("|")).map(|targets| targets.endpoints).unwrap_or_default());
+    }
+    if endpoints.is_empty() {
+        return Ok(());
+    }
+    task.external = Some(TaskPart::new(endpoints)?);
+    task.cache &= is_cached;
+    Ok(())
+}
+
 #[cfg(test)]
-mod tests {
+mod expand_tests {
     use super::*;
 
     #[test]
@@ -275,5 +307,33 @@ mod tests {
         let found = left(15_000).unwrap_err().render(false);
         assert!(found.contains("the values of this manifest take more than 1.1 GB"), "{found}");
         assert!(found.contains("m.yaml:3:3") && found.contains("\n1 error"), "{found}");
+    }
+}
+
+#[cfg(test)]
+mod external_servers_tests {
+    use crate::{Plan, expand};
+
+    fn plan(target: &str) -> Plan {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "regatta: 1\nname: m\nstages:\n  ours:\n    serve: {{ command: {{ words: [server], port: 8001 }} }}\n  measure:\n    bench: {{ target: '{target}', \
+             scenario: offline, stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }} }}\n"
+        );
+        std::fs::write(folder.path().join("m.yaml"), text).unwrap();
+        let library = crate::manifest::ManifestLibrary::new(folder.path());
+        let manifest = crate::manifest::load(&library, "m.yaml", &crate::manifest::GivenValues::default());
+        expand(&manifest.unwrap_or_else(|wrong| panic!("{wrong:?}"))).unwrap_or_else(|wrong| panic!("{wrong:?}"))
+    }
+
+    #[test]
+    fn a_server_named_beside_those_of_the_run_is_external() {
+        let external = |target: &str| {
+            let plan = plan(target);
+            let task = plan.tasks.iter().find(|task| task.stage == "measure").unwrap();
+            (task.cache, task.external_servers().iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(external("{{ stages.ours }}"), (true, vec![]));
+        assert_eq!(external("{{ stages.ours }}|10.0.0.5:8001"), (false, vec!["10.0.0.5:8001".to_owned()]));
     }
 }

@@ -118,7 +118,10 @@ fn collision_hint(earlier: &Coordinates, later: &Coordinates) -> String {
     pairs.find(|(one, other)| one != other).map_or_else(
         || "remove the repeated value".to_owned(),
         |(one, other)| {
-            format!("`{one}` and `{other}` are the same in the name of a task: rename one of them, or add a variable that differs")
+            format!(
+                "`{one}` and `{other}` are the same in the name of a task: rename one of them, or add a variable \
+             that differs"
+            )
         },
     )
 }

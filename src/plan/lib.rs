@@ -5,32 +5,26 @@
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
 //!
 //! ```text
-//!  Manifest ─expand→ Plan: each Task with its action, PlanReference in its text ─→ what it needs, in which order
+//!  Manifest ─expand→ Plan: each Task with its typed action, PlanReference in its texts ─→ what it needs, in which order
 //! ```
+//!
+//! `actions` lists all actions. A new one is a row there, a file there with its settings and `Check`, and a file in `stages`
+//! with `Run`.
 
 mod actions;
 mod expand;
-mod expression_names;
-mod external_servers;
 mod instance;
 pub mod loadgen;
 pub mod manifest;
-mod measurement_cost;
 mod plan_builder;
-mod reference;
+mod references;
 mod repeats;
-mod select;
-mod semantics;
-mod several_tasks;
-mod shared_task;
 mod task;
 mod task_part;
 
 pub use actions::{ActionFacts, ActionKind};
 pub use expand::{expand, load};
-pub use measurement_cost::MeasurementCost;
-pub use reference::{PlanReference, UnknownReference};
-pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
-pub use shared_task::SharedTask;
-pub use task::{Lifetime, Need, OomReductionRule, Plan, RetryRule, Task, UnreadablePlan};
+pub use references::{PlanReference, UnknownReference};
+pub use repeats::{MeasurementCost, REPEATED_RUNS, RepeatError, repeated};
+pub use task::{Lifetime, Need, OomReductionRule, Plan, RetryRule, SharedTask, Task, UnreadablePlan};
 pub use task_part::{ActionError, TaskPart, UnwritableAction, key_action, read_action};

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use serde::Deserialize as _;
 
-use super::PlanReference;
-use super::actions::{Action, ActionKind};
-use super::expression_names::{Directory, ReferenceAccess, StageScope, TouchedReferences, coordinates_match, inputs};
-use super::instance::{ExpandedStages, Instance, StageOf};
-use super::semantics;
-use super::several_tasks::SeveralTasksProblem;
-use super::task::{Lifetime, OomReductionRule, RetryRule, Task};
-use super::task_part::{TaskPart, UnwritableAction};
+use crate::actions::{Action, ActionKind};
+use crate::instance::{ExpandedStages, Instance, StageOf};
 use crate::manifest::model::{Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
     coerce, is_template, stage_shape, value_text,
 };
+use crate::references::{
+    Directory, ReferenceAccess, SeveralTasksProblem, StageScope, TouchedReferences, coordinates_match, inputs,
+};
+use crate::task::{Lifetime, OomReductionRule, RetryRule, Task};
+use crate::task_part::{TaskPart, UnwritableAction};
+use crate::{PlanReference, actions};
 use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use base::event::TaskId;
 use base::spec::TimeSpan;
@@ -116,7 +116,7 @@ impl<'a> PlanBuilder<'a> {
             found.push(untyped(&json, stage, &node));
             return None;
         };
-        semantics::check(&typed, &node, &stage.entry.node, stage.name, found);
+        actions::check(&typed, &node, &stage.entry.node, stage.name, found);
         if found.len() > before {
             return None;
         }
@@ -180,8 +180,8 @@ impl<'a> PlanBuilder<'a> {
             let Some(name) = item.text() else { continue };
             let Some(target) = self.expanded.by_name.get(name).and_then(|index| self.expanded.stages.get(*index))
             else {
-                let known = self.expanded.stages.iter().map(|stage| stage.name);
-                let hint = did_you_mean(name, known);
+                let names = self.expanded.stages.iter().map(|stage| stage.name);
+                let hint = did_you_mean(name, names);
                 let message = format!("unknown stage `{name}` in `stages.{}.needs`", stage.name);
                 let unknown = Diagnostic::error(message).at(item.span.first_line(), "there is no such stage");
                 found.push(unknown.maybe_hint(hint));
@@ -214,8 +214,8 @@ impl Rendering<'_> {
         Node::new(node.span.clone(), NodeValue::Map(out))
     }
 
-    /// The value of a key. A key with the expression `none` is not given. An explicit empty value is, and so is one that
-    /// is empty because a stage is skipped: that is reported where a value is required.
+    /// The value of a key. A key with the expression `none` is not given. An explicit empty value is, and so is one
+    /// that is empty because a stage is skipped: that is reported where a value is required.
     fn given(&mut self, node: &Node, found: &mut Diagnostics) -> Option<Node> {
         let before = self.skipped.len();
         let rendered = self.node(node, found);
@@ -315,8 +315,8 @@ fn check_rendered(
         let is_there = |span: &Span| {
             place.as_ref().is_some_and(|place| span.range().start <= place.start && place.end <= span.range().end)
         };
-        // `none` where a value must be, because the expression refers to a skipped stage: report that instead. The same with a list
-        // because it refers to several tasks.
+        // `none` where a value must be, because the expression refers to a skipped stage: report that instead. The same
+        // with a list because it refers to several tasks.
         let skipped = rendering.skipped.iter().find(|(span, ..)| is_there(span));
         let several = rendering.several.iter().find(|(span, _)| is_there(span));
         found.push(match (skipped, several) {
@@ -388,8 +388,8 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
     }
     let host = typed.host.as_deref().and_then(Host::remote);
     let cpus = typed.cpus.or(if stage.kind.facts().measures { None } else { Some(1) });
-    // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an
-    // attempt that was cut off may still write, so that each has a folder of its own.
+    // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere
+    // an attempt that was cut off may still write, so that each has a folder of its own.
     let continues = match &action {
         Action::Bench(bench) => bench.search.is_some() || bench.sweep.is_some() || bench.repeat > 1,
         Action::Weights(weights) => weights.hf.is_some(),

@@ -1,21 +1,28 @@
 //! The frozen graph: tasks in an order in which they could run one after the other.
+//!
+//! A task that is held with its plan: the tasks of a large plan take too much memory to be copied.
+//!
+//! `--until` and `--only`: which tasks of a plan are wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::PlanReference;
+use crate::actions::{Action, ActionKind};
+use crate::manifest::model::{Bench, Container, HostOn, Mlperf, Serve};
+use crate::task_part::TaskPart;
+use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 use base::event::{Endpoint, TaskId};
 use base::files::Digest;
 use base::spec::GpuClocks;
 
-use super::PlanReference;
-use super::actions::{Action, ActionKind};
-use super::task_part::TaskPart;
-use crate::manifest::model::{Bench, Container, HostOn, Mlperf, Serve};
-
-/// Everything a run needs to know of a manifest. Serializable without loss (postcard), so that a fast no-op need not parse YAML.
+/// Everything a run needs to know of a manifest. Serializable without loss (postcard), so that a fast no-op need not
+/// parse YAML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The manifest's name.
@@ -90,7 +97,8 @@ pub struct Task {
     pub needs: Vec<Need>,
     /// Name → paths or globs, as written: relative ones are relative to the project folder. May hold `⟦out:…⟧` tokens.
     pub inputs: BTreeMap<String, Vec<String>>,
-    /// Inputs that the project does not have, as written, and the copies of this program's own files that are read instead.
+    /// Inputs that the project does not have, as written, and the copies of this program's own files that are read
+    /// instead.
     #[serde(default)]
     pub shipped: BTreeMap<String, PathBuf>,
     /// Files that must be in the output folder at the end.
@@ -116,7 +124,8 @@ pub struct Task {
     pub resume: bool,
     /// false: a shell text runs without `-e`, `-u` and `pipefail`. Part of the key of a shell stage.
     pub strict: bool,
-    /// Its command may read what the stage declares, and system folders, and nothing else. Part of the key of a shell stage.
+    /// Its command may read what the stage declares, and system folders, and nothing else. Part of the key of a shell
+    /// stage.
     #[serde(default)]
     pub confine: bool,
 }
@@ -209,13 +218,14 @@ impl Task {
         }
     }
 
-    /// Whether looking at files can decide that its output still holds: none shows whether an image is still there, or a server
-    /// still the same.
+    /// Whether looking at files can decide that its output still holds: none shows whether an image is still there, or
+    /// a server still the same.
     pub fn is_decided_by_files(&self) -> bool {
         self.container.is_none() && self.kind.facts().is_files && self.external.is_none()
     }
 
-    /// Whether it repeats the other one on purpose: the same measurement or the same command, of its own or of an equal server's.
+    /// Whether it repeats the other one on purpose: the same measurement or the same command, of its own or of an equal
+    /// server's.
     pub fn repeats(&self, other: &Self) -> bool {
         let without_names = |text: &str| PlanReference::replace_in(text, |_| Some(String::new()));
         let values = |task: &Self| {
@@ -299,6 +309,120 @@ impl OomReductionRule {
         let next = ((now - self.by).max(least) * 1e6).round() / 1e6;
         (next < now && next > 0.0).then_some(next)
     }
+}
+
+/// One task of a plan. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SharedTask {
+    plan: Arc<Plan>,
+    /// In [`Plan::tasks`].
+    index: usize,
+}
+
+impl SharedTask {
+    /// # Panics
+    /// The plan has no such task.
+    pub fn new(plan: &Arc<Plan>, index: usize) -> Self {
+        assert!(index < plan.tasks.len(), "the plan has {} tasks, and none of index {index}", plan.tasks.len());
+        Self { plan: Arc::clone(plan), index }
+    }
+}
+
+impl Deref for SharedTask {
+    type Target = Task;
+
+    fn deref(&self) -> &Task {
+        &self.plan.tasks[self.index]
+    }
+}
+
+/// A task that came from elsewhere, without its plan.
+impl From<Task> for SharedTask {
+    fn from(task: Task) -> Self {
+        Self { plan: Arc::new(Plan { tasks: vec![task], ..Plan::default() }), index: 0 }
+    }
+}
+
+impl Plan {
+    /// For each task whether it is wanted. `until`: these and all they need; `only`: just these; neither: all.
+    /// A name is a stage (all its tasks) or one task.
+    ///
+    /// # Errors
+    /// Every name that is neither, with a suggestion.
+    pub fn select(&self, until: &[String], only: &[String]) -> Result<Vec<bool>, Diagnostics> {
+        let mut faults = Diagnostics::new();
+        let mut wanted = vec![until.is_empty() && only.is_empty(); self.tasks.len()];
+        for name in until.iter().chain(only) {
+            let mut any = false;
+            for (task, wanted) in self.tasks.iter().zip(&mut wanted) {
+                if task.stage == *name || task.id.as_str() == name {
+                    *wanted = true;
+                    any = true;
+                }
+            }
+            if !any {
+                let mut names: Vec<&str> = self.tasks.iter().map(|task| task.stage.as_str()).collect();
+                names.dedup();
+                names.extend(self.tasks.iter().map(|task| task.id.as_str()).filter(|id| id.contains('/')));
+                let unknown = Diagnostic::error(format!("there is no stage or task `{name}`"));
+                faults.push(unknown.maybe_hint(did_you_mean(name, names.iter().copied())));
+            }
+        }
+        if only.is_empty() {
+            // Needs point backwards, so one sweep from the end reaches everything.
+            for at in (0..self.tasks.len()).rev() {
+                if wanted.get(at) == Some(&true) {
+                    for need in self.tasks.get(at).into_iter().flat_map(|task| &task.needs) {
+                        if let Some(wanted) = wanted.get_mut(need.task as usize) {
+                            *wanted = true;
+                        }
+                    }
+                }
+            }
+        }
+        faults.or(wanted)
+    }
+
+    /// The `KEY=VALUE` arguments that make this plan again, wherever they are typed: those of the command line, and the
+    /// values that the environment decided.
+    pub fn settings(&self) -> Vec<String> {
+        let mut list: Vec<String> = self.given.keys().cloned().collect();
+        for name in self.of_environment.keys() {
+            let start = format!("{name}=");
+            if let Some(value) = self.params.get(name).filter(|_| !list.iter().any(|word| word.starts_with(&start))) {
+                list.push(format!("{start}{}", argument(value)));
+            }
+        }
+        list
+    }
+
+    /// Command-line options that change nothing for the chosen tasks, a sentence for each.
+    pub fn idle(&self, chosen: &[bool]) -> Vec<String> {
+        let at_work = |stage: &String| {
+            self.tasks
+                .iter()
+                .zip(chosen)
+                .any(|(task, chosen)| *chosen && task.skipped.is_none() && task.stage == *stage)
+        };
+        self.given
+            .iter()
+            .filter(|(_, users)| !users.is_empty() && !users.iter().any(at_work))
+            .map(|(word, users)| {
+                let users: Vec<&str> = users.iter().map(String::as_str).collect();
+                let (names, are) = (users.join(", "), if users.len() == 1 { "is" } else { "are" });
+                format!("{word} changes nothing here: only {names} would use it, and {are} skipped or not selected")
+            })
+            .collect()
+    }
+}
+
+/// A value for display as it is typed: a list is `a,b`.
+fn argument(shown: &str) -> String {
+    let items: Option<Vec<serde_json::Value>> = serde_json::from_str(shown).ok();
+    let Some(items) = items else { return shown.to_owned() };
+    let texts: Vec<String> =
+        items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect();
+    texts.join(",")
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::actions::Action;
 use base::event::{Failure, FailureKind, TaskId};
 
-/// A value with its canonical JSON. Code reads the value. The JSON is part of the key, references in it are replaced when the task starts, and
-/// it is what a plan's bytes hold.
+/// A value with its canonical JSON. Code reads the value. The JSON is part of the key, references in it are replaced
+/// when the task starts, and it is what a plan's bytes hold.
 #[derive(Clone, Debug)]
 pub struct TaskPart<T> {
     value: Arc<T>,

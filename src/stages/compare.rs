@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::task_context::TaskContext;
 use crate::Run;
-use base::event::{Done, Failure, FailureKind};
+use base::event::{Done, Failure};
 use base::files::read_text;
 use harness::{LoadPattern, REQUESTS, RESULT, RequestRecord, RunResult, read_records, repeat_folders};
 use interop::{COPY_REPEATS, MeasuredResult, MeasuredRun, RequestTrace};
@@ -24,7 +24,7 @@ impl Run for CompareResults {
         for (index, row) in rows.iter().enumerate() {
             let sets = columns.iter().zip(row).map(|(column, runs)| {
                 RunSet::new(column.as_str(), runs.iter().map(ComparedResult::new).collect())
-                    .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
+                    .map_err(|error| Failure::refused(error.to_string()))
             });
             let sets = sets.collect::<Result<Vec<_>, _>>()?;
             let first = row.first().and_then(|runs| runs.first()).and_then(|run| run.result.own());
@@ -60,7 +60,7 @@ impl Run for CompareResults {
         for line in text.lines() {
             context.lease.notice(line.to_owned());
         }
-        let page = document.html().map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+        let page = document.html().map_err(|error| Failure::system(error.to_string()))?;
         for (name, text) in
             [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
         {
@@ -72,7 +72,7 @@ impl Run for CompareResults {
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(FailureKind::Files, format!("cannot {what} {}: {error}", path.display()))
+    Failure::files(format!("cannot {what} {}: {error}", path.display()))
 }
 
 /// Row by row, in the order of the columns, the runs of each result.
@@ -81,11 +81,8 @@ fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<M
     let counts: Vec<String> =
         compare.results.iter().map(|(name, paths)| format!("{name} has {}", paths.all().len())).collect();
     if compare.results.values().any(|paths| paths.all().len() != rows) {
-        return Err(Failure::new(
-            FailureKind::Refused,
-            format!("the columns have not the same rows: {}", counts.join(", ")),
-        )
-        .hint("`stages.NAME.outs` of stages with the same `foreach`"));
+        return Err(Failure::refused(format!("the columns have not the same rows: {}", counts.join(", ")))
+            .hint("`stages.NAME.outs` of stages with the same `foreach`"));
     }
     (0..rows)
         .map(|row| {
@@ -98,7 +95,7 @@ fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<M
 /// The runs of one result: itself, or its repeats.
 fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRun>, Failure> {
     let folder = context.path(given);
-    let repeats = repeat_folders(&folder).map_err(|error| Failure::new(FailureKind::Files, error.to_string()))?;
+    let repeats = repeat_folders(&folder).map_err(|error| Failure::files(error.to_string()))?;
     if repeats.is_empty() {
         let mut run = read_run(name, &folder)?;
         if let Some(what) = run.without_other_runs(&format!("{name} ({given})")) {
@@ -126,13 +123,12 @@ fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
             "name the output of a `bench` stage, `{{ stages.NAME.outs }}`, or what `regatta import FILES --out FOLDER` made of another tool's",
         )
     })?;
-    let result = MeasuredResult::read(&text)
-        .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", path.display())))?;
+    let result = MeasuredResult::read(&text).map_err(|error| Failure::files(format!("{}: {error}", path.display())))?;
     let mut request_traces = Vec::new();
     let path = folder.join(REQUESTS);
     if path.is_file() {
         let kept = read_records(&path, |record: RequestRecord| request_traces.push(RequestTrace::from(&record)));
-        kept.map_err(|error| Failure::new(FailureKind::Files, error.to_string()))?;
+        kept.map_err(|error| Failure::files(error.to_string()))?;
     }
     Ok(MeasuredRun { name: name.to_owned(), result, request_traces })
 }

@@ -1,5 +1,5 @@
-//! `gpu_clocks:` — the clocks of a task's GPUs are locked before its first process starts, and unlocked at its end, whatever that
-//! end is: here, by the watchdog if the run is killed, and by the next run if both are.
+//! `gpu_clocks:` — the clocks of a task's GPUs are locked before its first process starts, and unlocked at its end,
+//! whatever that end is: here, by the watchdog if the run is killed, and by the next run if both are.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -23,8 +23,9 @@ impl LockedClocks {
     /// `nvidia-smi` is not there, or refuses.
     pub async fn lock(lease: &Lease, clocks: &GpuClocks) -> Result<Self, Failure> {
         if lease.gpus.iter().any(|gpu| matches!(gpu, GpuId::Mig(_))) {
-            let what = "`gpu_clocks`: the clocks of a MIG instance are those of its whole GPU, and cannot be locked for it alone";
-            return Err(Failure::new(FailureKind::Refused, what));
+            let message = "`gpu_clocks`: the clocks of a MIG instance are those of its whole GPU, and cannot be \
+             locked for it alone";
+            return Err(Failure::refused(message));
         }
         let listed = GpuId::list(&lease.gpus);
         let argv = lock_command(clocks, &listed);
@@ -72,7 +73,7 @@ async fn run(lease: &Lease, argv: &[String]) -> Result<(), Failure> {
     if exit.how.is_success() {
         return Ok(());
     }
-    let failure = Failure::new(FailureKind::System, "the GPUs' clocks cannot be locked").command(shown);
+    let failure = Failure::system("the GPUs' clocks cannot be locked").command(shown);
     let failure = failure.tail(log.tail(5));
     let hint =
         "only root may lock clocks: `gpu_clocks.sudo: true` calls `sudo -n nvidia-smi`; or take `gpu_clocks` away";

@@ -1,7 +1,9 @@
 //! `image:` — a container image, built or fetched; the output names it.
 //!
-//! docker and podman keep images in stores of their own, so the output is two small files: `image` with the id, which is what
-//! `{{ stages.NAME.image }}` means, and `image.json` for users. enroot and apptainer make a file, and that is the output.
+//! docker and podman keep images in stores of their own, so the output is two small files: `image` with the id, which
+//! is what
+//! `{{ stages.NAME.image }}` means, and `image.json` for users. enroot and apptainer make a file, and that is the
+//! output.
 
 use std::ffi::OsString;
 use std::fs;
@@ -63,7 +65,7 @@ impl Run for Image {
                 write(task_context, IMAGE, &format!("./{file}\n"))?;
                 Ok(Done { headline: Some(file.to_owned()), source: moving_source(name, None), ..Done::default() })
             }
-            _ => Err(Failure::new(FailureKind::Refused, format!("{program} cannot build an self"))
+            _ => Err(Failure::refused(format!("{program} cannot build an self"))
                 .hint("build it with docker or podman; `pull` makes a file of what is in a registry")),
         }
     }
@@ -76,8 +78,8 @@ fn moving_source(name: &str, id: Option<String>) -> Option<Box<MovingSource>> {
     moves.then(|| Box::new(MovingSource { name: format!("the tag `pull: {name}`"), version, remote: None }))
 }
 
-/// Why a finished stage is of no use any more: its image has been removed from the engine's store. Without `may_query` a program of
-/// the manifest's own is not started for that.
+/// Why a finished stage is of no use any more: its image has been removed from the engine's store. Without `may_query`
+/// a program of the manifest's own is not started for that.
 pub fn missing_image(image: &Image, folder: &Path, may_query: bool) -> Option<String> {
     let id = read_text(folder.join(IMAGE)).ok()?;
     let id = id.trim();
@@ -161,8 +163,8 @@ fn file_words(engine: ContainerEngine, program: &str, image: &Image, name: &str,
     argv
 }
 
-/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot, `docker://registry.example/nvidia/x:1`
-/// for apptainer.
+/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot,
+/// `docker://registry.example/nvidia/x:1` for apptainer.
 fn address(engine: ContainerEngine, name: &str) -> String {
     if name.contains("://") {
         return name.to_owned();
@@ -199,7 +201,7 @@ fn write(task_context: &TaskContext, name: &str, text: &str) -> Result<(), Failu
 }
 
 fn system(what: String) -> Failure {
-    Failure::new(FailureKind::System, what)
+    Failure::system(what)
 }
 
 #[cfg(test)]

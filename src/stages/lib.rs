@@ -10,7 +10,7 @@
 
 mod bench;
 mod compare;
-mod container;
+pub mod container;
 mod engine;
 mod git;
 mod gpu_clocks;
@@ -21,7 +21,7 @@ mod remote;
 mod repository;
 mod serve;
 mod shell;
-mod task_context;
+pub mod task_context;
 mod template;
 mod trtllm_bench;
 mod weights;
@@ -33,9 +33,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::bench::identity;
-use base::event::{Done, Failure, FailureKind, MovingSource, RunId};
+use base::event::{Done, Failure, MovingSource, RunId};
 use base::files::Digest;
+use bench::identity;
 pub use container::{engine_problem, image_id, place_of};
 pub use engine::{EngineCommandError, decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
 pub use git::source_notice;
@@ -44,10 +44,10 @@ pub use image::image_program;
 pub use output_identity::resolved;
 use plan::manifest::model::{Action, HostOn};
 use plan::{Task, read_action};
-use remote::hosts;
 pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, query_host, run_agent};
-use remote::slurm::{self, SlurmContext};
+use remote::slurm::SlurmContext;
 pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, time_left, work};
+use remote::{hosts, slurm};
 use runner::store::PathError;
 use runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values, within};
 pub use serve::{LaunchPreview, ServePreview, previews};
@@ -120,7 +120,8 @@ impl StageExecutor {
 
 /// The code of an action.
 trait Run {
-    /// The version of its own code, where that code decides what is in the output. Raise it when you change what the action writes:
+    /// The version of its own code, where that code decides what is in the output. Raise it when you change what the
+    /// action writes:
     /// then outputs of older programs are made again.
     const FORMAT: Option<u32>;
 
@@ -129,7 +130,8 @@ trait Run {
         Self::FORMAT
     }
 
-    /// Fills the output folder of the lease. `program`: the program whose `sim serve` is the simulated server, if that is not this one.
+    /// Fills the output folder of the lease. `program`: the program whose `sim serve` is the simulated server, if that
+    /// is not this one.
     async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure>;
 }
 
@@ -222,7 +224,8 @@ impl TaskExecutor for StageExecutor {
 impl StageExecutor {
     /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
     ///
-    /// Its future is moved several times before it begins: it is in a box, and so is what a small command does not need.
+    /// Its future is moved several times before it begins: it is in a box, and so is what a small command does not
+    /// need.
     fn run_locally(&self, lease: Lease) -> BoxFuture<'_> {
         Box::pin(self.perform_action(lease))
     }
@@ -233,8 +236,8 @@ impl StageExecutor {
             if secret_values(name).is_ok_and(|values| values.is_empty())
                 && self.missing_secrets.lock().insert((lease.task.stage.clone(), name.clone()))
             {
-                let why = no_secret_text(std::env::var_os(name).as_deref());
-                lease.notice(format!("{name} {why}, and the stage's `secrets:` name it: it runs without"));
+                let reason = no_secret_text(std::env::var_os(name).as_deref());
+                lease.notice(format!("{name} {reason}, and the stage's `secrets:` name it: it runs without"));
             }
         }
     }
@@ -249,7 +252,7 @@ impl StageExecutor {
             Some(HostOn::Ssh(_)) | None => None,
         };
         // In place of the container program that the node does not have.
-        let pyxis = if slurm_container.is_none() { Box::pin(container::pyxis::of_job(&lease)).await? } else { None };
+        let pyxis = if slurm_container.is_none() { Box::pin(container::of_job(&lease)).await? } else { None };
         let is_pyxis = pyxis.is_some();
         let action = read_action(&lease.task.id, &lease.assignment.action)?;
         // Unlocks them when this ends.
@@ -263,11 +266,12 @@ impl StageExecutor {
             let Lease { project, out, .. } = &context.lease;
             let problem = [project, out].into_iter().find_map(|path| container::mount_problem(path, true));
             if let Some(problem) = problem {
-                return Err(Failure::new(FailureKind::Refused, problem));
+                return Err(Failure::refused(problem));
             }
         }
         if !is_pyxis {
-            context.place = Box::pin(container::TaskContainer::of(&context.lease, &context.mark, &self.images)).await?;
+            context.place =
+                Box::pin(container::TaskContainer::find(&context.lease, &context.mark, &self.images)).await?;
         }
         run(action, context, self.program.as_deref()).await
     }

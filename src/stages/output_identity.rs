@@ -15,7 +15,8 @@ use plan::manifest::model::{Action, Git, Mlperf};
 /// How long git may take to print a commit.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Read from the files that each kind of stage leaves; what cannot be read is left out. Blocks: with cherry-picks, git is run.
+/// Read from the files that each kind of stage leaves; what cannot be read is left out. Blocks: with cherry-picks, git
+/// is run.
 ///
 /// - git: `commit`, what `rev` meant; with cherry-picks also `head`, that with them
 /// - image: `id`, `digests` (one for each registry)

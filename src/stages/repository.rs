@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
 use crate::Run;
-use base::event::{Done, Failure, FailureKind};
+use base::event::{Done, Failure};
 use base::files::{Digest, read_text};
 use base::units::replace_folder;
 use plan::manifest::model::{Repository, RepositoryLayout};
@@ -44,13 +44,13 @@ impl Run for Repository {
             RepositoryError::Invalid { problems } => {
                 let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
                 let hints: Vec<String> = problems.into_iter().filter_map(|problem| problem.hint).collect();
-                let failure = Failure::new(FailureKind::Refused, what);
+                let failure = Failure::refused(what);
                 if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
             }
             RepositoryError::Write { ref path, ref source } => {
-                Failure::new(FailureKind::System, format!("cannot write {}: {source}", path.display()))
+                Failure::system(format!("cannot write {}: {source}", path.display()))
             }
-            other => Failure::new(FailureKind::Refused, other.to_string()),
+            other => Failure::refused(other.to_string()),
         })?;
         verify_written(&written.repositories)?;
         // What a real Triton would miss does not concern the simulator.
@@ -67,9 +67,9 @@ impl Run for Repository {
     }
 }
 
-/// Why a finished repository is of no use any more: a config of it names an output, mostly the engine, that is gone, or by the place where
-/// the project was when it was made. `state` is the state folder now. No key has that place: it differs from machine to machine, and
-/// several outputs can have the same bytes.
+/// Why a finished repository is of no use any more: a config of it names an output, mostly the engine, that is gone, or
+/// by the place where the project was when it was made. `state` is the state folder now. No key has that place: it
+/// differs from machine to machine, and several outputs can have the same bytes.
 pub fn unusable_output(folder: &Path, state: &Path) -> Option<String> {
     configs(folder).find_map(|path| {
         let text = read_text(&path).ok()?;
@@ -117,13 +117,13 @@ fn configs(folder: &Path) -> impl Iterator<Item = PathBuf> {
     items.filter(|item| item.file_name() == "config.pbtxt").map(walkdir::DirEntry::into_path)
 }
 
-/// Reads what was written as a server would: each repository has models, each with a version and a config that can be read.
+/// Reads what was written as a server would: each repository has models, each with a version and a config that can be
+/// read.
 fn verify_written(repositories: &[PathBuf]) -> Result<(), Failure> {
-    let broken = |path: &Path, why: String| {
-        Failure::new(FailureKind::Files, format!("the repository {} is not whole: {why}", path.display()))
-    };
+    let broken =
+        |path: &Path, why: String| Failure::files(format!("the repository {} is not whole: {why}", path.display()));
     if repositories.is_empty() {
-        return Err(Failure::new(FailureKind::Files, "no model repository was written"));
+        return Err(Failure::files("no model repository was written"));
     }
     for repository in repositories {
         let entries = fs::read_dir(repository).map_err(|error| broken(repository, error.to_string()))?;
@@ -162,7 +162,8 @@ mod tests {
         };
         assert_eq!(
             reason("/before/.regatta/out/0123456789abcdef-4/engine").unwrap(),
-            "triton_model_repo_0/tensorrt_llm/config.pbtxt names /before/.regatta/out/0123456789abcdef-4, where this project was before"
+            "triton_model_repo_0/tensorrt_llm/config.pbtxt names /before/.regatta/out/0123456789abcdef-4, where this \
+             project was before"
         );
         // A resumed output, and one from a shared store.
         for folder in ["0123456789abcdef-fedcba9876543210-resume", "0123456789abcdef-0-from-resume"] {
@@ -181,10 +182,10 @@ mod tests {
     fn a_repository_that_is_not_whole_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let repository = folder.path().join("triton");
-        let why = || verify_written(std::slice::from_ref(&repository)).map_err(|failure| failure.what);
+        let reason = || verify_written(std::slice::from_ref(&repository)).map_err(|failure| failure.what);
         let cut_off = |what: &str| {
-            let why = why().unwrap_err();
-            assert!(why.contains(what), "{why}");
+            let reason = reason().unwrap_err();
+            assert!(reason.contains(what), "{reason}");
         };
         assert_eq!(verify_written(&[]).unwrap_err().what, "no model repository was written");
         cut_off("triton is not whole: No such file or directory");
@@ -198,6 +199,6 @@ mod tests {
         fs::write(model.join("config.pbtxt"), "name: \"tensorrt_llm\"").unwrap();
         cut_off("it has no version 1");
         fs::create_dir(model.join("1")).unwrap();
-        assert_eq!(why(), Ok(()));
+        assert_eq!(reason(), Ok(()));
     }
 }

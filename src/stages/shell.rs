@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::task_context::{TaskContext, confinement, options};
-use crate::Run;
+use crate::task_context::{TaskContext, memory};
+use crate::{Run, task_context};
 use base::event::{Done, Failure};
 use exec::process::probe;
 use plan::manifest::model::ShellScript;
 
-/// A failure in the middle of a pipe counts, too. On the line of the text, so that the line numbers of messages stay true.
+/// A failure in the middle of a pipe counts, too. On the line of the text, so that the line numbers of messages stay
+/// true.
 const PIPEFAIL: &str = "set -o pipefail; ";
 /// POSIX has this since 2024 only, and a shell without it ends at an unknown option, so a subshell tries it first.
 const TRIED_PIPEFAIL: &str = "(set -o pipefail) 2>/dev/null && set -o pipefail; ";
@@ -46,14 +47,14 @@ impl Run for ShellScript {
             ShellScript::Words(words) => {
                 let mut words = words.clone();
                 if let Some(lowered) = &context.lease.lowered {
-                    options::lower(&mut words, lowered);
+                    memory::lower_option(&mut words, lowered);
                 }
                 words.into_iter().map(OsString::from).collect()
             }
         };
         context.warn_of_undeclared(&argv);
         if context.lease.task.confine {
-            confinement::run_confined(context, context.command(argv)).await?;
+            task_context::run_confined(context, context.command(argv)).await?;
         } else {
             context.run(context.command(argv)).await?;
         }

@@ -1,7 +1,7 @@
 //! `template:` — a folder of minijinja templates rendered into files.
 //!
-//! `*.j2` are rendered and lose the suffix; other files are copied. Printing a name that is not given is an error, never
-//! an empty text. The executable bit stays.
+//! `*.j2` are rendered and lose the suffix; other files are copied. Printing a name that is not given is an error,
+//! never an empty text. The executable bit stays.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -16,13 +16,14 @@ use walkdir::WalkDir;
 use super::task_context::TaskContext;
 use crate::Run;
 use base::diag::{SourceText, catch_panic, did_you_mean, list_of};
-use base::event::{Done, Failure, FailureKind};
+use base::event::{Done, Failure};
 use base::files::{metadata_if_there, read_text};
 use base::units::counted;
 use plan::manifest::model::Template;
 use plan::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack, write_value};
 
-/// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as many others.
+/// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as
+/// many others.
 const MOST_STEPS: u64 = 2_000_000;
 /// The stack for this many, bytes.
 const STACK: usize = 10 * EXPRESSION_STACK;
@@ -38,18 +39,14 @@ impl Run for Template {
     async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
         let from = context.path(&self.from);
-        let found = metadata_if_there(&from).map_err(|error| {
-            Failure::new(FailureKind::System, format!("cannot look at {}: {error}", from.display()))
-        })?;
-        if found.as_ref().is_some_and(fs::Metadata::is_file) {
-            return Err(Failure::new(
-                FailureKind::Files,
-                format!("{} is a file, and `from` names a folder", from.display()),
-            )
-            .hint("name the folder that it is in; files in it that end in `.j2` are rendered, others are copied"));
+        let metadata = metadata_if_there(&from)
+            .map_err(|error| Failure::system(format!("cannot look at {}: {error}", from.display())))?;
+        if metadata.as_ref().is_some_and(fs::Metadata::is_file) {
+            return Err(Failure::files(format!("{} is a file, and `from` names a folder", from.display()))
+                .hint("name the folder that it is in; files in it that end in `.j2` are rendered, others are copied"));
         }
-        if !found.is_some_and(|found| found.is_dir()) {
-            return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
+        if !metadata.is_some_and(|metadata| metadata.is_dir()) {
+            return Err(Failure::files(format!("there is no folder {}", from.display()))
                 .hint("`from` is a path relative to the current folder"));
         }
         let environment = environment()?;
@@ -63,7 +60,7 @@ impl Run for Template {
                 target.set_extension("");
             }
             if entry.file_type().is_file() && !targets.insert(target.clone()) {
-                return Err(Failure::new(FailureKind::Refused, format!("two files become {}", target.display())));
+                return Err(Failure::refused(format!("two files become {}", target.display())));
             }
             if entry.file_type().is_dir() {
                 fs::create_dir_all(&target).map_err(|error| broken(&target, &error))?;
@@ -80,7 +77,7 @@ impl Run for Template {
         }
         let written = targets.len();
         if written == 0 {
-            return Err(Failure::new(FailureKind::Files, format!("the folder {} has no files", from.display())));
+            return Err(Failure::files(format!("the folder {} has no files", from.display())));
         }
         Ok(Done { headline: Some(counted(written, "file")), ..Done::default() })
     }
@@ -101,7 +98,7 @@ fn keeping_line_ends() -> Result<SyntaxConfig, Failure> {
     SyntaxConfig::builder()
         .keep_trailing_newline(true)
         .build()
-        .map_err(|error| Failure::new(FailureKind::Refused, format!("the template syntax cannot be set: {error}")))
+        .map_err(|error| Failure::refused(format!("the template syntax cannot be set: {error}")))
 }
 
 /// Writes a file. Returns the names that its template uses.
@@ -114,18 +111,18 @@ fn render(
 ) -> Result<BTreeSet<String>, Failure> {
     let text = read_text(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let refused = |what: String| Failure::new(FailureKind::Refused, what);
+    let refused = |what: String| Failure::refused(what);
     let file = SourceText::new(name.as_str(), text.as_str());
     check_nesting(&text)
         .map_err(|error| refused(format!("{name}:{}: this expression is too long: {error}", file.line_of(error.at))))?;
     let _progress = ExpressionProgress::begin(&file.start());
     let (rendered, used) = on_stack(STACK, || catch_panic(|| render_text(environment, &name, &text, template)))
-        .map_err(|error| Failure::new(FailureKind::System, format!("no thread can render {name}: {error}")))?
+        .map_err(|error| Failure::system(format!("no thread can render {name}: {error}")))?
         .map_err(|panic| refused(format!("{name}: {panic}")))??;
     fs::write(target, rendered).map_err(|error| broken(target, &error))?;
     let mode = |path: &Path| {
-        let found = fs::metadata(path).map_err(|error| broken(path, &error))?;
-        Ok::<_, Failure>(found.permissions().mode())
+        let metadata = fs::metadata(path).map_err(|error| broken(path, &error))?;
+        Ok::<_, Failure>(metadata.permissions().mode())
     };
     let (given, made) = (mode(source)?, mode(target)?);
     // Users that may read it may run it, and no others.
@@ -155,17 +152,17 @@ fn render_text(
             let detail =
                 error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
             if error.kind() != minijinja::ErrorKind::UndefinedError {
-                return Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
+                return Failure::refused(format!("{place}: {detail}"));
             }
             let line = error.line().and_then(|line| text.lines().nth(line - 1)).unwrap_or_default();
             let missing = missing_names(environment, text, line, template);
-            let what = if missing.is_empty() {
+            let message = if missing.is_empty() {
                 detail
             } else {
                 format!("`with` does not give {}", list_of(missing.iter().map(String::as_str)))
             };
             let hint = missing.first().and_then(|name| alternatives(name, template));
-            Failure::new(FailureKind::Refused, format!("{place}: {what}"))
+            Failure::refused(format!("{place}: {message}"))
                 .cause("the template uses a name that `with` does not give")
                 .hint(hint.unwrap_or_else(|| "it gives none; write `with: { NAME: VALUE }`".to_owned()))
         })?;
@@ -202,7 +199,7 @@ fn alternatives(missing: &str, template: &Template) -> Option<String> {
 }
 
 fn broken(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
+    Failure::system(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -268,7 +265,8 @@ mod tests {
         let deep = "[".repeat(60) + "n.x" + &"]".repeat(60);
         let each = format!("{{% set n.x = {deep} %}}").repeat(40);
         let text = format!(
-            "{{% set n = namespace(x=1) %}}{{% for a in range(100000) %}}{each}{{% if a == 700 %}}{{{{ n.x == n.x }}}}{{% endif %}}{{% endfor %}}"
+            "{{% set n = namespace(x=1) %}}{{% for a in range(100000) %}}{each}{{% if a == 700 %}}{{{{ n.x == n.x \
+             }}}}{{% endif %}}{{% endfor %}}"
         );
         let error = outcome(&text).unwrap_err().what;
         assert!(error.contains("fuel"), "{error}");

@@ -37,7 +37,7 @@ impl Run for TrtllmBench {
         let bench = TrtllmBench { options: wanted, ..bench };
         if !bench.options.is_empty() {
             let text = serde_yaml::to_string(&bench.options)
-                .map_err(|error| Failure::new(FailureKind::Refused, format!("`options` cannot be written: {error}")))?;
+                .map_err(|error| Failure::refused(format!("`options` cannot be written: {error}")))?;
             write(&options, text.as_bytes())?;
         }
         let report = out.join(format!("{}.json", bench.name));
@@ -50,13 +50,13 @@ impl Run for TrtllmBench {
         context.run(context.command(argv.clone()).copies(copies)).await?;
 
         let log = read_bytes(&context.lease.log)
-            .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
+            .map_err(|error| Failure::system(format!("its log cannot be read: {error}")))?;
         let printed = log.get(context.log.begin() as usize..).unwrap_or_default();
         let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
         let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
         measured_something(&imported.result).map_err(empty)?;
         let text = serde_json::to_string_pretty(&imported.result)
-            .map_err(|error| Failure::new(FailureKind::System, format!("the result cannot be written: {error}")))?;
+            .map_err(|error| Failure::system(format!("the result cannot be written: {error}")))?;
         write(&out.join(RESULT), format!("{text}\n").as_bytes())?;
         for doubt in doubts(&bench, &imported.result) {
             context.lease.notice(doubt);
@@ -191,8 +191,7 @@ fn headline(result: &ImportedResult) -> String {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes)
-        .map_err(|error| Failure::new(FailureKind::System, format!("cannot write {}: {error}", path.display())))
+    fs::write(path, bytes).map_err(|error| Failure::system(format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]

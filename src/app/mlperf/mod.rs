@@ -280,7 +280,7 @@ pub(super) fn search(
     if only_cost {
         for (task, bench) in &found {
             let cost =
-                Cost::of(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
+                Cost::estimate(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
             print(&format!("{task}: {cost}\n"));
         }
         return Ok(CliExit::Done);

@@ -76,6 +76,21 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// The operating system refused something.
+    pub fn system(what: impl Into<String>) -> Self {
+        Self::new(FailureKind::System, what)
+    }
+
+    /// The settings, or what they name, cannot be used.
+    pub fn refused(what: impl Into<String>) -> Self {
+        Self::new(FailureKind::Refused, what)
+    }
+
+    /// A file or a folder is not there, or is not what it should be.
+    pub fn files(what: impl Into<String>) -> Self {
+        Self::new(FailureKind::Files, what)
+    }
+
     pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
         Self {
             kind,

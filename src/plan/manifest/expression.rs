@@ -11,15 +11,11 @@ use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use super::expression_limits::bound;
-use super::expression_nesting::{LongCode, check_nesting};
-use super::expression_progress::ExpressionProgress;
-use super::expression_syntax;
-use super::expression_text::write_value;
-use super::limited_text::LimitedText;
-use super::value::{MAX_TEXT, NoValue, is_too_deep, node_of};
-use super::value_budget::ValueBudget;
-use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
+use super::expression_limits::{ExpressionProgress, LongCode, bound, check_nesting};
+use super::expression_source;
+use super::expression_source::write_value;
+use super::read::{LimitedText, MapEntry, Node, NodeValue, is_template};
+use super::value::{MAX_TEXT, NoValue, ValueBudget, is_too_deep, node_of};
 use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use base::units::{DurationError, parse_duration};
 
@@ -43,7 +39,7 @@ impl RenderError {
     }
 
     /// The reason that a minijinja error carries, also through includes and calls.
-    fn of(error: &Error) -> Option<&Self> {
+    fn find(error: &Error) -> Option<&Self> {
         let sources = std::iter::successors(std::error::Error::source(error), |error| error.source());
         sources.into_iter().find_map(|error| error.downcast_ref())
     }
@@ -217,7 +213,8 @@ impl Expressions {
         Node::new(node.span.clone(), tree)
     }
 
-    /// Renders one text. Once the budget is exceeded, which is reported, nothing is rendered any more, and no error is one more.
+    /// Renders one text. Once the budget is exceeded, which is reported, nothing is rendered any more, and no error is
+    /// one more.
     pub fn text(&self, text: &str, scope: &Arc<Scope>, span: &Span) -> Result<Node, Vec<Diagnostic>> {
         if self.budget.is_exceeded() {
             return Err(Vec::new());
@@ -293,7 +290,7 @@ impl Expressions {
         }
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         let place = error.range().and_then(|range| within(span, text, range)).unwrap_or_else(|| span.first_line());
-        match RenderError::of(error) {
+        match RenderError::find(error) {
             Some(RenderError::Explained { why, hint }) => {
                 let fault = Diagnostic::error(why).at(place, "");
                 return vec![fault.maybe_hint((!hint.is_empty()).then(|| hint.clone()))];
@@ -307,7 +304,7 @@ impl Expressions {
         let (message, hint) = match error.kind() {
             ErrorKind::SyntaxError => {
                 let at = error.range().map_or(0, |range| range.start);
-                ("this expression is not well formed".to_owned(), expression_syntax::hint(&detail, text, at))
+                ("this expression is not well formed".to_owned(), expression_source::hint(&detail, text, at))
             }
             ErrorKind::OutOfFuel => {
                 ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned()))
@@ -395,7 +392,8 @@ where
         .maybe_hint(did_you_mean(name, known))
 }
 
-/// What a method is called on, `names`, and its arguments with their brackets: of `names.split(",")`, where both are simple.
+/// What a method is called on, `names`, and its arguments with their brackets: of `names.split(",")`, where both are
+/// simple.
 fn call_of<'a>(method: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
     let call = format!(".{method}(");
     let at = text.find(&call)?;

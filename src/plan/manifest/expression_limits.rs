@@ -1,15 +1,38 @@
 //! The parts of minijinja that let a short expression take gigabytes, or panic, with limits.
 //!
-//! minijinja itself bounds repetition, ranges, recursion and steps. `replace` was not bounded, `divisibleby` divided by 0
-//! (minijinja 2.12 to 3.0); `format` pads to any width, and panics at a name in `%(…)` that is not ASCII; `join` after `join` makes a text
-//! many times as long each; `indent`, `tojson`, `batch` and `slice` take any number (3.0).
+//! minijinja itself bounds repetition, ranges, recursion and steps. `replace` was not bounded, `divisibleby` divided by
+//! 0 (minijinja 2.12 to 3.0); `format` pads to any width, and panics at a name in `%(…)` that is not ASCII; `join`
+//! after `join` makes a text many times as long each; `indent`, `tojson`, `batch` and `slice` take any number (3.0).
+//!
+//! How deep the code of an expression can nest, by its length: minijinja compiles a long chain (`a + a + a`,
+//! `a|f|f`) by calling itself for each link, and bounds only brackets.
+//!
+//! The expression that is being computed, for a watcher that can name it.
+//!
+//! minijinja bounds steps, not memory: a text can double in every step of a loop, and `sort`, `list` or `==` may take
+//! long in one step. Neither can be interrupted from within, so another thread looks.
+//!
+//! A thread with a stack for deeply nested values.
+//!
+//! minijinja prints, compares and frees a value by calling itself for each level, none of which can be interrupted or
+//! replaced: a loop can put a value into a list, and that into a list, for as many levels as it may take steps. An
+//! overflow would end the program without a message.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use std::{io, thread};
 
 use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
+use parking_lot::{Condvar, Mutex};
 
-use base::diag::catch_panic;
+use super::expression_source::code_blocks;
+use base::diag::{Span, catch_panic};
+use base::units::size;
 
-/// Replaces them in an environment. None of them makes a text of more than `MOST` bytes, or a list of more than `MOST` items.
+/// Replaces them in an environment. None of them makes a text of more than `MOST` bytes, or a list of more than `MOST`
+/// items.
 pub fn bound<const MOST: usize>(env: &mut Environment<'_>) {
     env.add_filter("replace", replace::<MOST>);
     env.add_filter("format", format::<MOST>);
@@ -35,8 +58,8 @@ fn replace<const MOST: usize>(text: &str, from: &str, to: &str) -> Result<String
     Ok(text.replace(from, to))
 }
 
-/// `'%5.2f' | format(x)`. All numbers in the text together are at least what widths and precisions add. A width that is an argument
-/// (`%*d`) is refused.
+/// `'%5.2f' | format(x)`. All numbers in the text together are at least what widths and precisions add. A width that is
+/// an argument (`%*d`) is refused.
 fn format<const MOST: usize>(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let written = text.as_str().unwrap_or_default();
     let numbers = written.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
@@ -100,8 +123,8 @@ fn tojson(value: &Value, indent: Option<Value>, named: Kwargs) -> Result<Value, 
     const WIDEST: usize = 64;
     let spaces = indent.clone().map_or_else(|| named.peek::<Option<Value>>("indent"), |spaces| Ok(Some(spaces)))?;
     if spaces.and_then(|spaces| spaces.as_usize()).is_some_and(|spaces| spaces > WIDEST) {
-        let why = format!("an indent has at most {WIDEST} spaces");
-        return Err(Error::new(ErrorKind::InvalidOperation, why));
+        let reason = format!("an indent has at most {WIDEST} spaces");
+        return Err(Error::new(ErrorKind::InvalidOperation, reason));
     }
     filters::tojson(value, indent, named)
 }
@@ -123,8 +146,107 @@ fn is_divisible(value: i128, divisor: i128) -> bool {
     value.checked_rem(divisor) == Some(0)
 }
 
+/// Bytes between `{{` and `}}`, or `{%` and `%}`. A link of a chain has at least one, and the shortest chain that
+/// overflows a stack of 8 MiB has 20,000; the longest expression of a manifest that is shipped has 500.
+const LONGEST_CODE: usize = 8 << 10;
+/// `{% elif %}` in one text: each is nested in the one before. The shortest chain that overflows has 7,000.
+const MOST_BRANCHES: usize = 1000;
+
+/// Why a text is not compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{excess}")]
+pub struct LongCode {
+    excess: CodeExcess,
+    /// Where the code begins, in bytes.
+    pub at: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum CodeExcess {
+    #[error("it has {}, and at most {} are read", size(*.0 as u64), size(LONGEST_CODE as u64))]
+    Length(usize),
+    #[error("it has more than {MOST_BRANCHES} `elif`")]
+    Branches,
+}
+
+/// Looks for code that is too long.
+pub fn check_nesting(text: &str) -> Result<(), LongCode> {
+    let mut branches = 0;
+    for block in code_blocks(text) {
+        if block.code.len() > LONGEST_CODE {
+            return Err(LongCode { excess: CodeExcess::Length(block.code.len()), at: block.at });
+        }
+        branches += usize::from(block.statement().starts_with("elif"));
+        if branches > MOST_BRANCHES {
+            return Err(LongCode { excess: CodeExcess::Branches, at: block.at });
+        }
+    }
+    Ok(())
+}
+
+/// By number; with several threads there are several.
+static CURRENT: Mutex<BTreeMap<u64, (Span, Instant)>> = Mutex::new(BTreeMap::new());
+static BEGUN: Condvar = Condvar::new();
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// An expression is being computed while this exists.
+#[derive(Debug)]
+pub struct ExpressionProgress(u64);
+
+impl ExpressionProgress {
+    pub fn begin(span: &Span) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        CURRENT.lock().insert(number, (span.clone(), Instant::now()));
+        BEGUN.notify_all();
+        Self(number)
+    }
+}
+
+impl Drop for ExpressionProgress {
+    fn drop(&mut self) {
+        CURRENT.lock().remove(&self.0);
+    }
+}
+
+/// Where the expression is written that is being computed now, and when that began. Of several, the one that began
+/// first.
+pub fn expression_in_progress() -> Option<(Span, Instant)> {
+    CURRENT.lock().first_key_value().map(|(_, current)| current.clone())
+}
+
+/// Waits until one is being computed.
+pub fn wait_for_expression() {
+    BEGUN.wait_while(&mut CURRENT.lock(), |current| current.is_empty());
+}
+
+/// Bytes: one level takes up to 450 bytes, and an expression reaches at most as many levels as it may take steps
+/// (200,000). Only what is used of it becomes memory.
+pub const EXPRESSION_STACK: usize = 128 << 20;
+
+/// Does work that computes expressions, where these cannot overflow the stack. Where no more threads can be had, this
+/// one does it.
+pub fn on_expression_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    // Taken by whichever thread does it.
+    let work = parking_lot::Mutex::new(Some(work));
+    let perform = || work.lock().take().map(|work| work());
+    let done = on_stack(EXPRESSION_STACK, perform).ok().flatten();
+    done.or_else(perform).expect("the work is taken once")
+}
+
+/// Does work on a thread with a stack of this many bytes.
+///
+/// # Errors
+/// No such thread can be had.
+pub fn on_stack<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("manifest".to_owned()).stack_size(bytes);
+        let started = builder.spawn_scoped(scope, work)?;
+        Ok(started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 #[cfg(test)]
-mod tests {
+mod expression_limits_tests {
     use super::*;
     use crate::manifest::value::MAX_TEXT;
 
@@ -195,5 +317,47 @@ mod tests {
             evaluate(&format!("{{{{ 'yes' if {value} is divisibleby({divisor}) else 'no' }}}}"))
         };
         assert_eq!([of(6, 3).unwrap(), of(5, 3).unwrap(), of(5, 0).unwrap()], ["yes", "no", "no"]);
+    }
+}
+
+#[cfg(test)]
+mod expression_nesting_tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_bounded_however_its_end_is_hidden() {
+        let chain = "+a".repeat(5000);
+        for begin in [
+            "{{ a",
+            "{{- a",
+            "{% if a",
+            "{{ '}}' ~ a",
+            "{{ {'a': {'b': 1}} ~ a",
+            "{{ \"\\\"}}\" ~ a",
+            "{% set x = '%}' ~ a",
+        ] {
+            let text = format!("x {{ {begin}{chain} }}}} %}}");
+            assert!(matches!(check_nesting(&text).unwrap_err().excess, CodeExcess::Length(_)), "{begin}");
+        }
+        let text = format!("{{# {{{{ #}}{{{{ a{chain} }}}}");
+        assert!(check_nesting(&text).is_err(), "a comment ends");
+        let text = format!("{{% raw %}}{{{{ {{% endraw %}}{{{{ a{chain} }}}}");
+        assert!(check_nesting(&text).is_err(), "a raw text ends");
+        let error = check_nesting(&"{% elif a %}x".repeat(1001)).unwrap_err();
+        assert_eq!(error, LongCode { excess: CodeExcess::Branches, at: 13_001 });
+    }
+
+    #[test]
+    fn a_long_text_of_short_expressions_is_fine() {
+        let words = "x ".repeat(5000);
+        for text in [
+            format!("{{{{ a }}}} {words} {{{{ b }}}}").repeat(100),
+            format!("{{# {words} #}}"),
+            format!("{{% raw %}} {{{{ {words} {{% endraw %}} {{{{ a }}}}"),
+            format!("awk '{{ {words} }}' ${{x}}"),
+            "{% elif a %}".repeat(1000),
+        ] {
+            assert_eq!(check_nesting(&text), Ok(()));
+        }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Both are one tree of relative paths: `manifests/x.yaml` of the project hides the shipped file of that name. A
 //! path never leaves that tree. It parses nothing.
+//!
+//! Deep merge of two manifests: maps merge, everything else is replaced; the later one wins.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use include_dir::{Dir, DirEntry, include_dir};
 
+use super::read::{Node, NodeValue};
 use base::files::{is_absence, metadata_if_there};
 
 /// The most bytes that one manifest file may have.
@@ -207,8 +210,9 @@ fn has_yaml_suffix(what: &str) -> bool {
 
 /// A file that cannot be looked at counts: reading it reports why.
 fn exists(file: &FileId) -> bool {
-    let found = metadata_if_there(&file.root.join(&file.rel));
-    found.map_or(true, |found| found.is_some_and(|found| found.is_file())) || shipped_file(&file.rel).is_some()
+    let metadata = metadata_if_there(&file.root.join(&file.rel));
+    metadata.map_or(true, |metadata| metadata.is_some_and(|metadata| metadata.is_file()))
+        || shipped_file(&file.rel).is_some()
 }
 
 /// Why a file of a manifest is not read.
@@ -310,4 +314,37 @@ fn normal(folder: &str, path: &str) -> Option<String> {
         }
     }
     Some(parts.join("/"))
+}
+
+/// A whole manifest on top of another. A section of `over` with nothing behind its key (`stages:`) leaves the one below
+/// as it is.
+pub fn merge_documents(base: Node, mut over: Node) -> Node {
+    if let (NodeValue::Map(below), NodeValue::Map(sections)) = (&base.tree, &mut over.tree) {
+        let is_section =
+            |name: &String| below.get(name).is_some_and(|entry| matches!(entry.node.tree, NodeValue::Map(_)));
+        sections.retain(|name, entry| entry.node.tree != NodeValue::Null || !is_section(name));
+    }
+    merge(base, over)
+}
+
+/// `over` on top of `base`. Keys keep the order in which they first came.
+pub fn merge(base: Node, over: Node) -> Node {
+    match (base.tree, over.tree) {
+        (NodeValue::Map(mut base), NodeValue::Map(over_map)) => {
+            for (name, entry) in over_map {
+                match base.get_mut(&name) {
+                    Some(slot) => {
+                        let below = std::mem::replace(&mut slot.node, Node::new(entry.key.clone(), NodeValue::Null));
+                        slot.node = merge(below, entry.node);
+                        slot.key = entry.key;
+                    }
+                    None => {
+                        base.insert(name, entry);
+                    }
+                }
+            }
+            Node::new(over.span, NodeValue::Map(base))
+        }
+        (_, tree) => Node::new(over.span, tree),
+    }
 }

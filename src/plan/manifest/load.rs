@@ -4,22 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 
-use super::catalog_keys::check_catalog_keys;
 use super::expression::Expressions;
-use super::expression_paths::{ExpressionPath, paths_in_node};
-use super::expression_stack::on_expression_stack;
-use super::faulty_parts::FaultyParts;
-use super::library::FileId;
-use super::merge::merge_documents;
+use super::expression_limits::on_expression_stack;
+use super::expression_source::{ExpressionPath, paths_in_node};
+use super::library::{FileId, merge_documents};
+use super::loaded::{FaultyParts, check_catalog_keys};
 use super::model::Action;
-use super::outline::ManifestOutline;
 use super::overrides::Override;
 use super::param::{ParamResolver, ResolvedParam};
+use super::read::{Map, MapEntry, Node, NodeValue};
+use super::schema::ValueShape;
 use super::schema_check::{TemplatePolicy, check};
+use super::syntax_fault::ManifestOutline;
 use super::value::value_of;
-use super::value_shape::{self, ValueShape};
-use super::yaml_node::{Map, MapEntry, Node, NodeValue};
-use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, vars};
+use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, schema, vars};
 use base::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 use base::files::{Digest, text_of};
 use base::units::{is_identifier, is_reserved_name};
@@ -59,7 +57,8 @@ pub fn load_with_errors(library: &ManifestLibrary, what: &str, given: &GivenValu
     })
 }
 
-/// The names of a manifest, with what was given so far; none where it cannot be read. Nothing that is wrong is reported.
+/// The names of a manifest, with what was given so far; none where it cannot be read. Nothing that is wrong is
+/// reported.
 pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Option<ManifestOutline> {
     let file = library.find(what)?;
     let mut loader = Loader::default();
@@ -69,11 +68,11 @@ pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Op
         let folder = loader.folder(entry);
         folder.map(|folder| folder.catalog(&file).into_iter().collect()).unwrap_or_default()
     };
-    Some(ManifestOutline::of(&root, catalog))
+    Some(ManifestOutline::parse(&root, catalog))
 }
 
-/// Pairs of given values, each as `KEY=VALUE`, that two names give to one place: the earlier and the later. None where the manifest
-/// cannot be read. Nothing that is wrong is reported.
+/// Pairs of given values, each as `KEY=VALUE`, that two names give to one place: the earlier and the later. None where
+/// the manifest cannot be read. Nothing that is wrong is reported.
 pub fn replaced_arguments(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Vec<(String, String)> {
     let Some(file) = library.find(what) else { return Vec::new() };
     let mut loader = Loader::default();
@@ -190,11 +189,11 @@ impl Loader {
         })
     }
 
-    /// Checks a document whose catalogs are chosen, and them. `paths`: those of its expressions. Returns whether a catalog has a key
-    /// that none of them reads.
+    /// Checks a document whose catalogs are chosen, and them. `paths`: those of its expressions. Returns whether a
+    /// catalog has a key that none of them reads.
     fn check_complete(&mut self, root: &Node, paths: &[ExpressionPath], faulty: &mut FaultyParts) -> bool {
         let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
-        check(root, value_shape::document(), "", key, TemplatePolicy::InStages, &mut self.found);
+        check(root, schema::document(), "", key, TemplatePolicy::InStages, &mut self.found);
         if self.found.has_errors() {
             faulty_stages(root, faulty);
         }
@@ -225,12 +224,12 @@ impl Loader {
             known => known.is_some(),
         };
         let fail = |loader: &mut Self, message: String, why: String| {
-            let found = Diagnostic::error(message);
-            let found = match from {
-                Some(place) => chain_of(found.at(place.first_line(), why), chain),
-                None => found.hint(why),
+            let fault = Diagnostic::error(message);
+            let fault = match from {
+                Some(place) => chain_of(fault.at(place.first_line(), why), chain),
+                None => fault.hint(why),
             };
-            loader.found.push(found);
+            loader.found.push(fault);
             loader.broken = true;
         };
         if self.sources.len() >= MAX_FILES && !was_used {
@@ -286,9 +285,9 @@ impl Loader {
             let what = super::schema_check::kind_of(&node.tree);
             let message =
                 if empty { "the file is empty".to_owned() } else { format!("a manifest is a map, this is {what}") };
-            let found =
+            let fault =
                 Diagnostic::error(message).at(node.span.first_line(), if empty { "nothing in here" } else { "" });
-            self.found.push(found.hint("begin the file with `regatta: 1`, then `stages:`"));
+            self.found.push(fault.hint("begin the file with `regatta: 1`, then `stages:`"));
             return None;
         };
         let includes = map.shift_remove("include");
@@ -309,15 +308,15 @@ impl Loader {
     fn includes(&mut self, list: Option<&MapEntry>, file: &FileId, chain: &mut Chain) -> Vec<Node> {
         let Some(list) = list else { return Vec::new() };
         let NodeValue::List(items) = &list.node.tree else {
-            let found = Diagnostic::error("`include` must be a list of files").at(list.node.span.first_line(), "");
+            let fault = Diagnostic::error("`include` must be a list of files").at(list.node.span.first_line(), "");
             let hint = list.node.text().map(|_| format!("write it as [{}]", list.node.span.text()));
-            self.found.push(found.maybe_hint(hint));
+            self.found.push(fault.maybe_hint(hint));
             self.broken = true;
             return Vec::new();
         };
         let mut nodes = Vec::new();
         for item in items {
-            let Some(path) = item.text().filter(|path| !super::yaml_node::is_template(path)) else {
+            let Some(path) = item.text().filter(|path| !super::read::is_template(path)) else {
                 let found =
                     Diagnostic::error("`include` must name a file").at(item.span.first_line(), "this is no plain path");
                 self.found.push(found);
@@ -431,8 +430,8 @@ impl Loader {
             && let Some(text) = name.node.text()
             && !is_name(text)
         {
-            let found = Diagnostic::error(format!("`{text}` cannot be the name of a manifest"));
-            self.found.push(found.at(name.node.span.first_line(), "lower-case letters, digits, `-`, `_` and `.` only"));
+            let fault = Diagnostic::error(format!("`{text}` cannot be the name of a manifest"));
+            self.found.push(fault.at(name.node.span.first_line(), "lower-case letters, digits, `-`, `_` and `.` only"));
         }
         let empty = Map::new();
         let (params, vars) = (section("params").unwrap_or(&empty), section("vars").unwrap_or(&empty));
@@ -460,10 +459,10 @@ impl Loader {
     fn name(&mut self, what: &str, name: &str, key: &Span) {
         if !is_identifier(name) {
             let suggestion: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-            let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
-            let found = found.at(key.clone(), "letters, digits and `_`, not beginning with a digit");
+            let fault = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
+            let fault = fault.at(key.clone(), "letters, digits and `_`, not beginning with a digit");
             self.found.push(
-                found.hint(format!("for example `{}`", suggestion.trim_start_matches(|c: char| c.is_ascii_digit()))),
+                fault.hint(format!("for example `{}`", suggestion.trim_start_matches(|c: char| c.is_ascii_digit()))),
             );
         } else if what != "stage" && is_reserved_name(name) {
             let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
@@ -494,15 +493,15 @@ fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions,
 fn unknown_names_in_vars(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
     let stages = map.get("stages").and_then(|entry| entry.node.map());
     let stages: Vec<&str> = stages.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-    let known: Vec<&str> = params.keys().chain(vars.keys()).map(String::as_str).collect();
+    let names: Vec<&str> = params.keys().chain(vars.keys()).map(String::as_str).collect();
     for entry in vars.values() {
-        expressions.unknown_names(&entry.node, &known, &stages, found);
+        expressions.unknown_names(&entry.node, &names, &stages, found);
     }
 }
 
 /// One parameter as it is declared.
 fn check_param(name: &str, entry: &MapEntry, found: &mut Diagnostics) {
-    if let ValueShape::Object(document) = value_shape::document()
+    if let ValueShape::Object(document) = schema::document()
         && let Some(ValueShape::Map(shape)) = document.fields.get("params").map(|shape| &**shape)
     {
         check(&entry.node, shape, &format!("params.{name}"), &entry.key, TemplatePolicy::Done, found);
@@ -518,9 +517,9 @@ fn usual_name(file: &FileId) -> String {
 /// The stages that have an error, and among them those whose kind is not known.
 fn faulty_stages(root: &Node, faulty: &mut FaultyParts) {
     for (name, entry) in root.get("stages").and_then(|entry| entry.node.map()).into_iter().flatten() {
-        let mut found = Diagnostics::new();
-        check(&entry.node, value_shape::stage(), "", &entry.key, TemplatePolicy::InStages, &mut found);
-        if found.has_errors() {
+        let mut faults = Diagnostics::new();
+        check(&entry.node, schema::stage(), "", &entry.key, TemplatePolicy::InStages, &mut faults);
+        if faults.has_errors() {
             faulty.stages.insert(name.clone());
             if Action::KEYS.into_iter().filter(|key| entry.node.get(key).is_some()).count() != 1 {
                 faulty.unknown_stages.insert(name.clone());

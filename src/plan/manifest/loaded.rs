@@ -1,22 +1,32 @@
 //! The loaded manifest: what `plan` expands, `regatta show` prints and `regatta list` lists.
+//!
+//! Values from outside a manifest.
+//!
+//! Where a value of a manifest came from.
+//!
+//! What of a manifest with errors cannot be used, so that an expression that uses it is not one more error.
+//!
+//! Keys in the file of a catalog, the system for example, that nothing in the manifest reads: typing errors, as a rule.
+//!
+//! A var is free in its form, so no schema knows them; the expressions of the manifest do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::faulty_parts::FaultyParts;
-use super::given_values::GivenValues;
+use super::expression_source::{ExpressionPath, PathStep, paths_in_node};
 use super::library::{ManifestFileError, ManifestLibrary};
 use super::param::ResolvedParam;
-use super::yaml_node::{Map, Node, NodeValue};
+use super::read::{Map, Node, NodeValue};
 use super::{load, read};
-use base::diag::{Diagnostic, Diagnostics, SourceText};
+use base::diag::{Diagnostic, Diagnostics, SourceText, Span, nearest};
 use base::files::{Digest, text_of};
 use base::units::unquoted;
 
-/// A manifest: parameters chosen, vars computed, stages still with expressions. Without errors in its structure, except in its
-/// faulty parts.
+/// A manifest: parameters chosen, vars computed, stages still with expressions. Without errors in its structure, except
+/// in its faulty parts.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub name: String,
@@ -53,8 +63,8 @@ pub struct ShownValue {
 impl Manifest {
     /// Every value, with where it came from. Params and vars are shown as they were computed, stages as written.
     pub fn values(&self) -> Vec<ShownValue> {
-        let mut all = Vec::new();
-        let mut add = |path: String, value: String, origin: String| all.push(ShownValue { path, value, origin });
+        let mut list = Vec::new();
+        let mut add = |path: String, value: String, origin: String| list.push(ShownValue { path, value, origin });
         for (name, chosen) in &self.params {
             add(format!("params.{name}"), unquoted(&chosen.value), chosen.origin.to_string());
         }
@@ -64,7 +74,7 @@ impl Manifest {
         for (name, entry) in &self.stages {
             leaves(&entry.node, &format!("stages.{name}"), &mut add);
         }
-        all
+        list
     }
 
     /// Every file it was made of (path, or `shipped:path`) with its digest, in the order of reading.
@@ -124,7 +134,8 @@ pub fn list_manifests(library: &ManifestLibrary) -> std::io::Result<Vec<ListedMa
                         Err(found) => (None, first(&found)),
                         Ok(node) => {
                             let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
-                            // Without what the user must give, a good manifest may lack a parameter: that is not broken.
+                            // Without what the user must give, a good manifest may lack a parameter: that is not
+                            // broken.
                             let broken = load(library, &name, &GivenValues::default())
                                 .err()
                                 .filter(|found| !found.only_misses_parameters());
@@ -144,4 +155,146 @@ fn first(found: &Diagnostics) -> Option<String> {
         Some(label) => format!("{} ({})", one.message, label.span),
         None => one.message.clone(),
     })
+}
+
+/// What the user gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see
+/// `overrides`) and the environment.
+#[derive(Clone, Debug, Default)]
+pub struct GivenValues {
+    pub params: Vec<(String, String)>,
+    pub env: BTreeMap<String, String>,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug)]
+pub enum ValueOrigin {
+    CommandLine,
+    Environment(String),
+    Default(Span),
+    File(Span),
+}
+
+impl fmt::Display for ValueOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommandLine => f.write_str("command line"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Default(span) => write!(f, "default, {span}"),
+            Self::File(span) => span.fmt(f),
+        }
+    }
+}
+
+/// Parts whose errors are reported.
+#[derive(Clone, Debug, Default)]
+pub struct FaultyParts {
+    /// Params and vars without a value.
+    pub names: BTreeSet<String>,
+    /// Stages that other stages may refer to, but that cannot be read as a whole.
+    pub stages: BTreeSet<String>,
+    /// Stages of which it is not known which tasks they are, or of which kind.
+    pub unknown_stages: BTreeSet<String>,
+}
+
+impl FaultyParts {
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.stages.is_empty() && self.unknown_stages.is_empty()
+    }
+
+    /// Whether an expression in a node uses one of them.
+    pub fn affect(&self, node: &Node) -> bool {
+        if self.names.is_empty() && self.unknown_stages.is_empty() {
+            return false;
+        }
+        let mut paths = Vec::new();
+        paths_in_node(node, &mut paths);
+        paths.iter().any(|path| match path.as_slice() {
+            [PathStep::Key(first), PathStep::Key(stage), ..] if first == "stages" => {
+                self.unknown_stages.contains(stage)
+            }
+            [PathStep::Key(first), ..] if first == "stages" => !self.unknown_stages.is_empty(),
+            [PathStep::Key(first), ..] => self.names.contains(first),
+            _ => false,
+        })
+    }
+}
+
+/// Reports every key below `vars` of a catalog's file that none of these paths leads to: those in the expressions of
+/// the merged manifest.
+pub fn check_catalog_keys(catalog: &Node, paths: &[ExpressionPath], found: &mut Diagnostics) {
+    let Some(vars) = catalog.get("vars").and_then(|entry| entry.node.map()) else { return };
+    check(vars, &mut Vec::new(), &paths.iter().collect::<Vec<_>>(), found);
+}
+
+/// `paths` are those that lead into this map.
+fn check(map: &Map, place: &mut Vec<String>, paths: &[&ExpressionPath], found: &mut Diagnostics) {
+    let depth = place.len();
+    for (name, entry) in map {
+        let through: Vec<&ExpressionPath> =
+            paths.iter().filter(|path| path.get(depth).is_some_and(|step| step.matches(name))).copied().collect();
+        if through.is_empty() {
+            let names = paths.iter().filter_map(|path| match path.get(depth) {
+                Some(PathStep::Key(key)) => Some(key.as_str()),
+                _ => None,
+            });
+            let mut names: Vec<&str> = names.filter(|key| depth > 0 || !map.contains_key(*key)).collect();
+            names.sort_unstable();
+            names.dedup();
+            let whole = [&["vars".to_owned()], place.as_slice()].concat().join(".");
+            let unknown = Diagnostic::error(format!("unknown key `{name}` in `{whole}`"));
+            // Not all that there are: among them are the words and the loop variables of templates.
+            let hint = nearest(name, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+            found.push(unknown.at(entry.key.clone(), "nothing in the manifest reads it").maybe_hint(hint));
+            continue;
+        }
+        // The whole of it is used, as flags are.
+        if through.iter().any(|path| path.len() == depth + 1) {
+            continue;
+        }
+        if let NodeValue::Map(inner) = &entry.node.tree {
+            place.push(name.clone());
+            check(inner, place, &through, found);
+            place.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+    use crate::manifest::expression_source::paths_in_node;
+    use base::diag::SourceText;
+    use pretty_assertions::assert_eq;
+
+    const MANIFEST: &str = "vars: { all: '{{ dict(gpu, gpus=gpus) }}', flags: {} }\nstages:\n  one: { engine: { flags: '{{ dict(flags, \
+        **tuning[scenario].build_flags) }}', size: '{{ tuning[scenario].gpu_batch_size }}' } }\n";
+
+    fn messages(system: &str) -> Vec<String> {
+        let of = |name: &str, text: &str| read::read(&SourceText::new(name, text)).unwrap();
+        let mut faults = Diagnostics::new();
+        let mut paths = Vec::new();
+        paths_in_node(&of("m.yaml", MANIFEST), &mut paths);
+        check_catalog_keys(&of("system.yaml", system), &paths, &mut faults);
+        let line = |one: Diagnostic| format!("{} | {}", one.message, one.hints.join(" "));
+        faults.into_list().into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_key_that_nothing_reads_has_the_nearest_that_is_read() {
+        assert!(
+            messages(
+                "vars: { gpus: 8, gpu: { any: 1 }, tuning: { server: { gpu_batch_size: 1, build_flags: { any: 1 } } } }"
+            )
+            .is_empty()
+        );
+        assert_eq!(messages("vars: { surplus: 8 }"), ["unknown key `surplus` in `vars` | "]);
+        assert_eq!(
+            messages("vars: { gpuss: 8, tuning: { server: { gpu_batchsize: 1 } } }"),
+            [
+                "unknown key `gpuss` in `vars` | did you mean `gpus`?",
+                "unknown key `gpu_batchsize` in `vars.tuning.server` | did you mean `gpu_batch_size`?",
+            ]
+        );
+    }
 }

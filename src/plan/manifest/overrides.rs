@@ -1,16 +1,16 @@
 //! `tuning.kv_fraction=0.8`: one value of the merged manifest, replaced from the command line.
 //!
-//! A key with dots names a place: from the top (`vars.tuning.kv_fraction`, `stages.engine.engine.build_flags.max_num_tokens`);
-//! by the name of a var; by the name of a stage, with or without its action (`engine.build_flags.max_num_tokens`); or by
-//! what only one stage has (`build_flags.max_num_tokens`). The value is YAML, maps merge, `null` takes a flag away. Where it
-//! came from stays with it: `regatta show` prints `command line`, and an error in it points at the argument that was typed.
+//! A key with dots names a place: from the top (`vars.tuning.kv_fraction`,
+//! `stages.engine.engine.build_flags.max_num_tokens`); by the name of a var; by the name of a stage, with or without
+//! its action (`engine.build_flags.max_num_tokens`); or by what only one stage has (`build_flags.max_num_tokens`). The
+//! value is YAML, maps merge, `null` takes a flag away. Where it came from stays with it: `regatta show` prints
+//! `command line`, and an error in it points at the argument that was typed.
 
-use super::expression_source;
-use super::merge::merge;
+use super::library::merge;
 use super::model::Action;
-use super::read;
-use super::value_shape::{self, ValueShape};
-use super::yaml_node::{Map, MapEntry, Node, NodeValue};
+use super::read::{Map, MapEntry, Node, NodeValue};
+use super::schema::ValueShape;
+use super::{expression_source, read, schema};
 use base::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 use base::units::unquoted;
 
@@ -77,15 +77,15 @@ fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Overr
     set(root, &path, &place, value).map_err(|before| {
         let text = unquoted(&before.json());
         let places = expression_source::places(root, &path, &before);
-        let found = Diagnostic::error(format!("`{key}` leads into something that is no map"));
-        let found =
-            found.at(place.clone(), "given here").related(before.span.first_line(), format!("this is `{text}`"));
+        let fault = Diagnostic::error(format!("`{key}` leads into something that is no map"));
+        let fault =
+            fault.at(place.clone(), "given here").related(before.span.first_line(), format!("this is `{text}`"));
         if places.is_empty() {
-            return found.hint("replace the whole of it, or what it is made from");
+            return fault.hint("replace the whole of it, or what it is made from");
         }
         let value = word.text().get(key.len()..).unwrap_or_default();
         let places: Vec<String> = places.into_iter().map(|place| format!("{place}{value}")).collect();
-        found.hint(format!("it is computed from other values; set {}", places.join(" or ")))
+        fault.hint(format!("it is computed from other values; set {}", places.join(" or ")))
     })?;
     Ok(Override { argument: word.clone(), path, siblings, is_known, replaced: Vec::new() })
 }
@@ -136,8 +136,8 @@ impl UnresolvedKey {
     fn on(self, key: &str, place: &Span) -> Diagnostic {
         match self {
             Self::Param(name) => {
-                let found = Diagnostic::error(format!("`{name}` is a parameter, it has no parts"));
-                found.at(place.clone(), "").hint(format!("give it whole: {name}=…"))
+                let fault = Diagnostic::error(format!("`{name}` is a parameter, it has no parts"));
+                fault.at(place.clone(), "").hint(format!("give it whole: {name}=…"))
             }
             Self::Ambiguous(longer) => {
                 let found = Diagnostic::error(format!("`{key}` could be in several places"));
@@ -145,8 +145,8 @@ impl UnresolvedKey {
             }
             Self::UnknownName { first, known } => {
                 let found = Diagnostic::error(format!("`{key}` leads nowhere"));
-                let what = format!("no var, stage or map of flags is called `{first}`");
-                found.at(place.clone(), what).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
+                let message = format!("no var, stage or map of flags is called `{first}`");
+                found.at(place.clone(), message).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
             }
             Self::UnknownStage { name, known } => {
                 let found = Diagnostic::error(format!("`{key}` leads nowhere"));
@@ -179,7 +179,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
     if steps.len() > 1 && first == "vars" {
         return Ok(owned(steps));
     }
-    let is_key = matches!(value_shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
+    let is_key = matches!(schema::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
     if let Some(var) = vars.and_then(|vars| vars.get(first)) {
         let is_in_var = var.node.get(below).is_some();
         match stages.and_then(|stages| stages.get(first)) {
@@ -208,18 +208,18 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
         return Ok([owned(&["stages", first]), through, owned(&steps[1..])].concat());
     }
     let parent = &steps[..steps.len() - 1];
-    let mut all = Vec::new();
+    let mut list = Vec::new();
     for (stage, entry) in stages.into_iter().flatten() {
         let Some(action) = action(&entry.node) else { continue };
         let Some(body) = entry.node.get(action) else { continue };
         let mut way = vec![stage.clone(), action.to_owned()];
         maps(&body.node, &mut way, &mut |way| {
             if way.len() > parent.len() && way[way.len() - parent.len()..].iter().zip(parent).all(|(a, b)| a == b) {
-                all.push(way.to_vec());
+                list.push(way.to_vec());
             }
         });
     }
-    match all.as_slice() {
+    match list.as_slice() {
         [way] => Ok([owned(&["stages"]), way.clone(), owned(&steps[steps.len() - 1..])].concat()),
         [] => {
             let names = |map: Option<&Map>| map.into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>();
@@ -236,7 +236,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
         _ => {
             let leaf = steps.last().copied().unwrap_or_default();
             let longer = |way: &Vec<String>| format!("`{}.{}.{leaf}=…`", way[0], way[2..].join("."));
-            Err(UnresolvedKey::Ambiguous(all.iter().map(longer).collect()))
+            Err(UnresolvedKey::Ambiguous(list.iter().map(longer).collect()))
         }
     }
 }
@@ -306,9 +306,9 @@ mod tests {
         let mut root = read::read(&SourceText::new("m.yaml", TEXT)).unwrap();
         let given: Vec<(String, String)> =
             words.iter().filter_map(|word| word.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-        let mut found = Diagnostics::new();
-        let done = place_overrides(&mut root, &given, &mut found);
-        (root, done, found.into_list())
+        let mut faults = Diagnostics::new();
+        let done = place_overrides(&mut root, &given, &mut faults);
+        (root, done, faults.into_list())
     }
 
     fn at<'a>(root: &'a Node, path: &str) -> &'a Node {
@@ -402,9 +402,9 @@ mod tests {
     fn a_value_that_is_given_by_two_names_is_given_twice() {
         let (_, done, found) = given(&["one.timeout=1s", "stages.one.timeout=2s"]);
         assert!(found.is_empty(), "{found:?}");
-        let mut found = Diagnostics::new();
-        reject_replaced(&done, &mut found);
-        assert_eq!(found.into_list()[0].message, "`stages.one.timeout` is given twice");
+        let mut faults = Diagnostics::new();
+        reject_replaced(&done, &mut faults);
+        assert_eq!(faults.into_list()[0].message, "`stages.one.timeout` is given twice");
     }
 
     #[test]
@@ -423,7 +423,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "`runtime_flags.kv` could be in several places | write `one.runtime_flags.kv=…` or `two.runtime_flags.kv=…`",
+                "`runtime_flags.kv` could be in several places | write `one.runtime_flags.kv=…` or \
+                 `two.runtime_flags.kv=…`",
                 "`tunning.kv` leads nowhere | did you mean `tuning`?",
                 "`system` is a parameter, it has no parts | give it whole: system=…",
                 "`machine.gpus` leads into something that is no map | replace the whole of it, or what it is made from",

@@ -1,15 +1,17 @@
 //! Parameters: which value each one has, where it came from, and everything wrong with what was given.
+//!
+//! `params:` — what a user may change from the command line.
 
 use std::path::Path;
 
 use indexmap::IndexMap;
 use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
-use super::scalar;
-use super::yaml_node::{Map, MapEntry, Node, NodeValue};
-use super::{GivenValues, ValueOrigin};
+use super::read::{Map, MapEntry, Node, NodeValue};
+use super::{GivenValues, ValueOrigin, schema};
 use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
 use base::files::metadata_if_there;
 use base::units::{is_identifier, unquoted};
@@ -90,8 +92,9 @@ impl ParamResolver<'_> {
             }
             if let Err(error) = Regex::new(pattern) {
                 let message = format!("`params.{name}.pattern` is no regular expression");
-                let why = error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                return Some(at("pattern", message, &why));
+                let reason =
+                    error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                return Some(at("pattern", message, &reason));
             }
         }
         let variable = rule.env.as_ref().filter(|variable| !is_identifier(variable))?;
@@ -248,16 +251,15 @@ impl ParamResolver<'_> {
         if self.catalog.iter().any(|known| known == text) {
             return Ok(Value::String(text.to_owned()));
         }
-        let known = || self.catalog.iter().map(String::as_str);
+        let names = || self.catalog.iter().map(String::as_str);
         let folder = self.entry.node.get("catalog").and_then(|entry| entry.node.text()).unwrap_or_default();
         if self.catalog.is_empty() {
-            let what = format!("there is no file in `{folder}`, or no such folder");
-            return Err(
-                ParamError::new(what).hint("the folder is relative to the manifest; its `NAME.yaml` are the choices")
-            );
+            let message = format!("there is no file in `{folder}`, or no such folder");
+            return Err(ParamError::new(message)
+                .hint("the folder is relative to the manifest; its `NAME.yaml` are the choices"));
         }
         let wrong = ParamError::new(format!("there is no `{text}` in `{folder}`"));
-        Err(wrong.maybe_hint(did_you_mean(text, known())))
+        Err(wrong.maybe_hint(did_you_mean(text, names())))
     }
 }
 
@@ -291,9 +293,9 @@ fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
     if let Some(value) = allowed.iter().find(|value| unquoted(value) == text) {
         return Ok(value.clone());
     }
-    let known: Vec<String> = allowed.iter().map(unquoted).collect();
-    let all = list_of(known.iter().map(String::as_str));
-    let hint = match nearest(text, known.iter().map(String::as_str)) {
+    let names: Vec<String> = allowed.iter().map(unquoted).collect();
+    let all = list_of(names.iter().map(String::as_str));
+    let hint = match nearest(text, names.iter().map(String::as_str)) {
         Some(word) => format!("did you mean `{word}`? There is: {all}"),
         None => format!("there is: {all}"),
     };
@@ -319,7 +321,7 @@ fn list_item(text: &str, rule: &Param) -> Result<Value, ParamError> {
     fitting(text, rule)?;
     match &rule.list {
         Some(ListRule::Of(allowed)) => one_of(text, allowed),
-        _ => match scalar::parse_plain_scalar(text).map_err(|error| ParamError::new(error.to_string()))? {
+        _ => match schema::parse_plain_scalar(text).map_err(|error| ParamError::new(error.to_string()))? {
             NodeValue::Number(number) => Ok(Value::Number(number)),
             NodeValue::Bool(value) => Ok(Value::Bool(value)),
             _ => Ok(Value::String(text.to_owned())),
@@ -391,3 +393,90 @@ pub fn unknown(given: &GivenValues, known: &IndexMap<String, ResolvedParam>, roo
         }
     }
 }
+
+/// One parameter. Exactly one of `choice, list, catalog, path, int, number, switch, text` gives its type.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Param {
+    /// A one-line description for `regatta show`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// The default value; null is no value, so that an expression can choose one. Without it the parameter must be
+    /// given (except `path: optional`, `list` → [], `switch` → false).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// An environment variable that sets it when the command line does not. A list may have spaces between its values
+    /// there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<String>,
+    /// One of these values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Vec<Value>>,
+    /// Several of these values (comma separated on the command line), or `any`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<ListRule>,
+    /// A folder of YAML files, relative to this manifest; the chosen one is merged over this manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<String>,
+    /// A file or folder; made absolute from the current folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathNeed>,
+    /// A whole number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub int: Option<NumberBounds>,
+    /// A number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<NumberBounds>,
+    /// true or false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<NoBounds>,
+    /// Any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<NumberBounds>,
+    /// A regular expression for the whole of a `text`, or of each value of a `list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// An example of a valid value, for error messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
+}
+
+/// The keys of which a parameter has exactly one.
+pub const PARAM_KINDS: [&str; 8] = ["choice", "list", "catalog", "path", "int", "number", "switch", "text"];
+
+/// The values a list may hold.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ListRule {
+    /// The allowed values.
+    Of(Vec<Value>),
+    /// `any`: any value.
+    Any(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PathNeed {
+    /// Must be given and exist.
+    Required,
+    /// Empty when not given; must exist when given.
+    Optional,
+}
+
+/// Inclusive bounds of a number, or of a text's length. `{}` allows everything.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NumberBounds {
+    /// The smallest allowed value; of a `text`, the smallest number of characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The largest allowed value; of a `text`, the largest number of characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+/// `{}`: a switch has nothing to bound.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("properties" = {}))]
+pub struct NoBounds {}

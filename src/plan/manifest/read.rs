@@ -2,17 +2,25 @@
 //!
 //! Everything that YAML allows and a manifest must not contain is found here: duplicate keys, several documents,
 //! tags, keys that are no text, alias bombs, absurd nesting, control characters. It reads no file.
+//!
+//! A YAML value in which every scalar, list and map has the place it was written at.
+//!
+//! Merging, checking and rendering work on nodes, so provenance is never looked up: it is carried along.
+//!
+//! What a template writes, up to a limit.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use indexmap::map::Entry as Slot;
 use saphyr_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Number, Value};
 
-use super::scalar;
+use super::schema;
 use super::syntax_fault::{SyntaxFault, explain};
-use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use base::diag::{Diagnostic, Diagnostics, SourceText, Span};
 
 /// Deeper nesting than this is an error or an attack.
@@ -28,14 +36,14 @@ pub fn read(source: &SourceText) -> Result<Node, Diagnostics> {
     found.or(node)
 }
 
-/// The same document with everything wrong in it where it can be read to its end: another value stands at the place of each
-/// error.
+/// The same document with everything wrong in it where it can be read to its end: another value stands at the place of
+/// each error.
 pub fn read_with_errors(source: &SourceText) -> Result<(Node, Diagnostics), Diagnostics> {
     let text = source.text();
     if let Some((at, bad)) = text.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         let message = format!("the control character U+{:04X} is not allowed in YAML", u32::from(bad));
-        let found = Diagnostic::error(message).at(source.span(at..at + bad.len_utf8()), "here");
-        return Err(found.hint("is this really a text file?").into());
+        let fault = Diagnostic::error(message).at(source.span(at..at + bad.len_utf8()), "here");
+        return Err(fault.hint("is this really a text file?").into());
     }
     let mut reader = Reader {
         source,
@@ -113,15 +121,15 @@ impl Reader<'_> {
                     self.tag(&span);
                 }
                 if !text.is_ascii() && text.contains(RESERVED) {
-                    let found = Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(span.first_line(), "in here");
-                    self.found.push(found.hint("name a stage or an input instead: {{ stages.x.out }}"));
+                    let fault = Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(span.first_line(), "in here");
+                    self.found.push(fault.hint("name a stage or an input instead: {{ stages.x.out }}"));
                 }
                 if self.wants_key() {
                     self.key(text.into_owned(), span);
                     return Flow::Continue(());
                 }
                 let tree = if style == ScalarStyle::Plain {
-                    scalar::parse_plain_scalar(&text).unwrap_or_else(|error| {
+                    schema::parse_plain_scalar(&text).unwrap_or_else(|error| {
                         self.found
                             .push(Diagnostic::error(error.to_string()).at(span.clone(), "not finite, or out of range"));
                         NodeValue::Null
@@ -136,7 +144,8 @@ impl Reader<'_> {
             Event::MappingStart(anchor, tag) => self.open(NodeValue::Map(Map::new()), anchor, tag.is_some(), span),
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(mut frame) = self.stack.pop() {
-                    // A map begins with room for four pairs, and most have fewer: in large manifests this is a tenth of the memory.
+                    // A map begins with room for four pairs, and most have fewer: in large manifests this is a tenth of
+                    // the memory.
                     match &mut frame.tree {
                         NodeValue::List(items) => items.shrink_to_fit(),
                         NodeValue::Map(map) => map.shrink_to_fit(),
@@ -162,10 +171,10 @@ impl Reader<'_> {
             self.tag(&span);
         }
         if self.wants_key() {
-            let found = Diagnostic::error("a key must be a text").at(span.first_line(), "this is a list or a map");
+            let fault = Diagnostic::error("a key must be a text").at(span.first_line(), "this is a list or a map");
             let hint =
                 span.text().starts_with('{').then(|| "a value that begins with `{{` needs quotes: \"{{ … }}\"".into());
-            self.found.push(found.maybe_hint(hint));
+            self.found.push(fault.maybe_hint(hint));
             return Flow::Break(());
         }
         if self.stack.len() >= MAX_DEPTH {
@@ -180,10 +189,10 @@ impl Reader<'_> {
     fn key(&mut self, name: String, span: Span) {
         if let Some(Frame { tree: NodeValue::Map(map), key, .. }) = self.stack.last_mut() {
             if let Some(first) = map.get(&name) {
-                let found = Diagnostic::error(format!("the key `{name}` is given twice"))
+                let fault = Diagnostic::error(format!("the key `{name}` is given twice"))
                     .at(span.clone(), "again here")
                     .related(first.key.clone(), "first here");
-                self.found.push(found.hint("keep one of them"));
+                self.found.push(fault.hint("keep one of them"));
             }
             *key = Some((name, span));
         }
@@ -233,8 +242,8 @@ impl Reader<'_> {
     }
 
     fn tag(&mut self, span: &Span) {
-        let found = Diagnostic::error("tags are not part of the manifest language").at(span.first_line(), "tagged");
-        self.found.push(found.hint("remove the `!…`"));
+        let fault = Diagnostic::error("tags are not part of the manifest language").at(span.first_line(), "tagged");
+        self.found.push(fault.hint("remove the `!…`"));
     }
 
     fn syntax(&mut self, info: &str, at: usize) {
@@ -267,8 +276,176 @@ impl CharToByte {
     }
 }
 
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where its value stands.
+    pub span: Span,
+    pub tree: NodeValue,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeValue {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(Arc<str>),
+    List(Vec<Node>),
+    Map(Map),
+}
+
+pub type Map = IndexMap<String, MapEntry>;
+
+/// One pair of a map.
+#[derive(Clone, Debug)]
+pub struct MapEntry {
+    /// Where the key stands.
+    pub key: Span,
+    pub node: Node,
+}
+
+impl PartialEq for Node {
+    /// Places do not count.
+    fn eq(&self, other: &Self) -> bool {
+        self.tree == other.tree
+    }
+}
+
+impl PartialEq for MapEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+impl Node {
+    pub const fn new(span: Span, tree: NodeValue) -> Self {
+        Self { span, tree }
+    }
+
+    /// A node for a value that was computed: everything in it stands at `span`.
+    pub fn of_json(span: &Span, value: &Value) -> Self {
+        let tree = match value {
+            Value::Null => NodeValue::Null,
+            Value::Bool(value) => NodeValue::Bool(*value),
+            Value::Number(number) => NodeValue::Number(number.clone()),
+            Value::String(text) => NodeValue::Text(text.as_str().into()),
+            Value::Array(items) => NodeValue::List(items.iter().map(|item| Self::of_json(span, item)).collect()),
+            Value::Object(pairs) => NodeValue::Map(
+                pairs
+                    .iter()
+                    .map(|(key, value)| (key.clone(), MapEntry { key: span.clone(), node: Self::of_json(span, value) }))
+                    .collect(),
+            ),
+        };
+        Self::new(span.clone(), tree)
+    }
+
+    pub const fn map(&self) -> Option<&Map> {
+        if let NodeValue::Map(map) = &self.tree { Some(map) } else { None }
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        if let NodeValue::Text(text) = &self.tree { Some(text) } else { None }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&MapEntry> {
+        self.map()?.get(key)
+    }
+
+    /// The nearest thing that exists on the way along `path`: its key where it has one, otherwise its value.
+    pub fn place(&self, path: &[&str]) -> Span {
+        let mut here = self;
+        let mut span = self.span.clone();
+        for step in path {
+            match &here.tree {
+                NodeValue::Map(map) => {
+                    let Some(entry) = map.get(*step) else { break };
+                    here = &entry.node;
+                    span = if matches!(here.tree, NodeValue::Map(_) | NodeValue::List(_)) {
+                        entry.key.clone()
+                    } else {
+                        here.span.clone()
+                    };
+                }
+                NodeValue::List(items) => {
+                    let Some(item) = step.parse().ok().and_then(|index: usize| items.get(index)) else { break };
+                    here = item;
+                    span = item.span.clone();
+                }
+                _ => break,
+            }
+        }
+        span.first_line()
+    }
+
+    pub fn json(&self) -> Value {
+        match &self.tree {
+            NodeValue::Null => Value::Null,
+            NodeValue::Bool(value) => Value::Bool(*value),
+            NodeValue::Number(number) => Value::Number(number.clone()),
+            NodeValue::Text(text) => Value::String(text.to_string()),
+            NodeValue::List(items) => Value::Array(items.iter().map(Self::json).collect()),
+            NodeValue::Map(map) => {
+                Value::Object(map.iter().map(|(key, entry)| (key.clone(), entry.node.json())).collect())
+            }
+        }
+    }
+
+    /// Whether any text in it has to be rendered.
+    pub fn has_template(&self) -> bool {
+        match &self.tree {
+            NodeValue::Text(text) => is_template(text),
+            NodeValue::List(items) => items.iter().any(Self::has_template),
+            NodeValue::Map(map) => map.values().any(|entry| entry.node.has_template()),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a text holds an expression or a statement.
+pub fn is_template(text: &str) -> bool {
+    // One byte search first: most texts have no brace at all.
+    memchr_brace(text) && (text.contains("{{") || text.contains("{%"))
+}
+
+fn memchr_brace(text: &str) -> bool {
+    text.as_bytes().contains(&b'{')
+}
+
+/// Refuses what would make it longer than its limit.
+#[derive(Debug)]
+pub struct LimitedText {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl LimitedText {
+    /// `limit` in bytes.
+    pub const fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), limit }
+    }
+
+    /// The text; what is not UTF-8 is replaced.
+    pub fn into_text(self) -> String {
+        String::from_utf8(self.bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+}
+
+impl io::Write for LimitedText {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if piece.len() > self.limit - self.bytes.len() {
+            return Err(io::Error::other(format!("it becomes longer than {} bytes", self.limit)));
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod read_tests {
     use super::*;
 
     fn json(text: &str) -> serde_json::Value {
@@ -332,5 +509,21 @@ true: switch
     #[test]
     fn aliases_stand_for_what_they_name() {
         assert_eq!(json("a: &x {k: 1}\nb: *x\n"), serde_json::json!({"a": {"k": 1}, "b": {"k": 1}}));
+    }
+}
+
+#[cfg(test)]
+mod limited_text_tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn the_piece_that_would_be_too_much_is_refused() {
+        let mut text = LimitedText::new(5);
+        text.write_all(b"abc").unwrap();
+        assert_eq!(text.write_all(b"def").unwrap_err().to_string(), "it becomes longer than 5 bytes");
+        text.write_all(b"de").unwrap();
+        assert_eq!(text.into_text(), "abcde");
     }
 }

@@ -1,4 +1,5 @@
-//! The reference of the manifest language: every key with its type, its default and its description, taken from the JSON Schema.
+//! The reference of the manifest language: every key with its type, its default and its description, taken from the
+//! JSON Schema.
 
 use std::fmt::Write as _;
 
@@ -70,8 +71,8 @@ impl ManifestKey {
         })
     }
 
-    /// The key at a path below this one. Names of stages and parameters may stand in it: `stages.server.serve.attach`. A path may
-    /// begin below `stages`: `bench.target`.
+    /// The key at a path below this one. Names of stages and parameters may stand in it: `stages.server.serve.attach`.
+    /// A path may begin below `stages`: `bench.target`.
     pub fn find(&self, path: &str) -> Option<&Self> {
         self.walk(path).or_else(|| self.child("stages")?.walk(path))
     }

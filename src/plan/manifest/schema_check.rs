@@ -1,16 +1,16 @@
 //! Walks a node against a [`ValueShape`] and reports every error, each once, at its place.
 
-use super::key_hints;
+use super::override_usage;
 use super::overrides::COMMAND_LINE;
-use super::value_shape::{Object, Range, ValueShape};
-use super::yaml_node::{Map, MapEntry, Node, NodeValue, is_template};
+use super::read::{Map, MapEntry, Node, NodeValue, is_template};
+use super::schema::{Object, Range, ValueShape};
 use base::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
 
 /// Whether a text with `{{ }}` may stand for any type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TemplatePolicy {
-    /// Before rendering: yes, for the values inside a stage. Not for `stages`, a stage or its `foreach` as a whole: which tasks
-    /// there are must be written.
+    /// Before rendering: yes, for the values inside a stage. Not for `stages`, a stage or its `foreach` as a whole:
+    /// which tasks there are must be written.
     InStages,
     /// Yes, here and below.
     Here,
@@ -51,9 +51,9 @@ impl SchemaWalker<'_> {
             (ValueShape::Number(range), NodeValue::Number(number)) => self.range(number.as_f64(), *range, node, path),
             (ValueShape::Words(words), NodeValue::Text(text)) => {
                 if !words.iter().any(|word| **word == **text) {
-                    let known = words.iter().map(String::as_str);
+                    let names = words.iter().map(String::as_str);
                     let message = format!("`{path}` must be {}, not `{text}`", shape.describe());
-                    let hint = nearest(text, known).map(|word| format!("did you mean `{word}`?"));
+                    let hint = nearest(text, names).map(|word| format!("did you mean `{word}`?"));
                     self.found.push(Diagnostic::error(message).at(node.span.first_line(), "").maybe_hint(hint));
                 }
             }
@@ -113,14 +113,14 @@ impl SchemaWalker<'_> {
             .collect();
         let (Some(first), names) = (missing.first(), list_of(missing.iter().copied())) else { return };
         let verb = if missing.len() == 1 { "is" } else { "are" };
-        let found = Diagnostic::error(format!("{label} needs {names}"));
-        let found = found.at(key.first_line(), format!("{names} {verb} missing"));
+        let fault = Diagnostic::error(format!("{label} needs {names}"));
+        let fault = fault.at(key.first_line(), format!("{names} {verb} missing"));
         let hint = match (object.fields.get(*first), missing.len()) {
             _ if *first == "regatta" => Some("begin the file with `regatta: 1`".to_owned()),
             (Some(shape), 1) => Some(format!("add `{first}: …`, {}", shape.describe())),
             _ => None,
         };
-        self.found.push(found.maybe_hint(hint));
+        self.found.push(fault.maybe_hint(hint));
     }
 
     fn one_of(&mut self, map: &Map, object: &Object, label: &str, key: &Span) {
@@ -134,13 +134,13 @@ impl SchemaWalker<'_> {
             // A misspelled key was reported already and is most likely the one that is missing.
             [] if map.keys().any(|name| !object.fields.contains_key(name)) => {}
             [] => {
-                let what = match object.name.as_str() {
+                let message = match object.name.as_str() {
                     "stage" => "has no action",
                     "param" => "has no type",
                     _ => "is empty",
                 };
-                let found = Diagnostic::error(format!("{label} {what}")).at(key.first_line(), "in here");
-                self.found.push(found.hint(format!("give exactly one of {}", keys())));
+                let fault = Diagnostic::error(format!("{label} {message}")).at(key.first_line(), "in here");
+                self.found.push(fault.hint(format!("give exactly one of {}", keys())));
             }
             [first, second, rest @ ..] => {
                 let names = list_of(given.iter().map(|(name, _)| name.as_str()));
@@ -159,7 +159,7 @@ impl SchemaWalker<'_> {
         let parent = if path.is_empty() { "a manifest".to_owned() } else { format!("`{path}`") };
         let hint = match name {
             "<<" => Some("YAML merge keys are not supported; use `include` or `vars`".to_owned()),
-            _ => key_hints::for_key(&object.name, name, &entry.node)
+            _ => override_usage::for_key(&object.name, name, &entry.node)
                 .or_else(|| did_you_mean(name, object.fields.keys().map(String::as_str))),
         };
         let message = format!("unknown key `{name}`");
@@ -168,7 +168,7 @@ impl SchemaWalker<'_> {
     }
 
     fn push_type_error(&mut self, node: &Node, shape: &ValueShape, path: &str, key: &Span) {
-        let written = key_hints::for_value(path, node, shape);
+        let written = override_usage::for_value(path, node, shape);
         let is_latency = path.contains(".bench.slo.") || path.contains(".bench.limits.");
         let path = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
         let place = if node.span.text().trim().is_empty() { key.first_line() } else { node.span.first_line() };
@@ -212,7 +212,7 @@ impl SchemaWalker<'_> {
                 }
             }
             NodeValue::Text(text) if wants(|shape| matches!(shape, ValueShape::List(_))) => {
-                let words = key_hints::command_words(path.trim_matches('`'), text);
+                let words = override_usage::command_words(path.trim_matches('`'), text);
                 let words = words.map(|words| format!("a program and its arguments are a list: {words}"));
                 let is_short = text.len() < 40;
                 hint = words.or_else(|| is_short.then(|| format!("a list of one: [{}]", node.span.text().trim())));
@@ -324,8 +324,8 @@ pub fn coerce(node: &mut Node, shape: &ValueShape) {
     }
 }
 
-/// Of a rendered value: reports every text without the form that its place needs, and replaces it by one that has it, so that
-/// the value can be read and what else is wrong with it is reported, too.
+/// Of a rendered value: reports every text without the form that its place needs, and replaces it by one that has it,
+/// so that the value can be read and what else is wrong with it is reported, too.
 pub fn check_texts(
     node: &mut Node,
     shape: &ValueShape,

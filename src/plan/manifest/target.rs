@@ -38,7 +38,8 @@ pub enum TargetError {
     NoServer,
     /// Two parts that one benchmark cannot reach alike.
     #[error(
-        "`{part}` differs in protocol, path or TLS from {first}; one benchmark has one protocol and path, with TLS or without"
+        "`{part}` differs in protocol, path or TLS from {first}; one benchmark has one protocol and path, with TLS \
+         or without"
     )]
     Unlike { part: String, first: String },
     #[error("`{0}` has no port")]
@@ -200,8 +201,8 @@ mod tests {
 
     #[test]
     fn an_invalid_target_reports_why() {
-        let why = |text: &str| targets(text).unwrap_err().to_string();
-        assert_eq!(why("a"), "`a` is not host:port");
+        let reason = |text: &str| targets(text).unwrap_err().to_string();
+        assert_eq!(reason("a"), "`a` is not host:port");
         for text in [
             "openai://sk-token@host",
             "http://me:sk-token@host",
@@ -211,14 +212,14 @@ mod tests {
             "a:x|sk-token@host:1",
         ] {
             assert_eq!(targets(text), Err(EndpointError::Credentials.into()), "{text}");
-            assert!(!why(text).contains("sk-token"));
+            assert!(!reason(text).contains("sk-token"));
         }
         assert!(targets("http://a/v2/models/m@1/generate").is_ok());
-        assert!(why("a:x").contains("is not a port"));
-        assert!(why("grpcs://a:1").contains("TLS is supported over HTTP only"));
-        assert!(why("ftp://a:1").contains("none of http, https, grpc, openai"));
-        assert!(why("http://a:1/v1|https://b:1/v1").contains("one protocol"));
-        assert!(why("http://a:1/v1/completions|http://b:1/v1/chat/completions").contains("one protocol"));
-        assert!(why("http://a:1/x/v1|http://b:1/y/v1").contains("one protocol"));
+        assert!(reason("a:x").contains("is not a port"));
+        assert!(reason("grpcs://a:1").contains("TLS is supported over HTTP only"));
+        assert!(reason("ftp://a:1").contains("none of http, https, grpc, openai"));
+        assert!(reason("http://a:1/v1|https://b:1/v1").contains("one protocol"));
+        assert!(reason("http://a:1/v1/completions|http://b:1/v1/chat/completions").contains("one protocol"));
+        assert!(reason("http://a:1/x/v1|http://b:1/y/v1").contains("one protocol"));
     }
 }

@@ -1,14 +1,17 @@
 //! Values between the two worlds: minijinja's on one side, nodes with places on the other.
+//!
+//! What all values of one manifest may take together: each expression has its limits, and there may be thousands of
+//! them.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use serde_json::Number;
 
-use super::read::MAX_DEPTH;
-use super::yaml_node::{Map, MapEntry, Node, NodeValue};
+use super::read::{MAX_DEPTH, Map, MapEntry, Node, NodeValue};
 use base::diag::{Diagnostic, Span};
 use base::units::size;
 
@@ -50,12 +53,13 @@ impl Object for NoValue {
 /// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
 pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
     tree_of(value, span, 0, &mut MadeSoFar::default()).map(|tree| Node::new(span.clone(), tree)).map_err(|error| {
-        let found = Diagnostic::error(error.to_string()).at(span.first_line(), "");
-        vec![found.maybe_hint(error.hint())]
+        let fault = Diagnostic::error(error.to_string()).at(span.first_line(), "");
+        vec![fault.maybe_hint(error.hint())]
     })
 }
 
-/// Whether a value is nested deeper than any of a manifest may be. Of very many values in it, only the first are looked at.
+/// Whether a value is nested deeper than any of a manifest may be. Of very many values in it, only the first are looked
+/// at.
 pub fn is_too_deep(value: &Value) -> bool {
     fn looks_deep(value: &Value, depth: usize, left: &mut usize) -> bool {
         if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) || *left == 0 {
@@ -195,8 +199,54 @@ fn number_value(number: &Number) -> Value {
     }
 }
 
+/// Bytes. A plan of 100,000 stages, the largest that there may be, has some 40 MB of text; this is 5 kB for each of its
+/// stages, as a text is counted when it is computed and again when it is that of a task.
+const MOST_MEMORY: usize = 1 << 30;
+/// Bytes that a value has beside its text.
+const VALUE: usize = 64;
+
+/// There is no room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the values of this manifest take more than {}", size(MOST_MEMORY as u64))]
+pub struct BudgetExceeded;
+
+/// Counts what is made while a manifest is loaded, or its plan made; threads share it.
+#[derive(Debug, Default)]
+pub struct ValueBudget(AtomicUsize);
+
+impl ValueBudget {
+    /// Takes room for this many bytes.
+    ///
+    /// # Errors
+    /// There is not that much left.
+    pub fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
+        let before = self.0.fetch_add(bytes.min(MOST_MEMORY + 1), Ordering::Relaxed);
+        if before.saturating_add(bytes) > MOST_MEMORY { Err(BudgetExceeded) } else { Ok(()) }
+    }
+
+    /// Whether something had no room.
+    pub fn is_exceeded(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > MOST_MEMORY
+    }
+
+    pub(super) fn take_node(&self, node: &Node) -> Result<(), BudgetExceeded> {
+        self.take(bytes_of(node))
+    }
+}
+
+/// About as many bytes as it occupies. A rendered value is at most as deep as a manifest.
+fn bytes_of(node: &Node) -> usize {
+    let inside = match &node.tree {
+        NodeValue::Text(text) => text.len(),
+        NodeValue::List(items) => items.iter().map(bytes_of).sum(),
+        NodeValue::Map(map) => map.iter().map(|(name, entry)| name.len() + bytes_of(&entry.node)).sum(),
+        NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) => 0,
+    };
+    VALUE + inside
+}
+
 #[cfg(test)]
-mod tests {
+mod value_tests {
     use super::*;
     use base::diag::{Diagnostics, SourceText};
 
@@ -217,7 +267,22 @@ mod tests {
         let span = SourceText::new("m.yaml", "x").span(0..1);
         let list = |times: usize| Value::from(vec![Value::from("x".repeat(MAX_TEXT)); times]);
         assert!(node_of(&list(16), &span).is_ok());
-        let found = Diagnostics::from(node_of(&list(17), &span).unwrap_err().remove(0)).render(false);
-        assert!(found.contains("this expression makes more than 16.8 MB of text"), "{found}");
+        let faults = Diagnostics::from(node_of(&list(17), &span).unwrap_err().remove(0)).render(false);
+        assert!(faults.contains("this expression makes more than 16.8 MB of text"), "{faults}");
+    }
+}
+
+#[cfg(test)]
+mod value_budget_tests {
+    use super::*;
+
+    #[test]
+    fn what_exceeds_it_stays_an_error() {
+        let budget = ValueBudget::default();
+        assert_eq!(budget.take(MOST_MEMORY), Ok(()));
+        assert!(!budget.is_exceeded());
+        assert_eq!(budget.take(1), Err(BudgetExceeded));
+        assert_eq!(budget.take(usize::MAX), Err(BudgetExceeded));
+        assert!(budget.is_exceeded());
     }
 }

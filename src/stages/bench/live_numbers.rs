@@ -49,12 +49,13 @@ impl LiveNumbers {
         }
     }
 
-    /// What is left of the schedule's time, or of its requests at the pace of the last seconds, whichever is longer. With no
-    /// pace yet it is not known.
+    /// What is left of the schedule's time, or of its requests at the pace of the last seconds, whichever is longer.
+    /// With no pace yet it is not known.
     fn remaining(&self, now: Instant, progress: &BenchProgress, requests_per_s: f64) -> Option<f64> {
         let elapsed = now.duration_since(self.begun?);
         let of_time = self.duration.map(|duration| duration.saturating_sub(elapsed).as_secs_f64());
-        // Users that send for a time have as many requests as were sent: no number to count down to before that time is over.
+        // Users that send for a time have as many requests as were sent: no number to count down to before that time is
+        // over.
         let is_over = of_time.is_none_or(|time| time <= 0.0);
         let has_count = progress.scheduled > progress.issued || is_over;
         let left = progress.scheduled.saturating_sub(progress.ended) as f64;
@@ -173,7 +174,8 @@ mod tests {
         };
         assert_eq!(
             live_line(&some),
-            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.41 ms so far, about 1 min 04 s left"
+            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.41 ms so far, \
+             about 1 min 04 s left"
         );
         assert_eq!(time_left(3_000.1), "51 min");
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::measurement::{task_outcome, wait_for_unresponsive_server};
-use super::{identity, search, server_metrics, telemetry};
+use super::{identity, search, telemetry};
 use crate::mlperf::{LIBRARY, run_loadgen};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
@@ -42,7 +42,8 @@ pub async fn perform(
     })
 }
 
-/// What to do about an INVALID run. Where the client was late, a lower rate would be the client's, and not the system's.
+/// What to do about an INVALID run. Where the client was late, a lower rate would be the client's, and not the
+/// system's.
 fn hint(result: &RunResult, out: &Path) -> Option<String> {
     const MORE_CORES: &str =
         "the client's own delay is in these latencies: give it more cores or connections before you lower `target_qps`";
@@ -79,12 +80,12 @@ pub async fn run_test(
     let orders = ChildOrders::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
     let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
-    let polled = server_metrics::polled(context, &spec, &before);
-    let scraper = server_metrics::start(&spec, &polled)?;
+    let polled = telemetry::polled(context, &spec, &before);
+    let scraper = telemetry::start_scraper(&spec, &polled)?;
     let ChildRunOutcome { ran, server_failure: lost, zero } =
         Box::pin(run_child(context, program, &orders, &spec, expected)).await;
     let path = out.join(harness::RESULT);
-    let system = |error: harness::HarnessError| Failure::new(FailureKind::System, error.to_string());
+    let system = |error: harness::HarnessError| Failure::system(error.to_string());
     let result = match (ran, &lost) {
         (Ok(()), _) => harness::read_result(&path).map_err(system)?,
         // It had to be stopped; what it saw until then it may have written.
@@ -96,7 +97,7 @@ pub async fn run_test(
     let zero = zero.and_then(MonotonicTime::instant).unwrap_or_else(Instant::now);
     let mut measured = UnjudgedRun::elsewhere(spec.clone(), result, zero);
     if let Some(scraper) = scraper {
-        server_metrics::finish(scraper, &polled, &mut measured).await;
+        telemetry::finish(scraper, &polled, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
         telemetry.finish(context, &mut measured).await;
@@ -159,7 +160,8 @@ async fn run_child(
     ChildRunOutcome { ran, server_failure: lost, zero }
 }
 
-/// What the child is to do, and about how many queries that will be. Writes user.conf, and audit.config for an audit test.
+/// What the child is to do, and about how many queries that will be. Writes user.conf, and audit.config for an audit
+/// test.
 fn test(
     context: &TaskContext,
     bench: &Bench,
@@ -170,8 +172,7 @@ fn test(
     let folder = context.path(&loadgen.dataset);
     let dataset = dataset(&folder, &loadgen.benchmark)?;
     let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
-    let request =
-        test_request(&bench).ok_or_else(|| Failure::new(FailureKind::Refused, "LoadGen has no such scenario"))?;
+    let request = test_request(&bench).ok_or_else(|| Failure::refused("LoadGen has no such scenario"))?;
     let request = TestRequest { dataset_samples: Some(dataset.samples), ..request };
     let conf = conf(&request).map_err(|wrong| rule_failure(&wrong))?;
     let found = request.find().map_err(|wrong| rule_failure(&wrong))?;
@@ -187,7 +188,7 @@ fn test(
     apply_rules(&mut spec, &bench, &found.benchmark, request.scenario);
     let write = |name: &str, text: &str| {
         let path = out.join(name);
-        let write_error = |error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
+        let write_error = |error| Failure::system(format!("{}: {error}", path.display()));
         fs::write(&path, text).map_err(write_error).map(|()| path.clone())
     };
     let user_conf = write("user.conf", &conf.text)?;
@@ -217,7 +218,7 @@ fn test(
 fn rule_failure(wrong: &[RuleError]) -> Failure {
     let lines: Vec<String> =
         wrong.iter().map(|one| format!("`{}` {}: {}", one.at.join("."), one.what, one.rule)).collect();
-    let failure = Failure::new(FailureKind::Refused, lines.join("; "));
+    let failure = Failure::refused(lines.join("; "));
     match wrong.iter().find_map(|one| one.hint.clone()) {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -237,7 +238,7 @@ fn apply_rules(spec: &mut BenchSpec, bench: &Bench, benchmark: &Benchmark, scena
 fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
     let path = folder.join("dataset.json");
     let refuse = |what: String| {
-        let failure = Failure::new(FailureKind::Refused, format!("{}: {what}", path.display()));
+        let failure = Failure::refused(format!("{}: {what}", path.display()));
         failure.hint("`bench.loadgen.dataset` is the output of an `mlperf: { dataset: … }` stage")
     };
     let text = read_bytes(&path).map_err(|error| refuse(error.to_string()))?;

@@ -1,58 +1,48 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
-mod await_servers;
 pub mod identity;
 mod live_numbers;
-mod load;
 mod loadgen;
 mod measurement;
 mod preflight;
-mod repeat;
-mod resume;
-mod saved_run;
 mod search;
-mod server_metrics;
-mod setting_error;
-mod sidecar;
+mod series;
 mod spec;
-mod sweep;
 mod telemetry;
-mod unused_proxy;
 
 use std::path::Path;
 
-use super::serve::attach_check;
-use super::task_context::TaskContext;
 use crate::Run;
+use crate::serve::attach;
+use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind};
 use harness::{BenchSpec, SentHeaders};
 use measurement::{measure, task_outcome};
 use plan::REPEATED_RUNS;
 use plan::manifest::model::{Bench, RepeatRole};
-use spec::{fill_in_known_ports, spec};
+use spec::{fill_in_known_ports, spec, unused_proxy};
 pub use telemetry::is_here;
-use unused_proxy::unused_proxy;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
 impl Run for Bench {
     // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
-    // a plan, metrics and GPUs. 5: all settings of a request over `generate`, warm-up as the load comes, goodput of a TPOT.
+    // a plan, metrics and GPUs. 5: all settings of a request over `generate`, warm-up as the load comes, goodput of a
+    // TPOT.
     const FORMAT: Option<u32> = Some(5);
 
     async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
         if self.turn == Some(RepeatRole::Sum) {
             let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
-            return Box::pin(repeat::summarize(context, runs.map_or(&[], Vec::as_slice))).await;
+            return Box::pin(series::summarize(context, runs.map_or(&[], Vec::as_slice))).await;
         }
-        let mut spec = spec(self, &context.lease.project)
-            .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
+        let mut spec = spec(self, &context.lease.project).map_err(|error| Failure::refused(error.to_string()))?;
         fill_in_known_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
         for lowered in &context.lease.assignment.lowered {
             context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
         }
         if let Some(limit) = &self.ready_timeout {
-            await_servers::await_servers(context, &spec, limit.time()).await?;
+            spec::await_servers(context, &spec, limit.time()).await?;
         }
         match spec.protocol {
             harness::Transport::Kserve => check_servers(context, self, &spec).await?,
@@ -65,18 +55,18 @@ impl Run for Bench {
             return Box::pin(search::perform(context, spec, search, self.telemetry)).await;
         }
         if let Some(sweep) = &self.sweep {
-            return Box::pin(sweep::perform(context, &spec, self, sweep, program)).await;
+            return Box::pin(series::perform_sweep(context, &spec, self, sweep, program)).await;
         }
         let before = Box::pin(preflight::preflight(context, &spec, self.preflight, program)).await;
         if self.repeat > 1 {
-            return Box::pin(repeat::perform(context, &spec, self.repeat, self.telemetry, before)).await;
+            return Box::pin(series::perform_repeats(context, &spec, self.repeat, self.telemetry, before)).await;
         }
         let measured = Box::pin(measure(context, &spec, self.telemetry, "", before)).await?;
-        let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
+        let result = Box::pin(measurement::write(&context.lease.out, Box::new(measured))).await?;
         if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
         }
-        if self.turn == Some(RepeatRole::Run) { repeat::repeat_outcome(&result) } else { task_outcome(&result) }
+        if self.turn == Some(RepeatRole::Run) { series::repeat_outcome(&result) } else { task_outcome(&result) }
     }
 }
 
@@ -86,8 +76,8 @@ fn require_http_port(context: &TaskContext, spec: &BenchSpec) -> Result<(), Fail
     match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
         None => Ok(()),
         Some(endpoint) => {
-            let what = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
-            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` uses gRPC"))
+            let message = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
+            Err(Failure::refused(message).hint("`protocol: kserve` uses gRPC"))
         }
     }
 }
@@ -95,9 +85,9 @@ fn require_http_port(context: &TaskContext, spec: &BenchSpec) -> Result<(), Fail
 /// Queries the servers whether they are what the benchmark needs, before anything is sent.
 async fn check_servers(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
     let headers = SentHeaders::of_run(spec).map_err(|error| measurement::failure(&error))?.map();
-    let expected = attach_check::ExpectedServer { headers, ..attach_check::ExpectedServer::of_bench(bench) };
+    let expected = attach::ExpectedServer { headers, ..attach::ExpectedServer::of_bench(bench) };
     let notices = tokio::select! {
-        checked = attach_check::check(&spec.endpoints, &expected) => checked.map_err(|failure| {
+        checked = attach::check(&spec.endpoints, &expected) => checked.map_err(|failure| {
             match spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host)) {
                 Some(hint) if failure.hint.is_none() => failure.hint(hint),
                 _ => failure,

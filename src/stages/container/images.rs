@@ -1,8 +1,8 @@
 //! Which image a name means on this machine: docker or podman is queried once, and the answer is kept for the run.
 //!
-//! A name such as `registry.example/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task holds the
-//! id, and the task runs by the id. An image that is not there is never fetched on the way: that would make a key before it is
-//! known what it stands for.
+//! A name such as `registry.example/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task
+//! holds the id, and the task runs by the id. An image that is not there is never fetched on the way: that would make a
+//! key before it is known what it stands for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,21 +58,18 @@ pub struct FoundImage {
 pub fn inspect_image(program: &str, image: &str) -> Result<FoundImage, Failure> {
     if image.starts_with('-') {
         // The program would take it for an option of its own.
-        return Err(Failure::new(FailureKind::Refused, format!("`{image}` is not the name of an image")));
+        return Err(Failure::refused(format!("`{image}` is not the name of an image")));
     }
     let argv = [program, "image", "inspect", "--format", "{{.Id}} {{json .RepoDigests}}", image];
     match probe(argv, LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => read(&out).ok_or_else(|| {
-            Failure::new(
-                FailureKind::System,
-                format!("`{program} image inspect {image}` printed no usable answer: {out}"),
-            )
+            Failure::system(format!("`{program} image inspect {image}` printed no usable answer: {out}"))
         }),
         ProbeResult::Answered(ProbeOutput { err, .. }) => Err(image_absent(program, image, &err)),
         ProbeResult::Missing => Err(no_program(program)),
         ProbeResult::TimedOut => {
-            let what = format!("{program} has not answered for {} s", LIMIT.as_secs());
-            Err(Failure::new(FailureKind::System, what).hint(format!("does `{program} info` answer?")))
+            let message = format!("{program} has not answered for {} s", LIMIT.as_secs());
+            Err(Failure::system(message).hint(format!("does `{program} info` answer?")))
         }
         ProbeResult::Failed(why) => {
             Err(Failure::new(FailureKind::Spawn, format!("{program} cannot be queried: {why}")))
@@ -111,28 +108,32 @@ fn image_absent(program: &str, image: &str, text: &str) -> Failure {
     let message = text.trim();
     let last = message.lines().last().unwrap_or_default();
     if let Some((what, hint)) = engine_problem(program, message) {
-        Failure::new(FailureKind::System, what).cause(last).hint(hint)
+        Failure::system(what).cause(last).hint(hint)
     } else if image.starts_with("sha256:") {
-        Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine"))
+        Failure::refused(format!("the image {image} is not on this machine"))
             .cause(last)
             .hint(
                 "rebuild it with `--force STAGE` of the stage that made it; each machine has images of its own: fetch it there, \
                  too, or take enroot or apptainer, whose images are files",
             )
     } else {
-        Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine")).cause(last).hint(format!(
-            "`{program} pull {image}` fetches it; or let a stage do that: `image: {{ pull: {image} }}`, and here `image: \"{{{{ stages.NAME.image }}}}\"`"
+        Failure::refused(format!("the image {image} is not on this machine")).cause(last).hint(format!(
+            "`{program} pull {image}` fetches it; or let a stage do that: `image: {{ pull: {image} }}`, and here \
+             `image: \"{{{{ stages.NAME.image }}}}\"`"
         ))
     }
 }
 
 /// The failure for a container program that is not there.
 pub fn no_program(program: &str) -> Failure {
-    Failure::new(FailureKind::Spawn, format!("the container program `{program}` was not found in PATH"))
-        .hint("install it, or name another engine: `container: { engine: podman }`; `regatta doctor` lists what this machine has")
+    Failure::new(FailureKind::Spawn, format!("the container program `{program}` was not found in PATH")).hint(
+        "install it, or name another engine: `container: { engine: podman }`; `regatta doctor` lists what this \
+         machine has",
+    )
 }
 
-/// The engine of a container: the configured one, the one that its image's ending implies, or the one that is installed.
+/// The engine of a container: the configured one, the one that its image's ending implies, or the one that is
+/// installed.
 pub fn engine(container_engine: Option<base::spec::ContainerEngine>, image: &str) -> base::spec::ContainerEngine {
     let is_here = |program: &str| exec::process::ProcessCommand::new([program], "/", "/dev/null").is_found();
     container_engine.or_else(|| base::spec::ContainerEngine::of_file(image)).unwrap_or_else(|| {

@@ -1,30 +1,33 @@
 //! `container:` — the place that a task's commands run in. The commands themselves do not know of it.
 //!
-//! Inside a command finds the project, the inputs and what a server's arguments name read-only and its output folder writable, all at their own paths; the
-//! GPUs of its lease and no others; the host's network; the stage's variables and secrets, which docker and podman take by
-//! their names, so that no process list shows a value. It runs as the user of this program, so that this user owns the files it
-//! writes.
+//! Inside a command finds the project, the inputs and what a server's arguments name read-only and its output folder
+//! writable, all at their own paths; the GPUs of its lease and no others; the host's network; the stage's variables and
+//! secrets, which docker and podman take by their names, so that no process list shows a value. It runs as the user of
+//! this program, so that this user owns the files it writes.
+//!
+//! A stage's `container` as a step of the job, through pyxis, on a cluster whose nodes have neither docker nor
+//! podman.
 
-mod exit_meaning;
 mod images;
-pub mod named_paths;
-pub mod pyxis;
 mod run;
-mod wrap;
+pub mod wrap;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use base::event::{ExternalResource, Failure, FailureKind, GpuId};
 use exec::container::ContainerSpec;
-use exec::process::ProcessCommand;
-pub use exit_meaning::{inner_exit, meaning};
+use exec::process::{ProbeResult, ProcessCommand, probe};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
 use plan::Task;
 use plan::manifest::model;
-pub use run::{ContainerRunError, emit_removal, refuse_taken, remove, run, run_engine_ignoring_output};
+use plan::manifest::model::SlurmContainer;
+pub use run::{
+    ContainerRunError, emit_removal, inner_exit, meaning, refuse_taken, remove, run, run_engine_ignoring_output,
+};
 use runner::{Lease, OpenFact};
 pub use wrap::{ContainerView, WrappedEngine, mount_problem, wrap_in};
 
@@ -52,7 +55,7 @@ impl TaskContainer {
     ///
     /// # Errors
     /// The program or the image is not there, or the image is another than the one that the task's key names.
-    pub async fn of(lease: &Lease, mark: &str, images: &Arc<Images>) -> Result<Option<Self>, Failure> {
+    pub async fn find(lease: &Lease, mark: &str, images: &Arc<Images>) -> Result<Option<Self>, Failure> {
         let Some(written) = written(lease.assignment.container.as_deref())? else { return Ok(None) };
         let mut container = of_model(&written, &name(mark));
         if container.engine.is_detached() {
@@ -61,7 +64,7 @@ impl TaskContainer {
             let images = Arc::clone(images);
             let found = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
             // From here on by its id: the image under the name may be replaced meanwhile.
-            container.image = found.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
+            container.image = found.map_err(|error| Failure::system(error.to_string()))??;
         }
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out).to_owned();
         Ok(Some(Self { container, is_named: written.name.is_some(), state, count: AtomicU32::new(0) }))
@@ -180,7 +183,7 @@ fn with_image_id(task: &Task) -> Option<ContainerSpec> {
 
 fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {
     text.map(serde_json::from_str).transpose().map_err(|error| {
-        Failure::new(FailureKind::Refused, format!("its container cannot be read: {error}"))
+        Failure::refused(format!("its container cannot be read: {error}"))
             .hint("this is a bug in Regatta, not in the manifest")
     })
 }
@@ -190,8 +193,70 @@ fn find(program: &str, image: &str, is_literal: bool, images: &Images) -> Result
     let seen = inspect_image(program, image)?;
     if is_literal && images.first_seen(program, image).as_ref() != Some(&seen.id) {
         images.set_image_id(program, image, &seen.id);
-        let what = format!("the image {image} is another one than when this run looked at it first");
-        return Err(Failure::new(FailureKind::InputChanged, what));
+        let message = format!("the image {image} is another one than when this run looked at it first");
+        return Err(Failure::new(FailureKind::InputChanged, message));
     }
     Ok(seen.id)
+}
+
+/// How long `srun --help` may take. It asks no controller.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The variable that every job of Slurm has.
+const JOB: &str = "SLURM_JOB_ID";
+
+/// The container of a lease's commands as options of `srun`: inside a job whose `srun` has pyxis, where the stage names
+/// no engine and neither docker nor podman is there.
+pub async fn of_job(lease: &Lease) -> Result<Option<SlurmContainer>, Failure> {
+    let is_command = lease.task.kind.facts().is_command;
+    let Some(container) = written(lease.assignment.container.as_deref())?.filter(|_| is_command) else {
+        return Ok(None);
+    };
+    let is_here = |program: &str| ProcessCommand::new([program], "/", "/dev/null").is_found();
+    let is_open = container.engine.is_none() && container.program.is_none() && container.file().is_none();
+    if !is_open || std::env::var_os(JOB).is_none() || is_here("docker") || is_here("podman") || !is_here("srun") {
+        return Ok(None);
+    }
+    let has_pyxis = tokio::task::spawn_blocking(has_pyxis).await.unwrap_or(false);
+    if !has_pyxis {
+        return Ok(None);
+    }
+    lease.notice(format!("the container runs as a step of the job, through pyxis: `{}`", container.image));
+    let inputs = lease.assignment.inputs.values().flatten().filter(|path| !path.starts_with(&lease.project));
+    let mut mounts: Vec<String> = inputs.map(|path| format!("{0}:{0}:ro", path.display())).collect();
+    mounts.extend(container.mounts);
+    Ok(Some(SlurmContainer { image: registry_first(&container.image), mounts, args: Vec::new() }))
+}
+
+/// Whether `srun` lists the options of pyxis.
+fn has_pyxis() -> bool {
+    match probe(["srun", "--help"], LIMIT) {
+        ProbeResult::Answered(answer) => [answer.out, answer.err].iter().any(|text| text.contains("--container-image")),
+        _ => false,
+    }
+}
+
+/// `nvcr.io/nvidia/tritonserver:25.06` → `nvcr.io#nvidia/tritonserver:25.06`: enroot sets the registry apart.
+fn registry_first(image: &str) -> String {
+    match image.split_once('/') {
+        Some((host, rest)) if host.contains(['.', ':']) && !image.contains('#') => format!("{host}#{rest}"),
+        _ => image.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_of_an_image_is_set_apart() {
+        for (image, expected) in [
+            ("nvcr.io/nvidia/tritonserver:25.06", "nvcr.io#nvidia/tritonserver:25.06"),
+            ("nvcr.io#nvidia/tritonserver:25.06", "nvcr.io#nvidia/tritonserver:25.06"),
+            ("localhost:5000/a/b", "localhost:5000#a/b"),
+            ("vllm/vllm-openai:latest", "vllm/vllm-openai:latest"),
+            ("ubuntu", "ubuntu"),
+        ] {
+            assert_eq!(registry_first(image), expected);
+        }
+    }
 }

@@ -1,14 +1,19 @@
-//! The command of a container's engine around a command of a task: what the command inside sees of the machine. The same for a
-//! command that runs and for one that is only shown.
+//! The command of a container's engine around a command of a task: what the command inside sees of the machine. The
+//! same for a command that runs and for one that is only shown.
+//!
+//! Files and folders of this machine that arguments and model configurations name: a container must have them, at
+//! their own paths.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{getgid, getuid};
+use serde_json::Value;
 
-use super::{STOP_AFTER, named_paths};
-use base::event::{Failure, FailureKind, GpuId};
+use super::STOP_AFTER;
+use base::event::{Failure, GpuId};
 use base::spec::ContainerEngine;
 use exec::container::{self, ContainerAccess, ContainerSpec};
 
@@ -62,8 +67,8 @@ pub struct WrappedEngine {
 pub fn wrap_in(container: &ContainerSpec, view: &ContainerView<'_>) -> Result<WrappedEngine, Failure> {
     let wrong = container::contradictions(container);
     if !wrong.is_empty() {
-        let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
-        return Err(Failure::new(FailureKind::Refused, what));
+        let message = wrong.iter().map(|(message, _)| message.as_str()).collect::<Vec<_>>().join("; ");
+        return Err(Failure::refused(message));
     }
     let mut container = container.clone();
     if container.user.is_none() {
@@ -108,7 +113,8 @@ fn user(engine: ContainerEngine) -> Option<String> {
     }
 }
 
-/// The project, what lies outside of it, and the output folder, each at its own path. `given` are those of the manifest.
+/// The project, what lies outside of it, and the output folder, each at its own path. `given` are those of the
+/// manifest.
 fn mounts(view: &ContainerView<'_>, engine: ContainerEngine, given: &[String]) -> Result<Vec<String>, Failure> {
     let ContainerView { project, state, out, .. } = *view;
     let mut read: Vec<&Path> = vec![project];
@@ -125,15 +131,15 @@ fn mounts(view: &ContainerView<'_>, engine: ContainerEngine, given: &[String]) -
             }
         }
     }
-    let mut covered = named_paths::mount_targets(given);
+    let mut covered = mount_targets(given);
     covered.extend(read.iter().copied().chain([out]));
-    let named = named_paths::mount_points(view.named, &covered);
+    let named = mount_points(view.named, &covered);
     read.extend(named.iter().map(PathBuf::as_path));
     let mut mounts = Vec::with_capacity(read.len() + 1);
     for (path, kind) in read.into_iter().map(|path| (path, ":ro")).chain([(out, "")]) {
         let text = path.display().to_string();
         if let Some(what) = mount_problem(path, engine == ContainerEngine::Apptainer) {
-            return Err(Failure::new(FailureKind::Refused, what));
+            return Err(Failure::refused(what));
         }
         mounts.push(format!("{text}:{text}{kind}"));
     }
@@ -176,8 +182,99 @@ fn last_of_each(env: &[(String, Option<OsString>)]) -> Vec<(&String, &Option<OsS
     last
 }
 
+/// Folders that every image has of its own: mounting the machine's over them would break the programs inside.
+const OF_THE_IMAGE: [&str; 14] = [
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt/nvidia",
+    "/opt/tritonserver",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+];
+
+/// The absolute paths that exist here among these arguments: whole ones, and the parts of `name=value`, `a,b` and
+/// scripts.
+pub fn in_arguments<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for word in words {
+        if push_if_there(word, &mut found) {
+            continue;
+        }
+        for piece in word.split(|c: char| c.is_whitespace() || matches!(c, '=' | ',' | '"' | '\'' | ';')) {
+            push_if_there(piece, &mut found);
+        }
+    }
+    found
+}
+
+/// Those among the texts of a JSON value, at any depth.
+pub fn in_json(value: &Value) -> Vec<PathBuf> {
+    match value {
+        Value::String(text) => in_arguments([text.as_str()]),
+        Value::Array(values) => values.iter().flat_map(in_json).collect(),
+        Value::Object(values) => values.values().flat_map(in_json).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn push_if_there(text: &str, found: &mut Vec<PathBuf>) -> bool {
+    let is_there = text.starts_with('/') && Path::new(text).exists();
+    if is_there {
+        found.push(PathBuf::from(text));
+    }
+    is_there
+}
+
+/// What to mount so that these can be read, where `covered` is mounted already. A link leads to its target, and so do
+/// the links in a folder: a checkpoint in the cache of Hugging Face is a folder of links to its files.
+pub fn mount_points(named: &[PathBuf], covered: &[&Path]) -> Vec<PathBuf> {
+    let mut points: Vec<PathBuf> = Vec::new();
+    for path in named {
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let targets = links(&real).filter_map(|target| Some(target.parent()?.to_owned()));
+        let mut wanted = vec![path.clone()];
+        if covered.iter().any(|known| path.starts_with(known)) {
+            // What is mounted holds the link, and not what it leads to.
+            wanted.push(real.clone());
+        }
+        wanted.extend(targets);
+        for one in wanted {
+            let is_known = |known: &Path| one.starts_with(known);
+            let is_covered = covered.iter().any(|known| is_known(known)) || points.iter().any(|known| is_known(known));
+            if !is_covered && !is_of_the_image(&one) {
+                points.push(one);
+            }
+        }
+    }
+    points
+}
+
+/// Where the mounts of a container are inside: `/to` of `/from:/to:ro`.
+pub fn mount_targets(mounts: &[String]) -> Vec<&Path> {
+    mounts.iter().filter_map(|mount| mount.split(':').nth(1)).map(Path::new).collect()
+}
+
+/// Where the links of a folder lead.
+fn links(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    links.filter_map(|entry| entry.path().canonicalize().ok())
+}
+
+fn is_of_the_image(path: &Path) -> bool {
+    path.parent().is_none() || OF_THE_IMAGE.iter().any(|folder| path.starts_with(folder))
+}
+
 #[cfg(test)]
-mod tests {
+mod wrap_tests {
     use super::*;
 
     #[test]
@@ -186,5 +283,48 @@ mod tests {
         assert!(problem("/a:b", false) && problem("/a:b", true));
         assert!(problem("/a,b", true));
         assert!(!problem("/a,b", false) && !problem("/ab", true));
+    }
+}
+
+#[cfg(test)]
+mod named_paths_tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_found_where_they_exist_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        fs::create_dir(&model).unwrap();
+        let text = model.display().to_string();
+        let words = [format!("--model={text}"), "/no/such/path".to_owned(), format!("exec serve '{text}' --x 1")];
+        assert_eq!(in_arguments(words.iter().map(String::as_str)), [model.clone(), model.clone()]);
+        let json = serde_json::json!({"model": text, "n": [1, {"deep": format!("a,{text}")}]});
+        assert_eq!(in_json(&json), [model.clone(), model]);
+    }
+
+    #[test]
+    fn a_folder_of_links_brings_what_they_lead_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (snapshot, blobs) = (root.join("snapshots/1"), root.join("blobs"));
+        fs::create_dir_all(&snapshot).unwrap();
+        fs::create_dir_all(&blobs).unwrap();
+        fs::write(blobs.join("a"), "").unwrap();
+        symlink("../../blobs/a", snapshot.join("config.json")).unwrap();
+        assert_eq!(mount_points(std::slice::from_ref(&snapshot), &[]), [snapshot.clone(), blobs.clone()]);
+        assert_eq!(mount_points(std::slice::from_ref(&snapshot), &[&root]), Vec::<PathBuf>::new());
+        // A link in what is mounted, to a place that is not.
+        let project = root.join("project");
+        fs::create_dir(&project).unwrap();
+        symlink(&blobs, project.join("model")).unwrap();
+        assert_eq!(mount_points(&[project.join("model")], &[&project]), [blobs]);
+    }
+
+    #[test]
+    fn what_the_image_has_is_left_to_it() {
+        assert_eq!(mount_points(&in_arguments(["/usr/bin", "/", "--x=/etc,/dev/null"]), &[]), Vec::<PathBuf>::new());
+        assert_eq!(mount_targets(&["/a:/b:ro".to_owned()]), [Path::new("/b")]);
     }
 }

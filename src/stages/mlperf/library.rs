@@ -1,17 +1,20 @@
 //! `mlperf: { loadgen: … }` — LoadGen of a round, unaltered, as a shared library.
+//!
+//! The process that runs LoadGen: started with its orders, read line by line, ended with its task.
 
-use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use std::ffi::OsString;
 use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::loadgen_process as child;
 use crate::task_context::TaskContext;
-use base::event::{Done, Failure, FailureKind};
-use mlperf::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
+use base::event::{Done, Failure, FailureKind, Stop};
+use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
+use mlperf::loadgen::{self, ChildMessage, ChildOrders, LibraryFacts, LibraryProbe};
 use plan::manifest::model::LoadgenLibrary;
 use rules::{Round, Seeds};
 use runner::store::WithPath as _;
@@ -51,16 +54,17 @@ struct LoadgenLibraryInfo {
 
 pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
     let round = Round::named(&step.round).ok_or_else(|| {
-        let known = Round::NAMES.join(", ");
-        Failure::new(FailureKind::Refused, format!("there is no round `{}`; known are {known}", step.round))
+        let names = Round::NAMES.join(", ");
+        Failure::refused(format!("there is no round `{}`; known are {names}", step.round))
     })?;
     let out = &context.lease.out;
     context.lease.report_progress("getting LoadGen's sources", 0, None);
     let (sources, sdist, digest) = sources(context, step, &round.loadgen.version).await?;
     let missing: Vec<&str> = SOURCES.into_iter().filter(|name| !sources.join(name).is_file()).collect();
     if !missing.is_empty() {
-        let what = format!("{sdist} is no source distribution of mlcommons-loadgen: {} is missing", missing.join(", "));
-        return Err(Failure::new(FailureKind::Refused, what));
+        let message =
+            format!("{sdist} is no source distribution of mlcommons-loadgen: {} is missing", missing.join(", "));
+        return Err(Failure::refused(message));
     }
     let compiler = compiler(context, &step.cxx).await?;
     context.lease.report_progress(format!("compiling with {compiler}"), 0, None);
@@ -69,7 +73,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     let probed = probe(context, program).await?;
     let mismatches = probed.mismatches(&round);
     if !mismatches.is_empty() {
-        let failure = Failure::new(FailureKind::Refused, format!("this is not the LoadGen of {}", round.name));
+        let failure = Failure::refused(format!("this is not the LoadGen of {}", round.name));
         let hint = format!("take mlcommons-loadgen {}: seeds are built into each version", round.loadgen.version);
         return Err(failure.cause(mismatches.join("\n")).hint(hint));
     }
@@ -138,7 +142,7 @@ async fn fetched(context: &TaskContext, python: &str, version: &str) -> Result<P
     let archives = fs::read_dir(&folder).at("list", &folder)?;
     let mut archives = archives.flatten().map(|entry| entry.path());
     archives.find(|path| path.to_string_lossy().ends_with(".tar.gz")).ok_or_else(|| {
-        Failure::new(FailureKind::Refused, format!("pip brought no source distribution of mlcommons-loadgen {version}"))
+        Failure::refused(format!("pip brought no source distribution of mlcommons-loadgen {version}"))
             .hint("give one with `sdist:`")
     })
 }
@@ -176,7 +180,8 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
     const BY_LINK: &str = "loadgen";
     let objects = context.lease.out.join("objects");
     fs::create_dir_all(&objects).at("create", &objects)?;
-    // `__FILE__` is what the compiler is given: by its path the library would differ from folder to folder, and could not be shared.
+    // `__FILE__` is what the compiler is given: by its path the library would differ from folder to folder, and could
+    // not be shared.
     symlink(sources, objects.join(BY_LINK)).at("create", &objects.join(BY_LINK))?;
     for (name, text) in loadgen::SHIM {
         fs::write(objects.join(name), text).at("write", &objects.join(name))?;
@@ -219,12 +224,96 @@ async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryF
     let orders =
         loadgen::ChildOrders::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
-    child::run(context, program, &orders, &context.lease.stop, |line| {
+    run(context, program, &orders, &context.lease.stop, |line| {
         if let ChildMessage::Probed(report) = line {
             probed = Some(report);
         }
     })
     .await?;
     let _ = fs::remove_file(conf);
-    probed.ok_or_else(|| Failure::new(FailureKind::System, "the library did not report its version"))
+    probed.ok_or_else(|| Failure::system("the library did not report its version"))
+}
+
+/// How often its lines are read.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// On a stop request, it sums up and writes what it has seen, which may be hundreds of thousands of requests.
+const TO_WRITE: Duration = Duration::from_mins(1);
+
+/// Runs the child to its end and forwards its events. On a stop request, the child writes its results so far. Dropping
+/// this future kills the child immediately.
+pub async fn run(
+    context: &TaskContext,
+    program: Option<&Path>,
+    orders: &ChildOrders,
+    stop: &Stop,
+    mut on_message: impl FnMut(ChildMessage),
+) -> Result<(), Failure> {
+    let system = |path: &Path, error: &std::io::Error| Failure::system(format!("{}: {error}", path.display()));
+    let orders_file = context.lease.log.with_extension("orders.json");
+    let text = serde_json::to_vec(orders).map_err(|error| Failure::system(error.to_string()))?;
+    fs::write(&orders_file, text).at("write", &orders_file)?;
+    let program = match program {
+        Some(program) => program.to_owned(),
+        None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,
+    };
+    let argv: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
+    let answer = context.lease.log.with_extension("lines");
+    let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
+    let mut failed = None;
+    let mut hand_on = |lines: &mut Lines| {
+        for line in lines.come() {
+            if let ChildMessage::Failed { why, is_refused } = &line {
+                failed = Some((why.clone(), *is_refused));
+            }
+            on_message(line);
+        }
+    };
+    let ended = {
+        let mut running =
+            std::pin::pin!(context.run_until(context.command(argv).answer(&answer).grace(TO_WRITE), stop));
+        let mut tick = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut running => break ended,
+                _ = tick.tick() => hand_on(&mut lines),
+            }
+        }
+    };
+    hand_on(&mut lines);
+    for file in [&orders_file, &answer] {
+        let _ = fs::remove_file(file);
+    }
+    match (ended, failed) {
+        (Ok(_), _) => Ok(()),
+        // The failure that the child reports is more precise than its exit status.
+        (Err(failure), Some((why, is_refused))) => {
+            let kind = if is_refused { FailureKind::Refused } else { failure.kind };
+            Err(Failure { kind, what: why, ..failure })
+        }
+        (Err(failure), None) => Err(failure),
+    }
+}
+
+/// Lines of a file that grows.
+struct Lines {
+    path: PathBuf,
+    read: u64,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    fn come(&mut self) -> Vec<ChildMessage> {
+        let mut more = Vec::new();
+        let read = fs::File::open(&self.path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.read))?;
+            file.read_to_end(&mut more)
+        });
+        // Not there yet is nothing new.
+        self.read += read.unwrap_or(0) as u64;
+        self.rest.extend(more);
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = self.rest.drain(..whole).collect();
+        lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
 }

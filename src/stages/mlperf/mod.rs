@@ -1,23 +1,32 @@
 //! `mlperf:` — the steps toward a submission.
+//!
+//! A round by its name.
+//!
+//! `mlperf: { dataset: … }` — the data set of a benchmark as the harness reads it.
+//!
+//! `mlperf: { score: … }` — what an accuracy run is worth.
+//!
+//! `mlperf: { verify: … }` — whether an audit test holds.
 
-mod checker;
-mod dataset;
-mod known_round;
 mod library;
-mod loadgen_process;
 mod package;
-mod score;
-mod verify;
 
+use std::fs;
 use std::path::Path;
 
-use super::task_context::TaskContext;
 use crate::Run;
-use base::event::{Done, Failure};
-use known_round::round;
-pub use library::{LIBRARY, RECORD_FILE as LOADGEN_RECORD_FILE};
-pub use loadgen_process::run as run_loadgen;
-use plan::manifest::model::Mlperf;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind, Verdict};
+use base::files::{cores, read_bytes, read_text};
+use base::spec::{Division, TestMode};
+pub use library::{LIBRARY, RECORD_FILE as LOADGEN_RECORD_FILE, run as run_loadgen};
+use mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyReport, ScoreError, Scoring, ScoringMethod, score};
+use mlperf::audit::{self, Test07Score, VerifyError};
+use mlperf::dataset::{DATASET_FILE, DatasetError, DatasetRequest, SAMPLES_FILE, make, read};
+use mlperf::{DatasetRecord, TestRecord};
+use plan::manifest::model::{Mlperf, MlperfDataset, MlperfScore, MlperfVerify};
+use rules::log::Width;
+use rules::{MlperfScenario, Round, TestRequest, log};
 
 impl Run for Mlperf {
     const FORMAT: Option<u32> = Some(1);
@@ -26,10 +35,247 @@ impl Run for Mlperf {
         let context = &context;
         match self {
             Mlperf::Loadgen(step) => library::perform(context, step, program).await,
-            Mlperf::Dataset(step) => dataset::perform(context, step),
-            Mlperf::Score(step) => score::perform(context, step),
-            Mlperf::Verify(step) => verify::perform(context, step),
+            Mlperf::Dataset(step) => perform_dataset(context, step),
+            Mlperf::Score(step) => perform_score(context, step),
+            Mlperf::Verify(step) => perform_verify(context, step),
             Mlperf::Package(step) => package::perform(context, step).await,
         }
     }
+}
+
+/// A round by its name.
+pub(super) fn round(name: &str) -> Result<Round, Failure> {
+    Round::named(name).ok_or_else(|| {
+        Failure::refused(format!("there is no round `{name}` here"))
+            .hint(format!("known are: {}", Round::NAMES.join(", ")))
+    })
+}
+
+/// Fills the output with `dataset.jsonl` and `dataset.json`.
+pub fn perform_dataset(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Failure> {
+    let round = round(&step.round)?;
+    let wanted = DatasetRequest { round: &round, benchmark: &step.benchmark, out: context.lease.out() };
+    let file = match (&step.from, &step.synthetic) {
+        (Some(from), None) => read(&wanted, &context.path(from)),
+        (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples, synthetic.part.as_deref()),
+        _ => {
+            let message = "a data set is either read, `from: PATH`, or synthetic, `synthetic: {}`";
+            return Err(Failure::refused(message));
+        }
+    };
+    let file = file.map_err(|error| {
+        let kind = match error {
+            DatasetError::Write { .. } => FailureKind::System,
+            DatasetError::Read(_) => FailureKind::Files,
+            _ => FailureKind::Refused,
+        };
+        let failure = Failure::new(kind, error.to_string());
+        match error {
+            DatasetError::Pickle { command, .. } => failure.hint(format!("convert it, and name the result: {command}")),
+            DatasetError::Count { .. } => {
+                failure.hint("the whole data set is needed; for a rehearsal there is `synthetic: { samples: N }`")
+            }
+            _ => failure,
+        }
+    })?;
+    let dataset_record = &file.record;
+    if file.references < dataset_record.samples {
+        let without = dataset_record.samples - file.references;
+        context.lease.notice(format!(
+            "{without} of {} samples have no reference: no answer to them can be scored",
+            dataset_record.samples
+        ));
+    }
+    let kind = if dataset_record.synthetic { "synthetic samples, not submittable" } else { "samples" };
+    let tokens = file.input_tokens;
+    let headline = format!(
+        "{} {kind}, {:.0} input tokens on average, {} to {}",
+        dataset_record.samples, tokens.mean, tokens.min, tokens.max
+    );
+    Ok(Done { headline: Some(headline), ..Done::default() })
+}
+
+/// Fills the output with `accuracy.txt` and `accuracy.json`. A missed bound is an answer, not a failure.
+pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
+    let round = round(&step.round)?;
+    let dataset = context.path(&step.dataset);
+    let dataset_record = read_dataset_record(&dataset.join(DATASET_FILE))?;
+    let (tokenizer, sentences) = (step.tokenizer.as_ref(), step.sentences.as_ref());
+    let (tokenizer, sentences) = (tokenizer.map(|path| context.path(path)), sentences.map(|path| context.path(path)));
+    let official = step.official.as_ref().map(|path| read_official(&context.path(path))).transpose()?;
+    let scoring = Scoring {
+        round: &round,
+        benchmark: &step.benchmark,
+        mode: mode(&context.path(&step.accuracy))?,
+        log: &context.path(&step.accuracy).join(log::ACCURACY_FILE),
+        dataset: &dataset.join(SAMPLES_FILE),
+        dataset_record: &dataset_record,
+        tokenizer: tokenizer.as_deref(),
+        sentences: sentences.as_deref(),
+        official: official.as_deref(),
+        threads: cores(),
+    };
+    let scored = score(&scoring, &mut |done| {
+        context.lease.report_progress("answers scored", done, Some(dataset_record.samples));
+    });
+    let scored = scored.map_err(|error| failure(&error))?;
+    let method = ScoringMethod::of(&step.benchmark);
+    let width = scored.report.log.token_ids.unwrap_or(Width::Int32);
+    let has_option = method.is_some_and(ScoringMethod::has_dtype_option);
+    let option = if has_option { format!(" with `--dtype {}`", width.dtype()) } else { String::new() };
+    // What the reference prints and the round does not judge is missing without a word.
+    for missing in scored.report.unscored.iter().filter(|missing| missing.wanted) {
+        context.lease.notice(format!(
+            "{} is not scored: {}; run the reference's evaluator over {}{option} and name what it prints: `score: {{ \
+             official: FILE }}`",
+            missing.name,
+            missing.why,
+            scoring.log.display()
+        ));
+    }
+    if let (Some(method), Width::Int64, false) = (method, width, has_option) {
+        context.lease.notice(format!(
+            "{} reads token ids of 4 bytes, and those of {} have 8: run the accuracy test again (`--force`) before \
+             you run it",
+            method.script(),
+            scoring.log.display()
+        ));
+    }
+    if scored.report.unknown_tokens > 0 {
+        context.lease.notice(format!(
+            "{} token ids of the answers are outside the tokenizer's vocabulary, and are scored as nothing: is it \
+             the model's?",
+            scored.report.unknown_tokens
+        ));
+    }
+    let out = context.lease.out();
+    write(&out.join(ACCURACY_TEXT), &scored.text)?;
+    let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");
+    write(&out.join(ACCURACY_FILE), &(json + "\n"))?;
+    Ok(Done { headline: Some(scored.report.headline()), ..Done::default() })
+}
+
+/// What the run was for. Logs of another harness have no record, and are those of accuracy mode.
+fn mode(run: &Path) -> Result<TestMode, Failure> {
+    let record = TestRecord::in_folder(run).map_err(|error| Failure::files(error.to_string()))?;
+    Ok(record.map_or(TestMode::Accuracy, |record| record.mode))
+}
+
+fn read_official(file: &Path) -> Result<String, Failure> {
+    read_text(file).map_err(|error| {
+        Failure::files(format!("{}: {error}", file.display()))
+            .hint("`official` is what the reference's evaluator printed: `python3 eval_accuracy.py … > FILE`")
+    })
+}
+
+fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
+    let no = |why: &dyn std::fmt::Display| {
+        Failure::files(format!("{}: {why}", file.display()))
+            .hint("`dataset` is the output of a stage with `mlperf: { dataset: … }`")
+    };
+    let text = read_bytes(file).map_err(|error| no(&error))?;
+    serde_json::from_slice(&text).map_err(|error| no(&error))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::system(format!("cannot write {}: {error}", path.display())))
+}
+
+fn failure(error: &ScoreError) -> Failure {
+    let kind = match error {
+        ScoreError::Open { .. }
+        | ScoreError::Log(_)
+        | ScoreError::OtherDataset { .. }
+        | ScoreError::SampleCount { .. }
+        | ScoreError::References(_)
+        | ScoreError::Sentences(_) => FailureKind::Files,
+        _ => FailureKind::Refused,
+    };
+    let failure = Failure::new(kind, error.to_string());
+    match error {
+        ScoreError::Open { .. } => failure.hint(
+            "`accuracy` is the output of a bench stage with `loadgen: { mode: \
+         accuracy }`",
+        ),
+        ScoreError::Log(_) => failure.hint(
+            "score the log as LoadGen wrote it: packages get their truncated copy \
+         afterwards",
+        ),
+        ScoreError::TokenDecoder(_) => failure.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`"),
+        ScoreError::Sentences(_) => failure.hint(
+            "`sentences` is the folder `tokenizers/punkt_tab/english` of NLTK's data: `python3 -m \
+             nltk.downloader punkt_tab`",
+        ),
+        _ => failure,
+    }
+}
+
+pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
+    let none = indexmap::IndexMap::new();
+    let named = TestRequest {
+        round: &step.round,
+        benchmark: &step.benchmark,
+        scenario: MlperfScenario::Offline,
+        mode: TestMode::Performance,
+        division: Division::Closed,
+        rehearsal: false,
+        target_qps: None,
+        user_conf: &none,
+        dataset_samples: None,
+    };
+    let found = named.find().map_err(|wrong| {
+        let lines: Vec<String> = wrong.iter().map(|one| format!("`{}` {}", one.at.join("."), one.what)).collect();
+        Failure::refused(lines.join("; "))
+    })?;
+    let end_ids = if step.end_ids.is_empty() { &found.benchmark.end_ids } else { &step.end_ids };
+    let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
+    let verified = audit::verify(&context.path(&step.audit), &found, &step.benchmark, end_ids, score)
+        .map_err(|error| refused(&error))?;
+    let path = context.lease.out.join(verified.file);
+    fs::write(&path, &verified.text)
+        .map_err(|error| Failure::system(format!("`{}` cannot be written: {error}", path.display())))?;
+    match verified.wrong.first() {
+        None => {
+            if let Some(what) = verified.not_judged {
+                context.lease.notice(format!("SIMULATED, not judged: {what}"));
+            }
+            Ok(Done { headline: Some(verified.headline), ..Done::default() })
+        }
+        Some(first) => {
+            let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidServer), verified.headline);
+            Err(failure.cause(first.clone()).tail(verified.wrong))
+        }
+    }
+}
+
+fn refused(error: &VerifyError) -> Failure {
+    let hint = match error {
+        VerifyError::NoScore => {
+            Some("add `score: \"{{ stages.NAME.out }}\"` of an `mlperf: { score: … }` stage over the run")
+        }
+        VerifyError::NotScored => Some(
+            "run the reference's evaluator over the run's mlperf_log_accuracy.json and name what it prints: `score: \
+             { official: FILE }`",
+        ),
+        VerifyError::NoTest { .. } => {
+            Some("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test")
+        }
+        _ => None,
+    };
+    let failure = Failure::refused(error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// The exact match that a `score` stage found, percent.
+fn exact_match(score: &Path) -> Result<Test07Score, Failure> {
+    let path = score.join(ACCURACY_FILE);
+    let refuse = |what: String| Failure::refused(format!("`{}` {what}", path.display()));
+    let text = read_bytes(&path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    let report: AccuracyReport =
+        serde_json::from_slice(&text).map_err(|error| refuse(format!("is no accuracy.json: {error}")))?;
+    let metric = report.metrics.iter().find(|metric| metric.name == "exact_match");
+    Ok(metric.map_or(Test07Score::Unscored, |metric| Test07Score::ExactMatch(metric.value)))
 }

@@ -1,13 +1,15 @@
-//! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our submission check, and by the official checker
-//! where there is one.
+//! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our submission check, and by
+//! the official checker where there is one.
+//!
+//! The official submission checker of mlcommons/inference, where it is installed.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::checker;
 use crate::bench::is_here;
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Failure, FailureKind};
@@ -31,7 +33,8 @@ pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done
     let machine = Box::pin(elsewhere(&order)).await;
     if let Some(hosts) = &machine {
         context.lease.notice(format!(
-            "measured at {hosts}, so nothing of the host is detected here: its fields are those of `system_json`; Closed requires LoadGen on the host"
+            "measured at {hosts}, so nothing of the host is detected here: its fields are those of `system_json`; \
+             Closed requires LoadGen on the host"
         ));
     }
     let order = PackageRequest { machine: order.machine.filter(|_| machine.is_none()), ..order };
@@ -41,9 +44,7 @@ pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done
     context.lease.report_progress("examining", 0, None);
     let examined = mlperf::examine(out, &order.round);
     let official = match &step.checker {
-        Some(clone) => {
-            Some(checker::run_official_checker(context, step, &context.path(clone), &order.round.name).await?)
-        }
+        Some(clone) => Some(run_official_checker(context, step, &context.path(clone), &order.round.name).await?),
         None => None,
     };
     write(out, &packed, &examined, official.as_ref())?;
@@ -52,16 +53,14 @@ pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done
 
 fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
     let round = rules::Round::named(&step.round).ok_or_else(|| {
-        let known = rules::Round::NAMES.join(", ");
-        Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round))
-            .hint(format!("there are {known}"))
+        let names = rules::Round::NAMES.join(", ");
+        Failure::refused(format!("there is no round `{}`", step.round)).hint(format!("there are {names}"))
     })?;
     let gpus = match &step.nvidia_smi {
         Some(path) => {
             let path = context.path(path);
-            let text = read_text(&path).map_err(|error| {
-                Failure::new(FailureKind::Files, format!("`nvidia_smi`: {}: {error}", path.display()))
-            })?;
+            let text = read_text(&path)
+                .map_err(|error| Failure::files(format!("`nvidia_smi`: {}: {error}", path.display())))?;
             rules::gpus_of_table(&text)
         }
         None => Vec::new(),
@@ -117,9 +116,9 @@ async fn elsewhere(order: &PackageRequest) -> Option<String> {
 }
 
 fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
-    let Some(scenario) = MlperfScenario::from_scenario(entry.scenario) else {
-        let what = format!("{:?} is no scenario of MLPerf (`results` of {})", entry.scenario, entry.benchmark);
-        return Err(Failure::new(FailureKind::Refused, what).hint("offline, server, interactive, single_stream"));
+    let Some(scenario) = MlperfScenario::of(entry.scenario) else {
+        let message = format!("{:?} is no scenario of MLPerf (`results` of {})", entry.scenario, entry.benchmark);
+        return Err(Failure::refused(message).hint("offline, server, interactive, single_stream"));
     };
     let modes = |folders: &indexmap::IndexMap<String, String>| {
         folders
@@ -131,7 +130,7 @@ fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::P
                     "test09" => TestMode::Test09,
                     _ => {
                         let what = format!("`{name}` is no audit test (`results` of {})", entry.benchmark);
-                        return Err(Failure::new(FailureKind::Refused, what).hint("test06, test07, test09"));
+                        return Err(Failure::refused(what).hint("test06, test07, test09"));
                     }
                 };
                 Ok((mode, context.path(path)))
@@ -172,9 +171,8 @@ fn made(origin: &UpstreamTask, private: &PrivateValues) -> Result<FinishedTask, 
     let text = |value: &dyn std::fmt::Display| value.to_string();
     // The git stage writes the commit beside the work tree.
     let commit = origin.folder.as_ref().and_then(|folder| read_text(folder.join(super::super::git::REVISION)).ok());
-    let action: serde_json::Value = serde_json::from_str(&origin.action).map_err(|error| {
-        Failure::new(FailureKind::Refused, format!("the action of {} cannot be read: {error}", origin.task))
-    })?;
+    let action: serde_json::Value = serde_json::from_str(&origin.action)
+        .map_err(|error| Failure::refused(format!("the action of {} cannot be read: {error}", origin.task)))?;
     Ok(FinishedTask {
         folder: origin.folder.clone(),
         stage: ProvenanceStage {
@@ -204,7 +202,7 @@ fn unpacked(out: &Path, error: Unpacked) -> Failure {
                 [one] => (one.clone(), Vec::new()),
                 several => (format!("{} prevent packing", counted(several.len(), "finding")), problems.clone()),
             };
-            let failure = Failure::new(FailureKind::Refused, what);
+            let failure = Failure::refused(what);
             let Some(snippet) = snippet else { return failure.tail(lines) };
             let path = out.join(MISSING);
             let place = match fs::write(&path, &snippet) {
@@ -216,7 +214,7 @@ fn unpacked(out: &Path, error: Unpacked) -> Failure {
                 .tail(lines)
                 .hint(format!("fill them in, in the manifest: {place}, each with its meaning and an example"))
         }
-        Unpacked::Io(path, error) => Failure::new(FailureKind::System, format!("{}: {error}", path.display())),
+        Unpacked::Io(path, error) => Failure::system(format!("{}: {error}", path.display())),
     }
 }
 
@@ -237,7 +235,7 @@ fn write(
     let path = folder.join("package.json");
     fs::create_dir_all(&folder)
         .and_then(|()| fs::write(&path, format!("{package:#}\n")))
-        .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", path.display())))
+        .map_err(|error| Failure::system(format!("{}: {error}", path.display())))
 }
 
 /// Whether it stands.
@@ -270,14 +268,14 @@ fn package_outcome(
         ours.chain(theirs).collect()
     };
     if !stopping.is_empty() {
-        let what =
+        let message =
             format!("{} of {} findings keep it from being submitted{checker}", stopping.len(), examined.findings.len());
-        return Err(Failure::new(FailureKind::Refused, what)
+        return Err(Failure::refused(message)
             .tail(lines(&stopping))
             .hint("`regatta mlperf check` on the kept folder lists each with its rule"));
     }
     if !step.rehearse && official.is_some_and(|official| !official.passed) {
-        return Err(Failure::new(FailureKind::Refused, "the official checker refuses it").tail(lines(&[])));
+        return Err(Failure::refused("the official checker refuses it").tail(lines(&[])));
     }
     let kept = packed.submitter.display();
     let headline = if step.rehearse {
@@ -300,6 +298,43 @@ fn package_outcome(
         format!("{results} in {kept}, the submission check passes it{for_review}{checker}")
     };
     Ok(Done { headline: Some(headline), ..Done::default() })
+}
+
+/// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
+const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
+
+/// Runs the official checker on what was packed. Its exit code shows whether it found errors; that is not a failure
+/// here.
+pub(super) async fn run_official_checker(
+    context: &TaskContext,
+    step: &MlperfPackage,
+    clone: &Path,
+    round: &str,
+) -> Result<Official, Failure> {
+    let Some(script) = CHECKERS.iter().map(|path| clone.join(path)).find(|path| path.is_file()) else {
+        let message = format!("`checker`: {} has no {}", clone.display(), CHECKERS[0]);
+        return Err(Failure::refused(message).hint("a clone of mlcommons/inference"));
+    };
+    context.lease.report_progress("asking the official checker", 0, None);
+    let log = context.lease.out.join(REPORT_FOLDER).join("official.log");
+    // Until v5.1 it refuses a submission with a file beside the divisions.
+    let line = "mkdir -p \"$4\" && exec \"$1\" \"$2\" --input . --version \"$3\" --csv \"$4/official.csv\" \
+     >\"$4/official.log\" 2>&1";
+    let mut argv: Vec<OsString> = ["sh", "-c", line, "checker"].map(OsString::from).to_vec();
+    argv.extend([step.python.clone().into(), script.into_os_string(), round.into(), REPORT_FOLDER.into()]);
+    let ran = context.run(context.command(argv)).await;
+    let text = read_text(&log).unwrap_or_default();
+    match ran {
+        Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),
+        _ if text.contains("SUMMARY: ") => Ok(Official::of(&text)),
+        _ => {
+            let lines: Vec<String> = text.lines().rev().take(20).map(str::to_owned).collect();
+            let what = "the official checker did not come to its end";
+            Err(Failure::refused(what)
+                .tail(lines.into_iter().rev().collect())
+                .hint("it needs numpy, pandas and pyyaml: `python:` under `package` names the Python that has them"))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,46 +1,33 @@
 //! `serve:` — servers with a lifetime: started, waited for, watched, and stopped for certain.
 
-pub mod attach_check;
-mod attached;
-mod engine_copies;
-mod facts;
+mod argv;
+pub mod attach;
 mod failure_report;
-pub mod health;
 mod launch;
 mod loading;
-mod loading_phases;
-mod plan;
 mod planned_server;
-mod ports;
 mod preview;
-mod preview_container;
-mod ready;
+pub mod ready;
 mod repository_copies;
-mod running_server;
-mod shortage;
-mod step_log;
-mod stop;
-mod trtllm_argv;
-mod vllm_argv;
 mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::plan::manifest::model::Serve;
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 
-use super::container::refuse_taken;
-use super::task_context::TaskContext;
 use crate::Run;
-use ::plan::manifest::model::Serve;
+use crate::container::refuse_taken;
+use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use exec::process::{ExitKind, Running};
 use failure_report::{ended, rank_failure};
+use launch::{ExitCause, RunningServer, ServerExit};
 use planned_server::{PlannedServer, StopTarget};
 pub use preview::{LaunchPreview, ServePreview, previews};
-use running_server::{ExitCause, RunningServer, ServerExit};
 
 /// signal(7)
 const SIGKILL: i32 = 9;
@@ -50,7 +37,7 @@ impl Run for Serve {
 
     async fn run(&self, mut context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
         if let Some(attach) = self.attached() {
-            return attached::perform(&mut context, &attach).await;
+            return attach::perform(&mut context, &attach).await;
         }
         let ready = match self {
             Serve::Simulator(server) => &server.ready,
@@ -63,7 +50,7 @@ impl Run for Serve {
         let limit = ready.limit();
         let send_ready = context.lease.ready.take();
         let _copies = repository_copies::RepositoryCopies(&context.lease.out);
-        let planned = plan::plan(&context, self, program)?;
+        let planned = planned_server::plan(&context, self, program)?;
         let mut servers = Servers {
             context: &context,
             set: JoinSet::new(),
@@ -89,7 +76,7 @@ impl Run for Serve {
 /// The steps of each server's engine, from its log.
 fn keep_steps(context: &TaskContext, planned: &[PlannedServer]) {
     for PlannedServer { name, log, .. } in planned {
-        context.lease.notice(match step_log::write(log) {
+        context.lease.notice(match loading::write(log) {
             Ok(Some((path, count))) => format!("{name}: {count} steps of its engine are in {}", path.display()),
             Ok(None) => format!("{name}: its log has no steps of its engine"),
             Err(error) => format!("{name}: the steps of its engine cannot be kept: {}: {error}", log.path().display()),
@@ -141,8 +128,8 @@ impl Servers<'_> {
     /// Starts a server. What outlives it is written down before it can be there.
     async fn start(&mut self, index: usize, server: &mut PlannedServer) -> Result<Arc<PlannedServer>, Failure> {
         let (task, emit) = (self.context.lease.task.id.clone(), self.context.lease.emit.clone());
-        let mut external_resources = stop::mark_shared_memory(&mut server.argv, &self.context.mark);
-        external_resources.extend(stop::external_resource(&server.stop_target));
+        let mut external_resources = watch::mark_shared_memory(&mut server.argv, &self.context.mark);
+        external_resources.extend(watch::external_resource(&server.stop_target));
         if matches!(server.stop_target, StopTarget::Mpi { .. }) {
             // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
@@ -190,7 +177,7 @@ impl Servers<'_> {
                 by_itself = by_itself.or(Some(left));
             } else if left.exit.how == ExitKind::Signal(SIGKILL) && !self.quit.is_hard_requested() {
                 let PlannedServer { name, argv, .. } = &planned[left.server];
-                let grace = stop::grace(argv).as_secs();
+                let grace = watch::grace(argv).as_secs();
                 self.context.lease.notice(format!(
                     "{name} did not exit on request (it has {grace} s while it answers), and was killed"
                 ));
@@ -216,8 +203,8 @@ impl Servers<'_> {
         match &left.why {
             ExitCause::Requested => Failure::new(FailureKind::Interrupted, "stopped"),
             ExitCause::Unexpected => {
-                let what = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
-                rank_failure(self.context, server, what, left.exit.how, left.first_gone)
+                let message = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
+                rank_failure(self.context, server, message, left.exit.how, left.first_gone)
             }
             // How it ended is our own doing.
             ExitCause::Unhealthy(ill) => {

@@ -1,12 +1,24 @@
 //! One server process to be: its command, and what there is to stop.
+//!
+//! Which server processes there will be: commands, ports, GPUs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::container::named_paths;
-use crate::task_context::TaskContext;
-use base::event::{Endpoint, ExternalResource, Failure, GpuId};
+use super::launch::{HOST, LaunchContext, check_free, choose, free_ports, rank_logs};
+use super::repository_copies::repositories;
+use super::{argv, launch, repository_copies};
+use crate::container;
+use crate::container::wrap;
+use crate::task_context::{TaskContext, memory};
+use base::event::{Endpoint, ExternalResource, Failure, FailureKind, GpuId};
+use base::files::read_text;
+use base::spec::Launcher;
 use exec::process::{AttemptLog, ProcessCommand};
+use plan::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
+use triton::launch::{LaunchedServer, Port, ServerSpec};
+use triton::{SpecProblem, launch as launched};
 
 /// One server process to be.
 #[derive(Clone)]
@@ -40,14 +52,15 @@ pub enum StopTarget {
     Mpi { ranks: u32 },
     /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of this many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` stops them
-    /// gracefully.
+    /// A step of this many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP`
+    /// stops them gracefully.
     Slurm { ranks: u32 },
 }
 
 impl StopTarget {
-    /// What there is to stop when this command line starts a server: `mpirun` and `docker run --name "{name}"` are known.
-    pub(super) fn of(words: &[String], name: String) -> Self {
+    /// What there is to stop when this command line starts a server: `mpirun` and `docker run --name "{name}"` are
+    /// known.
+    pub(super) fn parse(words: &[String], name: String) -> Self {
         let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
         let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
         match program {
@@ -112,7 +125,7 @@ pub(super) fn placed(
     let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, stop_target: None }) };
     // The program itself is one of the image's.
     let arguments = argv.iter().skip(1).filter_map(|word| word.to_str());
-    let named = [named_paths::in_arguments(arguments), named.to_vec()].concat();
+    let named = [wrap::in_arguments(arguments), named.to_vec()].concat();
     let inside = place.wrap_with(&context.lease, &context.command(argv), gpus, &named)?;
     let world = match inside.external_resource {
         Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
@@ -127,5 +140,272 @@ pub(super) fn log_of(context: &TaskContext, index: usize, servers: usize) -> Att
         context.log.clone()
     } else {
         AttemptLog::from_now(context.lease.log.with_extension(format!("{index}.log")))
+    }
+}
+
+pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
+    match serve {
+        Serve::Simulator(server) => simulators(context, server, program),
+        Serve::Triton(server) => tritons(context, server),
+        Serve::TrtllmServe(server) => argv::plan_trtllm(context, server),
+        Serve::Vllm(server) => argv::plan_vllm(context, server),
+        Serve::Command(server) => command(context, server).map(|planned| vec![planned]),
+        // `attached` has dealt with it before there is anything to plan.
+        Serve::Attach(_) => Ok(Vec::new()),
+    }
+}
+
+fn simulators(
+    context: &TaskContext,
+    server: &SimServer,
+    program: Option<&Path>,
+) -> Result<Vec<PlannedServer>, Failure> {
+    let program = program
+        .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
+        .map_err(|error| Failure::system(format!("the regatta program cannot be found: {error}")))?;
+    let repositories = repository_copies::private_copies(context, repositories(&context.path(&server.repository))?)?;
+    let count = repositories.len();
+    let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
+        let mut argv: Vec<OsString> = vec![program.clone().into()];
+        argv.extend(words(["sim", "serve", "--repository"]));
+        argv.push(repository.clone().into());
+        argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
+        argv.extend(words(["--speed", &server.speed.to_string()]));
+        argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
+        if context.lease.assignment.host.is_some() {
+            // Its client is on another machine.
+            argv.extend(words(["--grpc-address", "0.0.0.0"]));
+        }
+        PlannedServer {
+            name: format!("server {index}"),
+            argv,
+            log: log_of(context, index, count),
+            endpoint: None,
+            gpus: Vec::new(),
+            env: Vec::new(),
+            unset: Vec::new(),
+            stop_target: StopTarget::Process,
+            probe: ReadinessProbe::Kserve,
+            wrapped: None,
+            repository: Some(repository),
+        }
+    });
+    Ok(planned.collect())
+}
+
+fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedServer>, Failure> {
+    let Some(repository) = &server.repository else {
+        return Err(Failure::refused("`serve.triton` needs a `repository`"));
+    };
+    let repositories = repository_copies::private_copies(context, repositories(&context.path(repository))?)?;
+    let count = repositories.len();
+    let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
+    choose(&mut ports)?;
+    let servers = repositories.iter().zip(&ports).enumerate().map(|(index, (repository, ports))| ServerSpec {
+        repository: repository.display().to_string(),
+        models: repository_copies::models(repository),
+        reads: repository_copies::paths_named_in(repository),
+        ports: *ports,
+        rank_logs: rank_logs(&context.lease.task, || {
+            log_of(context, index, count).path().with_extension("ranks").display().to_string()
+        }),
+    });
+    let place = LaunchContext {
+        gpus: context.lease.gpus.clone(),
+        container_name: container::name(&context.mark),
+        stage_env: context.lease.assignment.env.keys().cloned().collect(),
+        path: &|path| context.path(path).display().to_string(),
+    };
+    let mut spec = launch::spec(server, servers.collect(), place);
+    if let (Some(place), Some(container)) = (&context.place, &mut spec.container) {
+        place.image().clone_into(&mut container.image);
+    }
+    let plan = triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
+    check_no_other_server(server)?;
+    check_ports_free(server, &plan.servers)?;
+    for folder in plan.servers.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.log.as_deref()) {
+        // A container engine mounts only what is there.
+        let folder = Path::new(folder).ancestors().nth(2).unwrap_or(Path::new(folder));
+        std::fs::create_dir_all(folder).map_err(|error| Failure::system(format!("{}: {error}", folder.display())))?;
+    }
+    for note in plan.notes {
+        context.lease.notice(note);
+    }
+    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| {
+        PlannedServer { repository: Some(repository), ..triton(context, server, index, count) }
+    });
+    Ok(planned.collect())
+}
+
+fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: usize) -> PlannedServer {
+    let known = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
+    PlannedServer {
+        argv: server.argv().into_iter().map(OsString::from).collect(),
+        log: log_of(context, index, count),
+        endpoint: known(server.ports.grpc).map(|grpc| Endpoint {
+            host: server.host.clone(),
+            grpc,
+            http: known(server.ports.http),
+            metrics: known(server.ports.metrics),
+            name: None,
+        }),
+        // What sees the GPUs is in `env`: inside a container they are counted anew.
+        gpus: Vec::new(),
+        unset: leaving(&server.unset, &context.lease.assignment.env),
+        env: server.env.into_iter().map(|(name, value)| (name, value.into())).collect(),
+        stop_target: match server.world {
+            launched::LaunchWorld::Process => StopTarget::Process,
+            launched::LaunchWorld::Mpi { ranks } => StopTarget::Mpi { ranks },
+            launched::LaunchWorld::Container { program, name } => StopTarget::Container { program, name },
+            launched::LaunchWorld::Slurm { ranks } => StopTarget::Slurm { ranks },
+        },
+        probe: ReadinessProbe::Kserve,
+        wrapped: None,
+        repository: None,
+        name: server.name,
+    }
+}
+
+/// The variables of our own environment that these patterns mean; what the stage sets itself stays.
+fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
+    let meant = |name: &str| {
+        patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == pattern,
+        })
+    };
+    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| meant(name));
+    // One that is named whole may come from the lease, not from our environment.
+    let named = patterns.iter().filter(|pattern| !pattern.ends_with('*')).cloned();
+    let mut list: Vec<String> = ours.chain(named).filter(|name| !own.contains_key(name)).collect();
+    list.sort();
+    list.dedup();
+    list
+}
+
+/// A failure with all objections to a plan.
+fn refused(problems: &[SpecProblem]) -> Failure {
+    let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+    let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
+    let failure = Failure::refused(what);
+    if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
+}
+
+/// With `force: false` no other program of that name may run.
+fn check_no_other_server(server: &TritonServer) -> Result<(), Failure> {
+    let name = Path::new(&server.program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // The kernel keeps fifteen bytes of a name.
+    let name: String = name.chars().take(15).collect();
+    if server.force {
+        return Ok(());
+    }
+    let comm = |pid: &str| read_text(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let pids: Vec<String> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()) && comm(pid).trim_end() == name)
+        .collect();
+    if pids.is_empty() {
+        return Ok(());
+    }
+    let message = format!("`force: false`, and {name} runs already: process {}", pids.join(", "));
+    Err(Failure::new(FailureKind::Service, message)
+        .hint(format!("`kill {}` ends it; `force: true` starts next to it", pids.join(" "))))
+}
+
+/// Fixed ports must be free here, unless the servers are elsewhere.
+fn check_ports_free(server: &TritonServer, planned: &[LaunchedServer]) -> Result<(), Failure> {
+    let elsewhere = planned.iter().any(|one| one.launcher == Launcher::Srun) || !server.mpi.hosts.is_empty();
+    let reused = |option: &str| {
+        [option.to_owned(), option.replace('-', "_")]
+            .iter()
+            .any(|name| server.options.get(name).and_then(serde_json::Value::as_bool) == Some(true))
+    };
+    let fixed = [
+        ("grpc_port", server.grpc_port.is_some() && !reused("reuse-grpc-port")),
+        ("http_port", server.http_port.is_some() && !reused("reuse-http-port")),
+        ("metrics_port", server.metrics_port.is_some()),
+    ];
+    for one in planned.iter().filter(|_| !elsewhere) {
+        for ((key, fixed), (_, port)) in fixed.iter().zip(one.ports.all()) {
+            if let (true, Port::Known(port)) = (fixed, port) {
+                check_free(port, key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServer, Failure> {
+    let port = match server.port {
+        Some(port) => {
+            check_free(port, "port")?;
+            port
+        }
+        None => free_ports(1)?[0],
+    };
+    let by = match server.ready.by.as_str() {
+        "kserve" => ReadinessProbe::Kserve,
+        "port" => ReadinessProbe::Port,
+        "health" => ReadinessProbe::Health,
+        other => {
+            return Err(Failure::refused(format!("`ready.by: {other}` is none of kserve, port, health")));
+        }
+    };
+    let (port_text, name) = (port.to_string(), container::name(&context.mark));
+    let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
+    let mut words = server.words.clone();
+    if let Some(lowered) = &context.lease.lowered {
+        memory::lower_option(&mut words, lowered);
+    }
+    let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
+    let ServerCommand { argv, wrapped, stop_target: world } = placed(context, argv, &context.lease.gpus, &[])?;
+    let world = world.unwrap_or_else(|| StopTarget::parse(&server.words, name));
+    Ok(PlannedServer {
+        name: "the server".to_owned(),
+        argv,
+        log: context.log.clone(),
+        // Servers with `/health` are probed over HTTP.
+        endpoint: Some(Endpoint {
+            host: HOST.to_owned(),
+            grpc: port,
+            http: (by == ReadinessProbe::Health).then_some(port),
+            metrics: None,
+            name: None,
+        }),
+        gpus: Vec::new(),
+        env: Vec::new(),
+        unset: Vec::new(),
+        stop_target: world,
+        probe: by,
+        wrapped,
+        repository: None,
+    })
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.map(OsString::from).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_to_stop_is_known_from_the_words() {
+        let world =
+            |line: &str| StopTarget::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
+        assert_eq!(world("mpirun -n 1 a : -n 3 b"), StopTarget::Mpi { ranks: 4 });
+        let container = StopTarget::Container { program: "podman".to_owned(), name: "n".to_owned() };
+        assert_eq!(world("podman run --name {name} image"), container);
+        assert_eq!(
+            world("podman run --name mine image"),
+            StopTarget::Process,
+            "a container of that name may belong to another user"
+        );
+        assert_eq!(world("tritonserver -n 4"), StopTarget::Process);
+        assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
     }
 }

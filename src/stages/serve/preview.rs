@@ -1,19 +1,25 @@
-//! Launch plans before anything is built: what a repository and an engine will be is read from the stages that make them.
+//! Launch plans before anything is built: what a repository and an engine will be is read from the stages that make
+//! them.
+//!
+//! The command around a server in its stage's container, before anything runs: the one that
+//! [`super::planned_server::placed`] will build, with placeholders for what is not known yet.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::engine_copies::EngineCopies;
-use super::facts::{self, groups_of, repositories};
-use super::launch::{self, LaunchContext, rank_logs};
-use super::preview_container::{ContainerPreview, container_name};
-use super::{trtllm_argv, vllm_argv};
-use crate::container::{named_paths, place_of};
+use super::launch::{LaunchContext, rank_logs};
+use super::repository_copies::{EngineCopies, groups_of, repositories};
+use super::{argv, launch, repository_copies};
+use crate::container::{ContainerView, WrappedEngine, place_of, wrap, wrap_in};
 use crate::remote::hosts;
 use base::diag::error_chain;
 use base::event::{Endpoint, GpuId};
 use base::spec::{Launcher, ServerMode};
+use exec::container::ContainerSpec;
+use exec::process;
 use plan::manifest::model::{
-    Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe, Vllm,
+    Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe, Vllm, input_variable,
 };
 use plan::{ActionError, Plan, PlanReference, Task, read_action};
 use triton::launch::{
@@ -190,7 +196,8 @@ impl PreviewContext<'_> {
                 let Some((from, Action::Repository(repository))) = from.and_then(|from| Some((from, from.action()?)))
                 else {
                     notes.push(format!(
-                        "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
+                        "`{}` makes the repository, and what is in it shows only then: one server with one rank is \
+                         assumed",
                         task.id
                     ));
                     return Ok(vec![bare(format!("<{}>", task.id), Vec::new(), Vec::new())]);
@@ -221,8 +228,13 @@ impl PreviewContext<'_> {
                 let found = repositories(&folder).map_err(|failure| {
                     PreviewError::Unreadable(vec![SpecProblem { message: failure.what, hint: failure.hint }])
                 })?;
-                let server =
-                    |path: &PathBuf| bare(path.display().to_string(), facts::models(path), facts::paths_named_in(path));
+                let server = |path: &PathBuf| {
+                    bare(
+                        path.display().to_string(),
+                        repository_copies::models(path),
+                        repository_copies::paths_named_in(path),
+                    )
+                };
                 Ok(found.iter().map(server).collect())
             }
         }
@@ -286,8 +298,7 @@ impl PreviewContext<'_> {
 
     /// What the repository that a `repository:` stage will write names beyond its engine.
     fn reads(&self, repository: &Repository) -> Vec<String> {
-        let named =
-            repository.parameters.values().chain(repository.runtime_flags.values()).flat_map(named_paths::in_json);
+        let named = repository.parameters.values().chain(repository.runtime_flags.values()).flat_map(wrap::in_json);
         let mut reads: Vec<String> = named.map(|path| path.display().to_string()).collect();
         reads.extend(repository.tokenizer.as_deref().map(|text| match self.resolve_path(text) {
             ResolvedPath::TaskOutput(task, rest) => format!("<{}>{rest}", task.id),
@@ -348,12 +359,12 @@ impl PreviewContext<'_> {
             tokenizer: server.tokenizer.as_deref().map(|path| self.existing(path)),
             ..server.clone()
         };
-        self.copies(trtllm_argv::engine_copies(server), |port| trtllm_argv::argv(server, &server.model, port, options))
+        self.copies(argv::trtllm_copies(server), |port| argv::trtllm_argv(server, &server.model, port, options))
     }
 
     fn vllm(&self, server: &Vllm) -> Result<LaunchPlan, PreviewError> {
-        let server = &vllm_argv::with_paths(server, |path| self.existing(path));
-        self.copies(vllm_argv::engine_copies(server), |port| vllm_argv::argv(server, port))
+        let server = &argv::with_paths(server, |path| self.existing(path));
+        self.copies(argv::vllm_copies(server), |port| argv::vllm_argv(server, port))
     }
 
     /// Each with its GPUs and its port; `argv` is the command line of one on a port.
@@ -483,4 +494,79 @@ fn single(name: String, command: Vec<String>, ports: Ports) -> LaunchedServer {
         world: LaunchWorld::Process,
         logs: Vec::new(),
     }
+}
+
+/// The output folder of a task that has not run.
+const OUT: &str = "<out>";
+
+/// What the container of a task adds to a server.
+pub(super) struct ContainerPreview<'a> {
+    pub task: &'a Task,
+    pub project: &'a Path,
+    /// Its container, if it has one; the image as it is to be shown.
+    pub spec: Option<ContainerSpec>,
+    /// Inputs that are there already.
+    pub inputs: BTreeMap<String, Vec<PathBuf>>,
+    /// Further files that the server must have.
+    pub named: Vec<PathBuf>,
+}
+
+impl ContainerPreview<'_> {
+    /// The server inside, as number `index` of its task. A task without a container leaves it as it is.
+    pub fn around(&self, server: LaunchedServer, index: usize) -> Result<LaunchedServer, Vec<SpecProblem>> {
+        let Some(mut spec) = self.spec.clone() else { return Ok(server) };
+        if spec.name.is_empty() {
+            spec.name = container_name(self.task);
+        }
+        if index > 0 {
+            spec.name = format!("{}-{index}", spec.name);
+        }
+        let command: Vec<String> = server.command.concat();
+        let mut named = wrap::in_arguments(command.iter().skip(1).map(String::as_str));
+        named.extend(self.named.iter().cloned());
+        let env = self.variables();
+        let view = ContainerView {
+            project: self.project,
+            // The usual one is in the project.
+            state: self.project,
+            out: Path::new(OUT),
+            inputs: &self.inputs,
+            env: &env,
+            secrets: &self.task.secrets,
+            dir: Path::new(OUT),
+            gpus: &server.gpus,
+            named: &named,
+        };
+        let WrappedEngine { argv, env } =
+            wrap_in(&spec, &view).map_err(|failure| vec![SpecProblem { message: failure.what, hint: failure.hint }])?;
+        let own = |(name, value): (String, Option<OsString>)| Some((name, value?.to_string_lossy().into_owned()));
+        let task_variables: Vec<String> = self.variables().into_iter().map(|(name, _)| name).collect();
+        let world = if spec.engine.is_detached() {
+            LaunchWorld::Container { program: spec.program().to_owned(), name: spec.safe_name() }
+        } else {
+            LaunchWorld::Process
+        };
+        Ok(LaunchedServer {
+            command: std::iter::once(argv).chain(server.command).collect(),
+            // Those of the task are passed by their names.
+            env: env.into_iter().filter_map(own).filter(|(name, _)| !task_variables.contains(name)).collect(),
+            world,
+            ..server
+        })
+    }
+
+    /// The variables of its commands.
+    fn variables(&self) -> Vec<(String, Option<OsString>)> {
+        let placeholder = |name: &str| (name.to_owned(), Some(OsString::from(format!("<{name}>"))));
+        let own = self.task.env.iter().map(|(name, value)| (name.clone(), Some(OsString::from(value))));
+        own.chain([("OUT".to_owned(), Some(OUT.into()))])
+            .chain(self.task.inputs.keys().map(|name| placeholder(&input_variable(name))))
+            .chain([process::HOME, process::RUN, process::TASK].map(placeholder))
+            .collect()
+    }
+}
+
+/// The name of a container that a task will start; the run's name is not known yet.
+pub(super) fn container_name(task: &Task) -> String {
+    format!("regatta-PID-{}", task.id)
 }

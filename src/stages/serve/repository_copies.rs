@@ -1,18 +1,29 @@
 //! The model repositories of a server for which a retry has lowered a number.
 //!
-//! The output of the `repository:` stage is shared and stays as it is. The server gets a copy of it in its own folder, in which
-//! one parameter of the engines' models is another. The number is part of the server's key.
+//! The output of the `repository:` stage is shared and stays as it is. The server gets a copy of it in its own folder,
+//! in which one parameter of the engines' models is another. The number is part of the server's key.
+//!
+//! Server programs with OpenAI's interfaces around one engine: `trtllm-serve`, vLLM. One process for each copy of
+//! the model, with GPUs and a port of its own; only their command lines differ.
+//!
+//! What a launch needs to know of model repositories: which models run an engine, over how many GPUs, on which
+//! devices.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::facts;
+use super::launch::{HOST, check_free, free_ports};
+use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
+use crate::container::wrap;
 use crate::task_context::TaskContext;
-use base::event::{Failure, FailureKind, ReducedSetting};
+use base::event::{Endpoint, Failure, GpuId, ReducedSetting};
 use base::files::read_text_up_to;
-use triton::LARGEST_CONFIG;
+use triton::launch::LaunchModel;
 use triton::pbtxt::{self, PbtxtDocument};
+use triton::proto::inference::ModelConfig;
 use triton::repository::{Parameter, number_parameter};
+use triton::{EngineConfig, LARGEST_CONFIG, SpecProblem};
 
 /// Removes the copies when the servers are gone.
 pub struct RepositoryCopies<'a>(pub &'a Path);
@@ -26,19 +37,18 @@ impl Drop for RepositoryCopies<'_> {
 const FOLDER: &str = "lowered";
 
 /// The repositories to serve: these, or copies of them.
-pub fn repositories(context: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+pub fn private_copies(context: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     let Some(lowered) = &context.lease.lowered else { return Ok(all) };
-    let parameter = number_parameter(&lowered.setting).ok_or_else(|| {
-        Failure::new(FailureKind::Refused, format!("`{}` is no number of an engine's model", lowered.setting))
-    })?;
+    let parameter = number_parameter(&lowered.setting)
+        .ok_or_else(|| Failure::refused(format!("`{}` is no number of an engine's model", lowered.setting)))?;
     let folder = context.lease.out.join(FOLDER);
     all.iter()
         .enumerate()
         .map(|(index, repository)| {
             let to = folder.join(format!("triton_model_repo_{index}"));
             copy(repository, &to, parameter, lowered).map_err(|error| {
-                let what = format!("the repository with {lowered} cannot be written: {error}");
-                Failure::new(FailureKind::System, what)
+                let message = format!("the repository with {lowered} cannot be written: {error}");
+                Failure::system(message)
             })?;
             Ok(to)
         })
@@ -55,7 +65,7 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &ReducedSetting)
             fs::copy(entry.path(), &target)?;
         }
     }
-    for model in facts::models(from) {
+    for model in models(from) {
         let path = to.join(&model.name).join("config.pbtxt");
         let mut document =
             PbtxtDocument::parse(read_text_up_to(&path, LARGEST_CONFIG)?).map_err(std::io::Error::other)?;
@@ -70,7 +80,7 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &ReducedSetting)
 /// What a number is in a repository: the greatest of its engines' models, else what the backend takes without it.
 pub fn value(repository: &Path, name: &str) -> Option<f64> {
     let parameter = number_parameter(name)?;
-    let written = facts::models(repository).into_iter().filter_map(|model| {
+    let written = models(repository).into_iter().filter_map(|model| {
         let text = read_text_up_to(repository.join(&model.name).join("config.pbtxt"), LARGEST_CONFIG).ok()?;
         let config = pbtxt::read_as_server(&text).ok()?;
         let text = config.parameters.get(parameter.key).map(|value| value.string_value.trim().to_owned());
@@ -87,5 +97,262 @@ fn built(engine: &str, key: &str) -> Option<f64> {
         "max_batch_size" => Some(f64::from(config.max_batch_size)),
         "max_num_tokens" => Some(f64::from(config.max_num_tokens)),
         _ => None,
+    }
+}
+
+/// The copies of one model.
+pub struct EngineCopies {
+    /// GPUs of one copy, and what they are the product of: `tp × pp`.
+    pub ranks: u32,
+    pub factors: &'static str,
+    /// `None`: as many as the GPUs allow.
+    pub servers: Option<u32>,
+    /// The first one's; further ones count up.
+    pub port: Option<u16>,
+    pub probe: ReadinessProbe,
+    /// Its port has Prometheus' `/metrics`, too.
+    pub has_metrics: bool,
+    /// Files that a container must have beyond those that the arguments name.
+    pub named: Vec<PathBuf>,
+}
+
+impl EngineCopies {
+    /// The GPUs of each copy; empty ones where none are leased.
+    pub fn shares(&self, gpus: &[GpuId]) -> Result<Vec<Vec<GpuId>>, SpecProblem> {
+        let ranks = self.ranks as usize;
+        if gpus.is_empty() {
+            return Ok(vec![Vec::new(); self.servers.unwrap_or(1) as usize]);
+        }
+        let servers = self.servers.map_or_else(|| (gpus.len() / ranks).max(1), |servers| servers as usize);
+        if servers * ranks != gpus.len() {
+            return Err(SpecProblem {
+                message: format!(
+                    "{} GPUs are leased, and {servers} servers of {ranks} ({}) need {}",
+                    gpus.len(),
+                    self.factors,
+                    servers * ranks
+                ),
+                hint: Some("change the stage's `gpus`, or `servers`".to_owned()),
+            });
+        }
+        Ok(gpus.chunks(ranks).map(<[GpuId]>::to_vec).collect())
+    }
+
+    /// The servers to be. `argv` is the command line of one on a port.
+    pub fn plan(
+        &self,
+        context: &TaskContext,
+        argv: impl Fn(&str) -> Vec<String>,
+    ) -> Result<Vec<PlannedServer>, Failure> {
+        let shares = self.shares(&context.lease.gpus).map_err(|problem| {
+            let failure = Failure::refused(problem.message);
+            match problem.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        })?;
+        let count = shares.len();
+        let ports = self.ports(count)?;
+        let mut planned = Vec::new();
+        for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
+            let mut words = argv(&port.to_string());
+            if let Some(lowered) = &context.lease.lowered {
+                crate::task_context::memory::lower_option(&mut words, lowered);
+            }
+            let words = words.into_iter().map(OsString::from);
+            let ServerCommand { argv, wrapped, stop_target: world } =
+                placed(context, words.collect(), &gpus, &self.named)?;
+            planned.push(PlannedServer {
+                name: format!("server {index}"),
+                argv,
+                log: log_of(context, index, count),
+                // It has one port, for everything.
+                endpoint: Some(Endpoint {
+                    host: HOST.to_owned(),
+                    grpc: port,
+                    http: Some(port),
+                    metrics: self.has_metrics.then_some(port),
+                    name: None,
+                }),
+                // Inside a container they are counted anew.
+                gpus: if wrapped.is_some() { Vec::new() } else { gpus },
+                env: Vec::new(),
+                unset: Vec::new(),
+                stop_target: world.unwrap_or(StopTarget::Process),
+                probe: self.probe,
+                wrapped,
+                repository: None,
+            });
+        }
+        Ok(planned)
+    }
+
+    fn ports(&self, count: usize) -> Result<Vec<u16>, Failure> {
+        let Some(first) = self.port else { return free_ports(count) };
+        let too_high = || Failure::refused(format!("`port` {first}: {count} servers do not fit above it"));
+        (0..count)
+            .map(|index| {
+                let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index)).ok_or_else(too_high)?;
+                check_free(port, "port").map(|()| port)
+            })
+            .collect()
+    }
+}
+
+/// A path of the manifest as a server gets it: absolute where it exists, since a server runs in the task's folder.
+pub fn existing_path(context: &TaskContext, text: &str) -> String {
+    let path = context.path(text);
+    if path.exists() { path.display().to_string() } else { text.to_owned() }
+}
+
+/// The backend that runs TensorRT-LLM engines.
+const BACKEND: &str = "tensorrtllm";
+
+/// `triton_model_repo_<n>` in a folder, by number; or the folder itself, if it holds models.
+pub fn repositories(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(folder).map_err(|error| Failure::files(format!("{}: {error}", folder.display())))?;
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.strip_prefix("triton_model_repo_")?.parse().ok()?;
+            Some((number, entry.path()))
+        })
+        .collect();
+    found.sort();
+    if found.is_empty() {
+        if !configs(folder).is_empty() {
+            return Ok(vec![folder.to_owned()]);
+        }
+        return Err(Failure::files(format!(
+            "no triton_model_repo_<n> and no <model>/config.pbtxt in {}",
+            folder.display()
+        ))
+        .hint("`repository` is the output of a `repository:` stage: `{{ stages.NAME.out }}`"));
+    }
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Folder name and text of every model's config.pbtxt, by name.
+fn configs(repository: &Path) -> Vec<(String, String)> {
+    /// Bytes of all together; what is beyond them is no repository that a server loads.
+    const MOST: usize = 64 << 20;
+    let mut room = MOST;
+    let mut found: Vec<(String, String)> = fs::read_dir(repository)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let text = read_text_up_to(entry.path().join("config.pbtxt"), LARGEST_CONFIG).ok()?;
+            room = room.checked_sub(text.len())?;
+            Some((entry.file_name().into_string().ok()?, text))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The paths that the parameters of the models and their model.json name, of whatever backend: tokenizers, engines of
+/// other models, checkpoints.
+pub fn paths_named_in(repository: &Path) -> Vec<String> {
+    let mut named = Vec::new();
+    for (folder, text) in configs(repository) {
+        let Ok(config) = pbtxt::read_as_server(&text) else { continue };
+        named.extend(wrap::in_arguments(config.parameters.values().map(|value| value.string_value.trim())));
+        let versions = fs::read_dir(repository.join(folder)).into_iter().flatten().flatten();
+        let files =
+            versions.filter_map(|version| read_text_up_to(version.path().join("model.json"), LARGEST_CONFIG).ok());
+        named.extend(files.filter_map(|text| serde_json::from_str(&text).ok()).flat_map(|json| wrap::in_json(&json)));
+    }
+    named.sort();
+    named.dedup();
+    named.into_iter().map(|path| path.display().to_string()).collect()
+}
+
+/// The models of a repository that run an engine. An unreadable config is left for the server to reject with its own
+/// message.
+pub fn models(repository: &Path) -> Vec<LaunchModel> {
+    configs(repository)
+        .into_iter()
+        .filter_map(|(folder, text)| {
+            let config = pbtxt::read_as_server(&text).ok()?;
+            (config.backend == BACKEND).then(|| model(&folder, &config))
+        })
+        .collect()
+}
+
+fn model(folder: &str, config: &ModelConfig) -> LaunchModel {
+    let parameter = |name: &str| {
+        let text = config.parameters.get(name).map(|value| value.string_value.trim().to_owned());
+        text.filter(|text| !text.is_empty() && !text.starts_with("${"))
+    };
+    let engine = parameter("gpt_model_path");
+    let loaded = engine.as_deref().and_then(|folder| EngineConfig::load(Path::new(folder)).ok());
+    let groups = config.instance_group.first();
+    LaunchModel {
+        name: folder.to_owned(),
+        parallelism: loaded.map(|config| {
+            let mapping = config.pretrained_config.mapping;
+            (mapping.tp_size, mapping.pp_size)
+        }),
+        engine,
+        copies: groups.map_or(1, |group| u32::try_from(group.count).unwrap_or(1).max(1)),
+        gpu_device_ids: parameter("gpu_device_ids").map(|text| groups_of(&text)).unwrap_or_default(),
+        participant_ids: parameter("participant_ids").map(|text| groups_of(&text)).unwrap_or_default(),
+    }
+}
+
+/// `0,1;2,3` → two groups.
+pub fn groups_of(text: &str) -> Vec<Vec<u32>> {
+    text.split(';').map(|group| group.split(',').filter_map(|id| id.trim().parse().ok()).collect()).collect()
+}
+
+#[cfg(test)]
+mod engine_copies_tests {
+    use super::*;
+
+    fn gpus(numbers: std::ops::Range<u32>) -> Vec<GpuId> {
+        numbers.map(GpuId::Index).collect()
+    }
+
+    #[test]
+    fn every_copy_has_its_own_gpus() {
+        let copies = |servers| EngineCopies {
+            ranks: 2,
+            factors: "tp × pp",
+            servers,
+            port: None,
+            probe: ReadinessProbe::Health,
+            has_metrics: false,
+            named: Vec::new(),
+        };
+        let two = copies(None);
+        assert_eq!(two.shares(&gpus(4..8)).unwrap(), [gpus(4..6), gpus(6..8)]);
+        assert_eq!(two.shares(&[]).unwrap(), [gpus(0..0)]);
+        let wrong = two.shares(&gpus(0..3)).unwrap_err();
+        assert_eq!(wrong.message, "3 GPUs are leased, and 1 servers of 2 (tp × pp) need 2");
+        assert!(copies(Some(1)).shares(&gpus(0..4)).unwrap_err().message.contains("1 servers of 2"));
+    }
+}
+
+#[cfg(test)]
+mod facts_tests {
+    use super::*;
+
+    #[test]
+    fn a_model_whose_files_have_no_end_is_left_to_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = folder.path();
+        let pipe = |path: &Path| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        };
+        pipe(&repository.join("pipe/config.pbtxt"));
+        fs::create_dir_all(repository.join("endless")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", repository.join("endless/config.pbtxt")).unwrap();
+        pipe(&repository.join("vllm/1/model.json"));
+        fs::write(repository.join("vllm/config.pbtxt"), "backend: \"vllm\"").unwrap();
+        assert!(models(repository).is_empty());
+        assert!(paths_named_in(repository).is_empty());
+        assert_eq!(repositories(repository).unwrap(), [repository]);
     }
 }

@@ -1,4 +1,8 @@
 //! Fetches files of a hub: several at once, each from where it was cut off, its digest worked out on the way.
+//!
+//! Failures that several steps have in common.
+//!
+//! How much a checkpoint takes, before any of it is fetched.
 
 use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
@@ -12,14 +16,12 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
-use super::checked_files::CheckedFiles;
-use super::failures::{stopped, system};
-use super::hub::{FetchError, Hub, chain};
-use super::hub_digest::FileHasher;
-use super::index::{ExpectedFile, HubIndex, differs};
-use super::list::Checked;
+use super::hub::{FetchError, FileHasher, Hub, chain, chosen, read_listing};
+use super::index::{CheckedFiles, ExpectedFile, HubIndex, differs};
+use super::{Checked, hub};
 use crate::task_context::TaskContext;
 use base::event::{Failure, FailureKind};
+use plan::manifest::model::Weights;
 
 /// Files at once.
 const AT_ONCE: usize = 4;
@@ -88,7 +90,7 @@ async fn fetch_each(
                 None => return Ok(()),
                 // Dropping the others keeps their bytes: the next attempt goes on from there.
                 Some(ended) => {
-                    let one = ended.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
+                    let one = ended.map_err(|error| Failure::system(error.to_string()))??;
                     memory.add(&one.path, &context.lease.out.join(&one.path));
                 }
             },
@@ -138,7 +140,7 @@ impl Fetching {
                 Ok(sum)
             })
             .await
-            .map_err(|error| Failure::new(FailureKind::System, error.to_string()))?
+            .map_err(|error| Failure::system(error.to_string()))?
             .map_err(|error: io::Error| system(&self.path, &error))?;
         }
         self.done.fetch_add(have, Ordering::Relaxed);
@@ -152,12 +154,13 @@ impl Fetching {
                 Err(FetchError::Broken(why)) => {
                     vain = if have > before { 0 } else { vain + 1 };
                     if vain >= TRIES {
-                        let what = format!(
+                        let message = format!(
                             "{} does not come: {why} ({have} of {} bytes are there)",
                             self.one.path, self.one.size
                         );
-                        return Err(Failure::new(FailureKind::System, what)
-                            .hint("downloaded parts are kept; run it again to continue"));
+                        return Err(
+                            Failure::system(message).hint("downloaded parts are kept; run it again to continue")
+                        );
                     }
                     tokio::time::sleep(FIRST_PAUSE * 2_u32.pow(vain)).await;
                 }
@@ -193,8 +196,9 @@ impl Fetching {
         while let Some(bytes) = response.chunk().await.map_err(|error| FetchError::Broken(chain(&error)))? {
             let room = (self.one.size - *have) as usize;
             if bytes.len() > room {
-                let what = format!("{} is longer than the {} bytes that the hub reports", self.one.path, self.one.size);
-                return Err(FetchError::Final(Box::new(Failure::new(FailureKind::Files, what))));
+                let message =
+                    format!("{} is longer than the {} bytes that the hub reports", self.one.path, self.one.size);
+                return Err(FetchError::Final(Box::new(Failure::files(message))));
             }
             let length = bytes.len() as u64;
             writer.take(FilePiece::Bytes(bytes)).await.map_err(|error| lost(&self.path, &error))?;
@@ -208,7 +212,8 @@ impl Fetching {
     }
 }
 
-/// Writes a file, and its digest's hasher takes it in, on a thread of its own: a disk may be slow, and hashing takes a core.
+/// Writes a file, and its digest's hasher takes it in, on a thread of its own: a disk may be slow, and hashing takes a
+/// core.
 struct FileWriter {
     pieces: mpsc::Sender<FilePiece>,
     written: JoinHandle<io::Result<(File, FileHasher)>>,
@@ -265,10 +270,59 @@ fn lost(path: &Path, error: &io::Error) -> FetchError {
     FetchError::Final(Box::new(system(path, error)))
 }
 
+pub(super) fn refused(what: impl Into<String>) -> Failure {
+    Failure::refused(what)
+}
+
+pub(super) fn stopped() -> Failure {
+    Failure::new(FailureKind::Interrupted, "stopped; downloaded parts are kept, and the next run continues from there")
+}
+
+pub(super) fn system(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::system(format!("{}: {error}", path.display()));
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => failure.cause("the disk is full"),
+        _ => failure,
+    }
+}
+
+/// Bytes of the files that are wanted of a repository, from its hub's index; `None` for a folder that is there already,
+/// of which the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.
+///
+/// # Errors
+/// The hub does not answer, or not as expected: its message, and what to do about it.
+pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, Failure> {
+    let Some(name) = &weights.hf else { return Ok(None) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| refused(format!("the hub cannot be queried: {error}")))?;
+    runtime.block_on(async {
+        let hub = Hub::new(name, hub::find(&weights.token_env))?;
+        let index = tokio::time::timeout(limit, hub.index(&weights.revision)).await;
+        let index = index.map_err(|_| refused(format!("the hub has not answered for {} s", limit.as_secs())))??;
+        size(&index, weights).map(Some)
+    })
+}
+
+/// Like `weights_size`, of a hub's answer whose bytes are at hand, without a connection.
+///
+/// # Errors
+/// It is no list of files, or names one that cannot be in an output folder.
+pub fn listed_size(answer: &[u8], weights: &Weights) -> Result<u64, Failure> {
+    let index = read_listing(answer, "the hub").map_err(|error| match error {
+        FetchError::Broken(why) => refused(why),
+        FetchError::Final(failure) => *failure,
+    })?;
+    size(&index, weights)
+}
+
+fn size(index: &HubIndex, weights: &Weights) -> Result<u64, Failure> {
+    Ok(chosen(index, weights)?.iter().map(|file| file.size).sum())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::hub_digest::HubDigest;
     use super::*;
+    use crate::weights::hub::HubDigest;
 
     fn writer(path: &Path) -> FileWriter {
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();

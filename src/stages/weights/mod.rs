@@ -6,37 +6,35 @@
 //! ```
 //!
 //! A download that was cut off goes on with the bytes that are there; what has been checked is not read again.
+//!
+//! A checkpoint that is on this machine already: looked through, listed, linked.
+//!
+//! `weights.json`: what a checkpoint is, wherever it came from.
 
-mod checked_files;
-mod completeness;
-mod failures;
 mod fetch;
 mod hub;
-mod hub_digest;
 mod index;
-mod list;
-mod local;
-mod selection;
-mod size;
-mod token;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
-use self::checked_files::CheckedFiles;
-use self::hub::Hub;
-use self::index::{ExpectedFile, HubIndex, differs};
-pub use self::size::{listed_size, weights_size};
-use super::task_context::TaskContext;
+use serde::Serialize;
+use walkdir::WalkDir;
+
 use crate::Run;
+use crate::task_context::TaskContext;
 use base::event::{Done, Failure, MovingSource};
-use failures::{refused, stopped, system};
-pub use list::LIST;
-use list::{Checked, write_list};
-pub use local::portable_links;
+use base::files::{Digest, metadata_if_there};
+use base::units::{counted, size};
+pub use fetch::{listed_size, weights_size};
+use fetch::{refused, stopped, system};
+use hub::{Hub, HubDigest, chosen, globs};
+use index::{CheckedFiles, ExpectedFile, HubIndex, differs};
 use plan::manifest::model::{Fetcher, Weights};
-use selection::chosen;
+use runner::store::{PathError, WithPath as _};
 
 impl Run for Weights {
     const FORMAT: Option<u32> = Some(1);
@@ -49,14 +47,14 @@ impl Run for Weights {
     async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         match (&self.hf, &self.path) {
             (Some(name), _) => from_hub(context, self, name).await,
-            (None, Some(path)) => local::perform(&context, self, path).await,
+            (None, Some(path)) => perform(&context, self, path).await,
             (None, None) => Err(refused("it names neither `hf` nor `path`")),
         }
     }
 }
 
 async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Result<Done, Failure> {
-    let token = token::find(&weights.token_env);
+    let token = hub::find(&weights.token_env);
     let hub = Hub::new(name, token)?;
     context.hide(hub.secrets());
     context.lease.report_progress(format!("asking for {name}"), 0, None);
@@ -77,7 +75,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     } else {
         fetch::all(&context, &hub, &index, &wanted, &mut memory).await?
     };
-    completeness::check(&out, &files)
+    index::check(&out, &files)
         .map_err(|error| refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
     memory.remove_record();
     // What the hf command keeps for itself.
@@ -151,4 +149,119 @@ async fn check_all(
         files.push(Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() });
     }
     Ok(files)
+}
+
+pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
+    let folder = fs::canonicalize(context.path(path)).map_err(|error| system(&context.path(path), &error))?;
+    let names = names(&folder, weights)?;
+    let mut wrong: Vec<String> = Vec::new();
+    wrong.extend(index::check_strictly(&folder).err().map(|error| error.to_string()));
+    for name in names.iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "safetensors")) {
+        wrong.extend(index::is_cut_off(&folder.join(name)).err().map(|error| error.to_string()));
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::files(wrong.join("; "))
+            .hint(format!("{path} is not a whole checkpoint: copy or fetch it again, `hf:` does that and checks it")));
+    }
+    let mut files = Vec::new();
+    let total = names.iter().filter_map(|name| Some(folder.join(name).metadata().ok()?.len())).sum();
+    let mut done = 0;
+    for name in names {
+        context.lease.report_progress("bytes read", done, Some(total));
+        let from = folder.join(&name);
+        let reading = {
+            let from = from.clone();
+            tokio::task::spawn_blocking(move || {
+                Ok((from.metadata()?.len(), HubDigest::Sha256(String::new()).of_file(&from)?))
+            })
+        };
+        let read: std::io::Result<(u64, HubDigest)> = tokio::select! {
+            read = reading => read.map_err(|error| refused(error.to_string()))?,
+            () = context.lease.stop.requested() => return Err(stopped()),
+        };
+        let (size, sum) = read.map_err(|error| system(&from, &error))?;
+        link(&from, &context.lease.out.join(&name)).map_err(|error| system(&from, &error))?;
+        done += size;
+        files.push(Checked { path: name, size, sum });
+    }
+    write_list(&context.lease.out, None, &files)
+}
+
+/// The links of a finished output, as if they led nowhere: which files they lead to is in the list, with the digest of
+/// each.
+pub fn portable_links(folder: &Path) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+    let mut links = BTreeMap::new();
+    for item in WalkDir::new(folder) {
+        let item = item.at("list", folder)?;
+        if item.path_is_symlink() {
+            links.insert(item.path().strip_prefix(folder).unwrap_or(item.path()).to_owned(), Digest::of(b""));
+        }
+    }
+    Ok(links)
+}
+
+/// Names of the files, sorted; names that begin with a dot are not part of the weights.
+fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
+    let metadata = metadata_if_there(folder).map_err(|error| system(folder, &error))?;
+    if !metadata.is_some_and(|metadata| metadata.is_dir()) {
+        return Err(refused(format!("{} is no folder", folder.display())));
+    }
+    let (include, exclude) = (globs(&weights.include)?, globs(&weights.exclude)?);
+    let is_hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');
+    let mut names = Vec::new();
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
+    for item in walk.into_iter().filter_entry(|item| item.depth() == 0 || !is_hidden(item.file_name())) {
+        let item = item.map_err(|error| refused(error.to_string()))?;
+        let Some(name) = item.path().strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
+        let is_wanted = (weights.include.is_empty() || include.is_match(name)) && !exclude.is_match(name);
+        if item.file_type().is_file() && is_wanted && name != LIST {
+            names.push(name.to_owned());
+        }
+    }
+    if names.is_empty() {
+        return Err(refused(format!("{} has no files that are wanted", folder.display())));
+    }
+    Ok(names)
+}
+
+fn link(from: &Path, to: &PathBuf) -> std::io::Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    symlink(from, to)
+}
+
+/// What is in the output folder beside the files: which they are.
+pub const LIST: &str = "weights.json";
+
+/// One file that was checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Checked {
+    pub(super) path: String,
+    pub(super) size: u64,
+    #[serde(flatten)]
+    pub(super) sum: HubDigest,
+}
+
+/// `weights.json`: what a checkpoint is, wherever it came from.
+#[derive(Debug, Serialize)]
+pub(super) struct List<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) repository: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) commit: Option<&'a str>,
+    pub(super) bytes: u64,
+    pub(super) files: &'a [Checked],
+}
+
+pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]) -> Result<Done, Failure> {
+    let bytes = files.iter().map(|file| file.size).sum();
+    let list = List { repository: of.map(|(name, _)| name), commit: of.map(|(_, commit)| commit), bytes, files };
+    let text = serde_json::to_string_pretty(&list).map_err(|error| refused(error.to_string()))?;
+    let path = out.join(LIST);
+    fs::write(&path, format!("{text}\n")).map_err(|error| system(&path, &error))?;
+    let name = of.map(|(name, commit)| format!("{name} at {}, ", commit.get(..12).unwrap_or(commit)));
+    let headline =
+        format!("{}{}, {}, all as they should be", name.unwrap_or_default(), counted(files.len(), "file"), size(bytes));
+    Ok(Done { headline: Some(headline), ..Done::default() })
 }

@@ -4,57 +4,38 @@
 //! reaches serde deserializes. Numbers and switches are plain Rust types here; in the YAML each may also be a
 //! `{{ expression }}`, which the schema allows beside the type.
 
-mod action;
-mod bench;
-mod compare;
-mod container;
-mod data;
-mod host;
-mod image;
-mod lora_config;
-mod mlperf;
-mod param;
-mod ready_when;
-mod serve;
-mod speculative_config;
-mod ssh;
-mod stage;
-mod triton;
-mod tritonserver;
-mod trtllm;
-mod trtllm_bench;
-mod vllm;
-mod weights;
-
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use super::param::{ListRule, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use crate::actions::Action;
-pub use action::{CherryPick, Git, ShellScript, Template};
-pub use bench::{Bench, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID};
-pub use compare::{CompareResults, PublishedRow, ResultPaths};
-pub use container::Container;
-pub use data::Data;
-pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
-pub use image::{Image, ImageBuild};
-pub use lora_config::LoraConfig;
-pub use mlperf::{
+pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID};
+pub use crate::actions::compare::{CompareResults, PublishedRow, ResultPaths};
+pub use crate::actions::container::Container;
+pub use crate::actions::engine::{
+    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, LoraConfig, ModelShape, SpeculativeConfig,
+    SpeculativeConfigError, SpeculativeMethod, SystemShape,
+};
+pub use crate::actions::git::{CherryPick, Git};
+pub use crate::actions::host::{Host, HostOn, HostWord, Slurm, SlurmContainer, SshHost, SshMachine};
+pub use crate::actions::image::{Image, ImageBuild};
+pub use crate::actions::load::{LevelSetting, Load, LoadFault};
+pub use crate::actions::mlperf::{
     Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfOutputs, MlperfPackage, MlperfResults,
     MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
-pub use param::{ListRule, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed};
-pub use ready_when::ReadyWhen;
-pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
-pub use speculative_config::{DecodingType, DraftSource, SpeculativeConfig, SpeculativeConfigError, SpeculativeMethod};
-pub use ssh::{SshHost, SshMachine};
-pub use stage::{InputPaths, Retry, RetryAfter, Stage, input_variable};
-pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
-pub use tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
-pub use trtllm::TrtllmServe;
-pub use trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
-pub use vllm::Vllm;
-pub use weights::{Fetcher, Weights};
+pub use crate::actions::openai_servers::{TrtllmServe, Vllm};
+pub use crate::actions::repository::{Repository, RepositoryLayout};
+pub use crate::actions::serve::{
+    AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer,
+};
+pub use crate::actions::shell::ShellScript;
+pub use crate::actions::stage::{InputPaths, Retry, RetryAfter, Stage, input_variable};
+pub use crate::actions::template::Template;
+pub use crate::actions::tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
+pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
+pub use crate::actions::weights::{Fetcher, Weights};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -1,14 +1,14 @@
-//! `bench.search` with `loadgen` — the highest `target_qps` at which LoadGen's own rules hold. Every probe is a LoadGen test
-//! in `probes/<n>-<rate>`; one that was finished is not run again when the search was cut off.
+//! `bench.search` with `loadgen` — the highest `target_qps` at which LoadGen's own rules hold. Every probe is a LoadGen
+//! test in `probes/<n>-<rate>`; one that was finished is not run again when the search was cut off.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::output::{FILE, PROBES, with_identity};
-use super::phases::{SearchStep, SearchTest, next};
 use super::probe::{client_failure, client_fault, second_folder};
+use super::{FILE, PROBES, SearchStep, SearchTest, next, with_identity};
 use crate::bench::loadgen::run_test;
-use crate::bench::resume::{self, Servers, ended_without_result};
+use crate::bench::measurement;
+use crate::bench::measurement::{Servers, ended_without_result};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use harness::{
@@ -37,9 +37,9 @@ pub async fn perform(
     if let Some(wrong) = bounds.problem() {
         return Err(refused(&format!("`bench.search`: {wrong}")));
     }
-    let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
+    let cost = Cost::estimate(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
     context.lease.notice(cost.to_string());
-    let servers = resume::begin(context, spec, &context.lease.out.join(FILE), PROBES).await?;
+    let servers = measurement::begin(context, spec, &context.lease.out.join(FILE), PROBES).await?;
     let mut probes: Vec<LoadgenProbe> = Vec::new();
     let found = loop {
         let history: Vec<SearchTest> = probes
@@ -51,9 +51,9 @@ pub async fn perform(
             SearchStep::FullTest(rate) => (rate, true),
             SearchStep::Found(found) => break found,
             SearchStep::NotEvenLow => {
-                let why = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
-                let what = format!("LoadGen's rules do not hold even at {} qps", bounds.low);
-                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
+                let reason = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
+                let message = format!("LoadGen's rules do not hold even at {} qps", bounds.low);
+                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), message).cause(reason);
                 let failure = failure.hint("begin lower: `search.low`");
                 return Err(ended_without_result(&context.lease.out, PROBES, failure));
             }
@@ -120,8 +120,8 @@ async fn attempt(
         let result = Box::pin(run_test(context, bench, &test, spec.clone(), program, &path)).await?;
         if let Some(lost) = result.server_lost() {
             // No lower rate would meet the limits without a server.
-            let what = format!("at {rate} qps the server failed");
-            let failure = Failure::new(FailureKind::Invalid(result.verdict()), what);
+            let message = format!("at {rate} qps the server failed");
+            let failure = Failure::new(FailureKind::Invalid(result.verdict()), message);
             return Err(failure.cause(lost.text.clone()));
         }
         if let Some(fault) = server_fault(&result) {
@@ -154,8 +154,9 @@ fn server_fault(result: &RunResult) -> Option<&Reason> {
     result.reasons().iter().find(is_fault)
 }
 
-/// One test as it is shown; the figures are LoadGen's. A rate holds where the benchmark could be run at it: a run that LoadGen
-/// reports as VALID may be INVALID all the same, as one whose requests were issued at another rate than scheduled.
+/// One test as it is shown; the figures are LoadGen's. A rate holds where the benchmark could be run at it: a run that
+/// LoadGen reports as VALID may be INVALID all the same, as one whose requests were issued at another rate than
+/// scheduled.
 fn probe_of(rate: f64, is_whole: bool, folder: PathBuf, result: &RunResult, detail: &Detail) -> LoadgenProbe {
     let explanation = explain(detail);
     let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
@@ -177,8 +178,8 @@ fn probe_of(rate: f64, is_whole: bool, folder: PathBuf, result: &RunResult, deta
 fn probe_line(probe: &LoadgenProbe) -> String {
     let kind = if probe.judgement.is_whole { "whole" } else { "short" };
     let came = if probe.probe.met { "held" } else { "missed" };
-    let why = probe.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    format!("{kind} test at {} qps {came}{why}", probe.probe.rate)
+    let reason = probe.why.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    format!("{kind} test at {} qps {came}{reason}", probe.probe.rate)
 }
 
 /// A test of this rate that was finished: its last file is there, and its result is whole.
@@ -217,7 +218,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
 }
 
 fn refused(what: &str) -> Failure {
-    Failure::new(FailureKind::Refused, what)
+    Failure::refused(what)
 }
 
 #[cfg(test)]

@@ -1,31 +1,36 @@
-//! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole measurement
-//! with arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not measured again when the
-//! search was cut off. The last probe is at the lower end of the interval, unless that rate was tried twice before; the files of the
-//! last probe there are the result of the stage.
+//! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole
+//! measurement with arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not
+//! measured again when the search was cut off. The last probe is at the lower end of the interval, unless that rate was
+//! tried twice before; the files of the last probe there are the result of the stage.
+//!
+//! Files of a search, and what its task reports.
+//!
+//! A search by LoadGen's rules in two phases: short tests find a rate, whole ones confirm it. Pure.
+//!
+//! A short test passes more easily than a whole one, because queues grow slowly. So the rate that short ones found is
+//! tried whole. Where that misses, only whole tests count from then on: down in growing steps until one holds, then
+//! half-way between.
 
 pub mod loadgen;
-mod output;
-mod phases;
 mod probe;
-mod start_point;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::start_point::{StartPoint, goal_of};
-use super::resume::{self, ended_without_result};
-use super::saved_run::copy;
+use super::measurement;
+use super::measurement::{copy, ended_without_result, headline_details};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::spec::TimeSpan;
 use base::stats::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
-use base::units::{counted, digits_of_interval, four_digit_scale};
-use harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
-use output::{FILE, PROBES, with_identity};
+use base::units::{counted, digits_of_interval, four_digit_scale, four_digits};
+use harness::{
+    BenchSpec, FoundRate, LimitSearch, ProbeStep, RateBounds, RateProbe, Reason, RunResult, SearchReport, SearchRules,
+};
 use plan::manifest::model::{self, Telemetry};
-use probe::{LimitProbe, Prober, measured_again};
+use probe::{LimitProbe, Prober, StartPoint, goal_of, measured_again};
 use runner::store::WithPath as _;
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
@@ -40,7 +45,7 @@ pub async fn perform(
     let &model::RateSearch { low, high, start, precision, .. } = search;
     let bounds = RateBounds { low, high, precision };
     if let Some(wrong) = bounds.problem() {
-        return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
+        return Err(Failure::refused(format!("`bench.search`: {wrong}")));
     }
     let goal = goal_of(&spec);
     let earlier = search.start_from.as_deref().map(|path| StartPoint::read(path, &context.lease.project, &goal));
@@ -49,7 +54,7 @@ pub async fn perform(
     if let Some(earlier) = &started_from {
         context.lease.notice(earlier.notice());
     }
-    let servers = resume::begin(context, &spec, &context.lease.out.join(FILE), PROBES).await?;
+    let servers = measurement::begin(context, &spec, &context.lease.out.join(FILE), PROBES).await?;
     let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
     let prober = Prober { context, spec: &spec, watched, servers: &servers };
@@ -62,9 +67,9 @@ pub async fn perform(
             }
             end @ (RateStep::Estimated(_) | RateStep::Bracketed { .. } | RateStep::HeldAtHighest) => break end,
             RateStep::MissedAtLowest => {
-                let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
-                let what = format!("the limits are missed even at {low} req/s");
-                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
+                let reason = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
+                let message = format!("the limits are missed even at {low} req/s");
+                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), message).cause(reason);
                 let failure = failure.hint("begin lower (`search.low`), or allow more (`limits`)");
                 return Err(ended_without_result(&context.lease.out, PROBES, failure));
             }
@@ -107,7 +112,7 @@ pub async fn perform(
     warnings.extend(warnings_of(tried, found.at_least));
     let done = with_identity(
         &context.lease.out,
-        &headline(&found, estimate.as_ref(), &bounds, &start_point::limits(&spec), tried.len()),
+        &headline(&found, estimate.as_ref(), &bounds, &probe::limits(&spec), tried.len()),
     );
     Ok(Done { warnings, ..done })
 }
@@ -165,7 +170,8 @@ fn cost_estimate(spec: &BenchSpec, bounds: &RateBounds) -> String {
     let (quick, slow) = (arrivals(bounds.high), arrivals(bounds.low));
     let shown = |seconds: f64| format!("{:?}", Duration::from_secs(seconds.ceil() as u64));
     format!(
-        "searching from {} to {} req/s to {} %: at most {probes} probes, {} to {} of arrivals each; all of them take at most {}",
+        "searching from {} to {} req/s to {} %: at most {probes} probes, {} to {} of arrivals each; all of them take \
+         at most {}",
         bounds.low,
         bounds.high,
         bounds.precision * 100.0,
@@ -202,8 +208,89 @@ fn headline(
     format!("{rate} req/s{or_more} at {limits}  (95 % interval {at_least} {upper}, {probes})")
 }
 
+/// Where probes are kept, below the stage's output.
+pub(super) const PROBES: &str = "probes";
+
+/// Written when all probes were made.
+pub(super) const FILE: &str = "search.json";
+
+/// A search's headline with what its last measurement in `out` was of, and `SIMULATED` and `REHEARSAL` before it.
+pub(super) fn with_identity(out: &Path, headline: &str) -> Done {
+    let result = harness::read_result(&out.join(harness::RESULT)).ok();
+    let simulated = if result.as_ref().is_some_and(RunResult::is_simulated) { "SIMULATED  " } else { "" };
+    let rehearsal = if result.as_ref().is_some_and(RunResult::is_rehearsal) { "REHEARSAL  " } else { "" };
+    Done {
+        headline: Some(format!("{simulated}{rehearsal}{headline}")),
+        below: result.as_ref().map(headline_details).unwrap_or_default(),
+        ..Done::default()
+    }
+}
+
+/// One test at a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SearchTest {
+    pub rate: f64,
+    /// As long as the rules require.
+    pub is_whole: bool,
+    pub met: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum SearchStep {
+    ShortTest(f64),
+    FullTest(f64),
+    Found(FoundRate),
+    NotEvenLow,
+}
+
+/// How far below a whole test that missed the next one is, as a share of its rate; doubled with every further miss.
+const FIRST_STEP: f64 = 0.04;
+
+/// The same history gives the same step, so a search that was cut off goes on where it was.
+pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
+    let whole = || history.iter().filter(|tried| tried.is_whole);
+    let missed = whole().filter(|tried| !tried.met).map(|tried| tried.rate).min_by(f64::total_cmp);
+    let held = whole().filter(|tried| tried.met).map(|tried| tried.rate).max_by(f64::total_cmp);
+    match (held, missed) {
+        (None, None) => shortly(bounds, history),
+        (None, Some(missed)) if missed <= bounds.low => SearchStep::NotEvenLow,
+        (None, Some(missed)) => {
+            let misses = whole().count() as i32;
+            let step = (FIRST_STEP * 2f64.powi(misses - 1)).min(0.5);
+            SearchStep::FullTest(four_digits(missed * (1.0 - step)).max(bounds.low))
+        }
+        (Some(at_least), None) => {
+            let missed = history.iter().filter(|tried| !tried.met && tried.rate > at_least).map(|tried| tried.rate);
+            SearchStep::Found(FoundRate { at_least, below: missed.min_by(f64::total_cmp) })
+        }
+        (Some(held), Some(missed)) => {
+            let middle = four_digits(f64::midpoint(held, missed));
+            let is_narrow = missed - held <= bounds.precision * held || middle <= held || middle >= missed;
+            if is_narrow {
+                SearchStep::Found(FoundRate { at_least: held, below: Some(missed) })
+            } else {
+                SearchStep::FullTest(middle)
+            }
+        }
+    }
+}
+
+/// The first phase. The second time that it requests a rate, it requests a confirmation.
+fn shortly(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
+    let probes: Vec<RateProbe> = history.iter().map(|tried| RateProbe { rate: tried.rate, met: tried.met }).collect();
+    match bounds.next(&probes) {
+        ProbeStep::NotEvenLow => SearchStep::NotEvenLow,
+        ProbeStep::Found(found) => SearchStep::FullTest(found.at_least),
+        ProbeStep::Probe(rate) if history.iter().any(|tried| tried.met && tried.rate.total_cmp(&rate).is_eq()) => {
+            SearchStep::FullTest(rate)
+        }
+        ProbeStep::Probe(rate) => SearchStep::ShortTest(rate),
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod search_tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
@@ -237,7 +324,8 @@ mod tests {
         );
         assert_eq!(
             line(RateStep::Bracketed { low: 40.0, high: Some(80.0) }),
-            "bracketed, not estimated: between 40 and 80 req/s at TTFT p99 ≤ 400ms  (an interval would be wider than a factor of 2, 7 probes)"
+            "bracketed, not estimated: between 40 and 80 req/s at TTFT p99 ≤ 400ms  (an interval would be wider than \
+             a factor of 2, 7 probes)"
         );
         assert!(
             headline(
@@ -253,5 +341,72 @@ mod tests {
             line(RateStep::HeldAtHighest),
             "160 req/s or more at TTFT p99 ≤ 400ms  (the highest rate that may be tried, 7 probes)"
         );
+    }
+}
+
+#[cfg(test)]
+mod phases_tests {
+    use proptest::prelude::*;
+
+    use super::{SearchStep, SearchTest, next};
+    use harness::RateBounds;
+
+    const BOUNDS: RateBounds = RateBounds { low: 1.0, high: 1000.0, precision: 0.02 };
+
+    /// Searches a system that does `short` in short tests and `whole` in whole ones.
+    fn search(short: f64, whole: f64) -> (SearchStep, Vec<SearchTest>) {
+        let mut history = Vec::new();
+        loop {
+            assert!(history.len() < 60, "{history:?}");
+            let (rate, is_whole) = match next(&BOUNDS, &history) {
+                SearchStep::ShortTest(rate) => (rate, false),
+                SearchStep::FullTest(rate) => (rate, true),
+                end => return (end, history),
+            };
+            history.push(SearchTest { rate, is_whole, met: rate <= if is_whole { whole } else { short } });
+        }
+    }
+
+    #[test]
+    fn one_whole_test_confirms_what_short_ones_found() {
+        let (end, history) = search(70.0, 70.0);
+        let SearchStep::Found(found) = end else { panic!("{end:?}") };
+        assert!(found.at_least <= 70.0 && found.at_least > 70.0 * 0.97, "{found:?}");
+        assert_eq!(history.iter().filter(|tried| tried.is_whole).count(), 1);
+        assert!(history.last().unwrap().is_whole && history.last().unwrap().met);
+    }
+
+    #[test]
+    fn a_rate_that_only_short_tests_hold_is_not_found() {
+        let (end, history) = search(70.0, 61.0);
+        let SearchStep::Found(found) = end else { panic!("{end:?}") };
+        assert!(found.at_least <= 61.0 && found.at_least > 61.0 * 0.98, "{found:?} {history:?}");
+        assert!(history.iter().filter(|tried| tried.is_whole).count() <= 8, "{history:?}");
+        assert_eq!(search(0.5, 0.5).0, SearchStep::NotEvenLow);
+        assert_eq!(search(70.0, 0.5).0, SearchStep::NotEvenLow);
+    }
+
+    #[test]
+    fn that_a_system_holds_the_highest_rate_is_reported() {
+        let (end, _) = search(1e9, 1e9);
+        let SearchStep::Found(found) = end else { panic!("{end:?}") };
+        assert_eq!((found.at_least, found.below), (1000.0, None));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_held_in_a_whole_test(short in 1.0f64..2000.0, share in 0.3f64..1.2) {
+            let whole = short * share;
+            let (end, history) = search(short, whole);
+            match end {
+                SearchStep::Found(found) => {
+                    prop_assert!(found.at_least <= whole);
+                    prop_assert!(history.iter().any(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq()));
+                    prop_assert!(found.below.is_none_or(|below| below > found.at_least));
+                    prop_assert!(history.iter().filter(|one| one.is_whole).count() <= 12, "{history:?}");
+                }
+                _ => prop_assert!(whole < 1.0, "{end:?}"),
+            }
+        }
     }
 }

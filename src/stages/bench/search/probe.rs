@@ -1,17 +1,25 @@
-//! One probe of a search: a whole measurement at one rate, with arrivals of its own, kept in `probes/<n>-<rate>` with its margin.
+//! One probe of a search: a whole measurement at one rate, with arrivals of its own, kept in `probes/<n>-<rate>` with
+//! its margin.
+//!
+//! `search.start_from` — the earlier search that a search begins from: the rate that it found, if it was for the
+//! same model and limits. Only where to look first is taken from it; its probes may be of a server that has changed
+//! since.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::output::PROBES;
-use crate::bench::measurement::measure;
-use crate::bench::resume::Servers;
-use crate::bench::saved_run::{before, keep};
+use super::{FILE, PROBES};
+use crate::bench::measurement::{Servers, before, keep, measure};
 use crate::task_context::TaskContext;
 use base::event::{Failure, FailureKind, Verdict};
-use base::files::read_bytes;
-use base::stats::ProbeOutcome;
-use harness::{BenchSpec, LimitJudgement, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult, SearchProbe};
+use base::files::{Digest, read_bytes, read_bytes_up_to};
+use base::spec::GoodputLimit;
+use base::stats::{ProbeOutcome, RateSearcher};
+use harness::{
+    BenchSpec, EarlierSearch, LimitJudgement, LimitSearch, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult,
+    SearchGoal, SearchProbe, SearchReport, SearchRules,
+};
 use plan::manifest::model::Telemetry;
 
 /// Beside the result of a probe.
@@ -30,15 +38,15 @@ pub(super) type LimitProbe = SearchProbe<LimitJudgement>;
 
 /// The warning about it, where the rate was measured twice.
 pub(super) fn measured_again(probe: &LimitProbe) -> Option<String> {
-    let why = probe.judgement.first_invalid.as_ref()?;
-    Some(format!("search: the probe at {} req/s was measured twice, because of the client: {why}", probe.probe.rate))
+    let reason = probe.judgement.first_invalid.as_ref()?;
+    Some(format!("search: the probe at {} req/s was measured twice, because of the client: {reason}", probe.probe.rate))
 }
 
 impl Prober<'_> {
     /// Measures at one rate, or reads what an earlier attempt of this stage measured there. `number` counts from 0.
     ///
-    /// A probe that is INVALID(client) is measured once more: a stall of a moment is no reason to lose the other probes. A
-    /// client that is too slow for the rate is too slow the second time, too, and that ends the search.
+    /// A probe that is INVALID(client) is measured once more: a stall of a moment is no reason to lose the other
+    /// probes. A client that is too slow for the rate is too slow the second time, too, and that ends the search.
     pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<LimitProbe, Failure> {
         // The same arrivals, only faster, would have the same luck in every probe.
         let seed = self.spec.seed.wrapping_add(number as u64);
@@ -91,9 +99,9 @@ impl Prober<'_> {
         }
         if let Some(lost) = measured.result.server_lost() {
             // No lower rate would meet the limits without a server.
-            let what = format!("at {rate} req/s the server failed");
+            let message = format!("at {rate} req/s the server failed");
             let kind = FailureKind::Invalid(measured.result.verdict());
-            return Err(Failure::new(kind, what).cause(lost.text.clone()));
+            return Err(Failure::new(kind, message).cause(lost.text.clone()));
         }
         let margin = measured.margin(spec, rate);
         keep_margin(path, &margin)?;
@@ -109,8 +117,8 @@ pub(super) fn client_fault(result: &RunResult) -> Option<String> {
 
 /// A client that cannot keep up is no evidence about the server. `rate` is shown with its unit.
 pub(super) fn client_failure(rate: &str, result: &RunResult, why: String) -> Failure {
-    let what = format!("at {rate} it is the client that is measured, not the server");
-    let failure = Failure::new(FailureKind::Invalid(result.verdict()), what).cause(why);
+    let message = format!("at {rate} it is the client that is measured, not the server");
+    let failure = Failure::new(FailureKind::Invalid(result.verdict()), message).cause(why);
     failure.hint("give the client more cores or connections, or search below this rate")
 }
 
@@ -130,6 +138,163 @@ async fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Optio
 fn keep_margin(path: &Path, margin: &ProbeOutcome) -> Result<(), Failure> {
     let bytes = serde_json::to_vec_pretty(margin).unwrap_or_default();
     let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
-    written
-        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display())))
+    written.map_err(|error| Failure::system(format!("`{}` cannot be written: {error}", path.display())))
+}
+
+/// The earlier search that a search begins from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct StartPoint(EarlierSearch);
+
+const USE: &str = "`start_from` is the `search.json` of a finished search, or the folder that has it";
+
+/// Bytes of the largest `search.json` that is read; twelve probes take some tens of kB.
+const LARGEST: u64 = 16 << 20;
+
+/// What a search with this load is for.
+pub(super) fn goal_of(spec: &BenchSpec) -> SearchGoal {
+    let mut limits = limits(spec);
+    if spec.limits.goodput.is_some() {
+        let slo_limits = [("TTFT", spec.slo.ttft_ms), ("TPOT", spec.slo.tpot_ms), ("E2E", spec.slo.e2e_ms)];
+        let slo_limits = slo_limits.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
+        limits.extend(slo_limits.map(|(name, ms)| format!("slo {name} ≤ {}", duration(ms))));
+    }
+    limits.extend(spec.limits.failure_budget().map(|share| format!("failures ≤ {} %", share * 100.0)));
+    limits.sort();
+    SearchGoal { model: spec.model.clone(), limits }
+}
+
+/// How the goal of an earlier search differs, if it does.
+fn difference(goal: &SearchGoal, earlier: &SearchGoal) -> Option<String> {
+    if goal.model != earlier.model {
+        return Some(format!("its model is `{}`, and here it is `{}`", earlier.model, goal.model));
+    }
+    let list = |goal: &SearchGoal| goal.limits.join(", ");
+    (goal.limits != earlier.limits).then(|| format!("its limits are {}, and here {}", list(earlier), list(goal)))
+}
+
+impl StartPoint {
+    /// `given` is relative to `project`.
+    pub(super) fn read(given: &str, project: &Path, goal: &SearchGoal) -> Result<Self, Failure> {
+        let refused = |what: String, hint: &str| Failure::refused(what).hint(hint);
+        let path = project.join(given);
+        let (path, shown) = if path.is_dir() {
+            (path.join(FILE), format!("{}/{}", given.trim_end_matches('/'), FILE))
+        } else {
+            (path, given.to_owned())
+        };
+        let bytes = read_bytes_up_to(&path, LARGEST)
+            .map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
+        let no_search = || refused(format!("`{shown}` is no result of a search"), USE);
+        let report: SearchReport =
+            serde_json::from_slice(&bytes).map_err(|error| no_search().cause(error.to_string()))?;
+        let SearchRules::Limits(LimitSearch { goal: earlier_goal, estimate, .. }) = report.rules else {
+            let message = format!("`{shown}` is a search by LoadGen's rules, and here the limits of the stage decide");
+            return Err(refused(message, "`start: RATE` begins at a known rate"));
+        };
+        let earlier =
+            EarlierSearch { path: given.to_owned(), digest: Digest::of(&bytes), found: report.found, estimate };
+        if earlier.rate() <= 0.0 {
+            return Err(no_search());
+        }
+        let Some(earlier_goal) = earlier_goal else {
+            let what = format!("`{shown}` does not name its model and limits");
+            return Err(refused(what, &format!("`start: {:.4}` begins at its rate", earlier.rate())));
+        };
+        if let Some(difference) = difference(goal, &earlier_goal) {
+            let what = format!("`{shown}` is a search for something else: {difference}");
+            return Err(refused(what, "take `start_from` away, or name a search with the same model and limits"));
+        }
+        Ok(Self(earlier))
+    }
+
+    /// For the report of the search that began here.
+    pub(super) fn into_earlier(self) -> EarlierSearch {
+        self.0
+    }
+
+    /// The search with its first rates from here.
+    pub(super) fn begin(&self, search: RateSearcher) -> RateSearcher {
+        match &self.0.estimate {
+            Some(estimate) => search.near(estimate),
+            // The rate is above the highest that held, and how far is not known.
+            None => RateSearcher { start: self.0.found.at_least.clamp(search.low, search.high), ..search },
+        }
+    }
+
+    pub(super) fn notice(&self) -> String {
+        let found = self.0.found;
+        let rate = match (&self.0.estimate, found.below) {
+            (Some(estimate), _) => format!("{:.1}", estimate.rate),
+            (None, Some(_)) => found.at_least.to_string(),
+            (None, None) => format!("{} or more", found.at_least),
+        };
+        format!("the first probes are near {rate} req/s, which {} found; its probes do not count here", self.0.path)
+    }
+}
+
+/// Limits of latency and goodput as they are shown.
+pub(super) fn limits(spec: &BenchSpec) -> Vec<String> {
+    let latencies = spec.limits.latencies().map(|limit| format!("{} ≤ {}", limit.name(), duration(limit.ms)));
+    let goodput = spec.limits.goodput.map(|goodput| match goodput {
+        GoodputLimit::Share(percent) => format!("goodput ≥ {} %", percent.share() * 100.0),
+        GoodputLimit::PerSecond(rate) => format!("goodput ≥ {rate}/s"),
+    });
+    latencies.chain(goodput).collect()
+}
+
+fn duration(ms: f64) -> String {
+    format!("{:?}", Duration::from_secs_f64(ms / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn goal(model: &str, limit: &str) -> SearchGoal {
+        SearchGoal { model: model.to_owned(), limits: vec![limit.to_owned()] }
+    }
+
+    fn read(content: &Value) -> Result<StartPoint, Failure> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("search.json"), content.to_string()).unwrap();
+        StartPoint::read(".", folder.path(), &goal("tiny", "TTFT p99 ≤ 400ms"))
+    }
+
+    fn search(model: &str, limit: &str) -> Value {
+        json!({
+            "model": model, "limits": [limit],
+            "found": { "at_least": 110.0, "below": 121.0 },
+            "estimate": { "rate": 115.2, "low": 110.0, "high": 121.0, "probes": 6, "slope": 8.0 },
+        })
+    }
+
+    #[test]
+    fn a_search_begins_around_the_rate_of_an_earlier_one() {
+        let cold = RateSearcher { low: 10.0, high: 160.0, start: 10.0, second: None, precision: 0.02, most: 11 };
+        let warm = read(&search("tiny", "TTFT p99 ≤ 400ms")).unwrap().begin(cold);
+        assert!(warm.start < 115.2 && warm.second.is_some_and(|second| second > 115.2), "{warm:?}");
+        let mut held = search("tiny", "TTFT p99 ≤ 400ms");
+        held["estimate"] = Value::Null;
+        let warm = read(&held).unwrap().begin(cold);
+        assert_eq!((warm.start, warm.second), (110.0, None));
+    }
+
+    #[test]
+    fn a_file_that_is_no_search_for_the_same_is_refused() {
+        let of = |content: &Value| read(content).unwrap_err().what;
+        assert!(of(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, and here it is `tiny`"));
+        let limits = of(&search("tiny", "TTFT p99 ≤ 1s"));
+        assert!(limits.contains("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms"), "{limits}");
+        assert!(of(&json!({ "verdict": "valid" })).contains("`./search.json` is no result of a search"));
+        let mut loadgen = search("tiny", "TTFT p99 ≤ 400ms");
+        loadgen["judge"] = json!("loadgen");
+        assert!(of(&loadgen).contains("LoadGen's rules"));
+        let mut old = search("tiny", "TTFT p99 ≤ 400ms");
+        old.as_object_mut().unwrap().remove("model");
+        assert!(of(&old).contains("does not name its model"));
+    }
 }

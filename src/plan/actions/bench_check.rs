@@ -1,0 +1,266 @@
+//! What the types cannot express about `bench:`.
+//!
+//! Values of a `bench` that fit their types, and that no measurement can be made from.
+
+use super::{ActionFacts, BY_THIS_PROGRAM, Check, PlanReference, StageChecker};
+use crate::manifest::model::{Bench, Data, Stage};
+use crate::manifest::{Map, Node, targets};
+use base::spec::{
+    CancelBy, History, Interface, Protocol, Request, Retries, Scenario, SloLimits, StreamMode, ThinkTime, WordList,
+};
+use base::units::has_secret_parameter;
+
+impl Check for Bench {
+    const FACTS: ActionFacts = ActionFacts {
+        measures: true,
+        writes_provenance: true,
+        container_obstacle: BY_THIS_PROGRAM,
+        ..ActionFacts::MEASUREMENT
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let tokenizer = self.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
+        let loadgen = self.loadgen.iter().flat_map(|loadgen| loadgen.reads());
+        let earlier = self.search.iter().filter_map(|search| search.start_from.as_deref());
+        let earlier = earlier.map(|path| ("bench.search.start_from", path));
+        self.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).chain(earlier).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.bench(self);
+    }
+}
+
+impl StageChecker<'_> {
+    pub(super) fn bench(&mut self, bench: &Bench) {
+        let written = self.written;
+        self.sweep(bench);
+        self.load_keys(bench, written);
+        // A point of the sweep is checked as a benchmark of its own.
+        let bench = &*bench.at_first_level();
+        self.search(bench);
+        self.repeat(bench);
+        self.load(bench);
+        // With LoadGen, LoadGen decides when requests come, how many, and with what.
+        let is_ours = bench.loadgen.is_none();
+        if !is_ours {
+            self.loadgen(bench);
+        } else if !matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream) {
+            self.content(bench);
+        }
+        if let Some(rate) = bench.rate
+            && !(rate > 0.0 && rate.is_finite())
+        {
+            self.fault(&["bench", "rate"], "must be greater than 0", "requests per second");
+        }
+        // With data each record is sent once.
+        if is_ours && bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
+            let hint = "give `requests: 1000`, `duration: 60s`, or both";
+            self.hinted(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
+        }
+        if bench.stop.time().is_some_and(|time| time.is_zero()) {
+            self.fault(&["bench", "stop", "duration"], "must be above 0", "no request would be sent");
+        }
+        if bench.scenario == Scenario::Offline && bench.stop.requests.is_none() && bench.stop.duration.is_some() {
+            let hint = "give `requests: 1000`";
+            self.hinted(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
+        }
+        if let Some(limits) = &bench.limits {
+            let has_slo = bench.slo.as_ref().is_some_and(|slo| *slo != SloLimits::default())
+                || limits.ttft_p99.is_some()
+                || limits.tpot_p99.is_some();
+            if limits.goodput.is_some() && !has_slo {
+                let hint = "add `slo: { ttft: 450ms, tpot: 40ms }`";
+                self.hinted(
+                    &["bench", "limits", "goodput"],
+                    "needs `slo`",
+                    "goodput counts the requests that keep it",
+                    hint,
+                );
+            }
+        }
+        self.length("input_tokens", &bench.input_tokens);
+        self.length("output_tokens", &bench.output_tokens);
+        self.request_faults(bench);
+        self.bench_values(bench, written);
+        self.sending(bench);
+        self.protocol(bench, written);
+        self.target(&bench.target);
+        if bench.endpoint.as_deref().is_some_and(has_secret_parameter) {
+            self.push_credentials_error(&["bench", "endpoint"]);
+        }
+    }
+
+    pub(super) fn sending(&mut self, bench: &Bench) {
+        if bench.stream == StreamMode::Shared {
+            let spoken = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
+            if spoken != Protocol::Kserve {
+                let hint = "`protocol: kserve`, or leave `stream` out";
+                self.hinted(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant", hint);
+            }
+            if bench.request.cancel.as_ref().is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
+                let label = "cancelling the call would end every request on the shared stream";
+                let hint = "add `by: stop`, or `stream: per_request`";
+                self.hinted(&["bench", "request", "cancel"], "cannot be by `rpc` with `stream: shared`", label, hint);
+            }
+        }
+        if bench.retries.as_ref().is_some_and(|retries| retries.on.is_empty()) {
+            let hint = "`on: [connect, refused]`";
+            self.hinted(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);
+        }
+    }
+
+    /// The checks of the request block that need no model; the rest is checked against the server before the first request.
+    pub(super) fn request(&mut self, request: &Request) {
+        if request.repetition_penalty == Some(0.0) {
+            self.fault(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none");
+        }
+        if request.beam_width > Some(1) && request.streaming == Some(true) {
+            let label = "every response would hold all tokens so far";
+            let hint = "set `streaming: false`";
+            self.hinted(&["bench", "request", "beam_width"], "cannot stream above 1", label, hint);
+        }
+        for (key, words) in [("stop_words", &request.stop_words), ("bad_words", &request.bad_words)] {
+            let Some(words) = words else { continue };
+            let (kind, is_empty, expected) = match words {
+                WordList::Ids(ids) => ("ids", ids.is_empty() || ids.iter().any(Vec::is_empty), Interface::TokenIds),
+                WordList::Texts(texts) => {
+                    ("texts", texts.is_empty() || texts.iter().any(String::is_empty), Interface::Text)
+                }
+            };
+            if is_empty {
+                self.fault(&["bench", "request", key, kind], "must have entries", "here is an empty one, or none");
+            }
+            if request.interface.is_some_and(|interface| interface != expected) {
+                let hint = "`ids` go with token ids, `texts` with text models";
+                self.hinted(
+                    &["bench", "request", key, kind],
+                    "does not fit `interface`",
+                    "entries of the other kind",
+                    hint,
+                );
+            }
+        }
+        if let Some(cancel) = &request.cancel {
+            if request.streaming == Some(false) {
+                let hint = "remove `streaming: false`";
+                self.hinted(&["bench", "request", "cancel"], "needs streaming", "it counts tokens as they come", hint);
+            }
+            if cancel.by == CancelBy::Stop && request.interface == Some(Interface::Text) {
+                let hint = "use `by: rpc`";
+                self.hinted(
+                    &["bench", "request", "cancel", "by"],
+                    "cannot be `stop`",
+                    "text models have no such input",
+                    hint,
+                );
+            }
+        }
+    }
+
+    pub(super) fn target(&mut self, target: &str) {
+        let references = PlanReference::all_in(target);
+        if let [PlanReference::Service(_)] = references.as_slice() {
+            return;
+        }
+        let hint = Some("use {{ stages.NAME }} of a `serve` stage, or `host:port,port|host:port`".to_owned());
+        if !references.is_empty() {
+            self.push_error(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
+            return;
+        }
+        match targets(target) {
+            Ok(_) => {}
+            Err(error) if error.is_of_credentials() => self.push_credentials_error(&["bench", "target"]),
+            Err(_) if target.starts_with("sim:") => {
+                let hint = "serve a simulator in a stage of its own, and name that: target: \"{{ stages.NAME }}\"; \
+                 `regatta bench sim: --dry-run` prints such a manifest";
+                let reason = "`sim:` is a target of `regatta bench` only";
+                self.push_error(&["bench", "target"], "must name servers", reason, Some(hint.to_owned()));
+            }
+            Err(error) => self.push_error(&["bench", "target"], "must name servers", &error.to_string(), hint),
+        }
+    }
+}
+
+impl StageChecker<'_> {
+    pub(super) fn bench_values(&mut self, bench: &Bench, written: &Node) {
+        self.prompts(bench);
+        self.sessions(bench);
+        if bench.speed.is_some_and(|speed| !(speed > 0.0 && speed.is_finite())) {
+            self.fault(&["bench", "speed"], "must be above 0", "1 is that of the trace");
+        }
+        if let Some(ThinkTime::Uniform { min, max }) = &bench.think_time
+            && min.time() > max.time()
+        {
+            let label = format!("{min} is longer than {max}");
+            self.fault(&["bench", "think_time", "uniform", "min"], "must not be longer than `max`", &label);
+        }
+        if let Some(fault) = bench.retries.as_ref().filter(|retries| !retries.on.is_empty()).and_then(Retries::problem)
+        {
+            self.fault(&["bench", "retries"], "cannot be used", fault);
+        }
+        self.limits(bench);
+        self.slo(bench, written);
+    }
+
+    fn prompts(&mut self, bench: &Bench) {
+        if bench.prefixes.is_some_and(|prefixes| prefixes.fault().is_some()) {
+            let path = ["bench", "prefixes", "zipf"];
+            self.fault(&path, "must be 0 or more", "an exponent; 0 makes all equally frequent");
+        }
+        if bench.distinct_prompts.is_some() && bench.data.is_some() {
+            let hint = Some("remove it, or use `first` and `repeat` of `data`".to_owned());
+            let path = ["bench", "distinct_prompts"];
+            self.at_key(&path, "cannot be combined with `data`", "the prompts come from the data", hint);
+        }
+    }
+
+    fn sessions(&mut self, bench: &Bench) {
+        let Some(sessions) = &bench.sessions else { return };
+        if let Some(fault) = sessions.turns.fault() {
+            self.fault(&["bench", "sessions", "turns"], fault, "turns of a session");
+        }
+        if sessions.history == History::Answers && bench.request.sequences() > 1 {
+            let label = "which of the answers does the session continue?";
+            let message = "cannot be `answers` with `num_return_sequences` above 1";
+            self.fault(&["bench", "sessions", "history"], message, label);
+        }
+    }
+
+    fn limits(&mut self, bench: &Bench) {
+        let limits = bench.limits.iter().flat_map(|limits| limits.latencies());
+        for key in limits.filter(|limit| limit.ms <= 0.0).map(|limit| limit.key()).collect::<Vec<_>>() {
+            self.fault(&["bench", "limits", &key], "must be above 0", "no answer comes at once");
+        }
+    }
+
+    fn slo(&mut self, bench: &Bench, written: &Node) {
+        let Some(slo) = &bench.slo else { return };
+        let SloLimits { ttft, tpot, e2e } = slo;
+        for (key, limit) in [("ttft", ttft), ("tpot", tpot), ("e2e", e2e)] {
+            if limit.as_ref().is_some_and(|limit| limit.time().is_zero()) {
+                self.fault(&["bench", "slo", key], "must be above 0", "no answer comes at once");
+            }
+        }
+        // One that an expression left empty is none.
+        let given = written.get("bench").and_then(|bench| bench.node.get("slo"));
+        if given.and_then(|slo| slo.node.map()).is_some_and(Map::is_empty) {
+            let hint = "add `ttft: 450ms`, `tpot: 40ms` or `e2e: 10s`, or remove it";
+            self.hinted(&["bench", "slo"], "has no limit", "every request would keep it", hint);
+        }
+    }
+
+    /// What the request's own check finds, where nothing of it is reported at its place yet.
+    pub(super) fn request_faults(&mut self, bench: &Bench) {
+        let before = self.found.len();
+        self.request(&bench.request);
+        if self.found.len() > before {
+            return;
+        }
+        for fault in bench.request.faults(bench.vocab_size) {
+            let (key, what) = fault.split_once(' ').unwrap_or((&fault, "is wrong"));
+            let path: Vec<&str> = std::iter::once("bench").chain(key.split('.')).collect();
+            self.fault(&path, what, "");
+        }
+    }
+}

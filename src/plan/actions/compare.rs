@@ -1,0 +1,129 @@
+//! `compare:` — results of other stages, compared as ratios.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
+use crate::manifest::model::Stage;
+use base::diag::did_you_mean;
+
+/// A table of ratios: one row for each measurement, one column for each way to make it, compared with the first column. Leaves `table.txt`, `comparison.json` and `comparison.html`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompareResults {
+    /// Column → its results, in the order of the rows: `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}" }`. The others are compared with the first column.
+    pub results: IndexMap<String, ResultPaths>,
+    /// What the rows are called, e.g. `"{{ scenarios }}"`. [default: by the scenario that was measured]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<String>,
+    /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it (`ttft_p99`). [default: output_tokens]
+    #[serde(default = "output_tokens")]
+    pub metrics: Vec<String>,
+    /// Subtract numbers of different loads anyway; their differences are shown next to them.
+    #[serde(default)]
+    pub force: bool,
+    /// Published rows, for comparison.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedRow>,
+    /// Published runs of Server, for comparison: rows of the table of Server runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published_server: Vec<PublishedServerRow>,
+}
+
+fn output_tokens() -> Vec<String> {
+    vec!["output_tokens".to_owned()]
+}
+
+/// Folders with a `result.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ResultPaths {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl ResultPaths {
+    pub fn all(&self) -> &[String] {
+        match self {
+            Self::One(path) => std::slice::from_ref(path),
+            Self::Many(paths) => paths,
+        }
+    }
+}
+
+/// A row from a publication.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRow {
+    /// `H200x1 Offline`
+    pub row: String,
+    /// What the numbers are. [default: the first of `metrics`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// Column → its number.
+    pub values: IndexMap<String, f64>,
+    /// Where it was published.
+    pub source: String,
+}
+
+/// A run of Server from a publication.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedServerRow {
+    /// `H200x1 Server`
+    pub row: String,
+    /// One of the columns of `results`.
+    pub column: String,
+    /// The target, queries per second.
+    pub target_qps: f64,
+    /// Completed queries per second.
+    pub completed_qps: f64,
+    /// Output tokens per second.
+    pub output_tokens: f64,
+    /// 99th percentile of TTFT, ms.
+    pub ttft_ms: f64,
+    /// 99th percentile of TPOT, ms.
+    pub tpot_ms: f64,
+    /// Where it was published.
+    pub source: String,
+}
+
+impl Check for CompareResults {
+    const FACTS: ActionFacts =
+        ActionFacts { is_repeatable: false, container_obstacle: BY_THIS_PROGRAM, ..ActionFacts::MEASUREMENT };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let paths = self.results.values().flat_map(ResultPaths::all);
+        paths.map(|path| ("compare.results", path.as_str())).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        let columns: Vec<&str> = self.results.keys().map(String::as_str).collect();
+        if columns.len() < 2 {
+            let hint = "`{ custom: \"{{ stages.a.outs }}\", triton: \"{{ stages.b.outs }}\" }`";
+            checker.hinted(&["compare", "results"], "needs two columns or more", "nothing to compare with", hint);
+        }
+        if self.metrics.is_empty() {
+            checker.hinted(&["compare", "metrics"], "must name a number", "it is empty", "`[output_tokens]`");
+        }
+        for (index, row) in self.published_server.iter().enumerate() {
+            if !columns.contains(&row.column.as_str()) {
+                let path = ["compare", "published_server", &index.to_string(), "column"];
+                let hint = did_you_mean(&row.column, columns.iter().copied());
+                checker.push_error(&path, "is no column", "not under `results`", hint);
+            }
+        }
+        for (index, row) in self.published.iter().enumerate() {
+            for name in row.values.keys().filter(|name| !columns.contains(&name.as_str())) {
+                let path = ["compare", "published", &index.to_string(), "values", name];
+                checker.push_error(
+                    &path,
+                    "is no column",
+                    "not under `results`",
+                    did_you_mean(name, columns.iter().copied()),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `container:` — the place that a stage's programs run in, beside any action that starts one.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ActionKind, StageChecker};
+use crate::manifest::model::{Mlperf, Serve, Stage};
+use base::diag::did_you_mean;
+use base::spec::{ContainerEngine, ContainerGpus};
+
+/// The container that a stage's programs run in. The project and the inputs are mounted read-only at their own paths, the output
+/// folder can be written to; a Triton server sees its repository and its engines. The image's id is part of the key.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Container {
+    /// A reference or `{{ stages.NAME.image }}` for docker and podman; a file, too, for apptainer (`.sif`) and enroot (`.sqsh`, or the name of a container).
+    pub image: String,
+    /// [default: by the ending of `image`; else docker, or podman where there is no docker]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<ContainerEngine>,
+    /// The engine's program, where it is not found by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Further mounts: `/from:/to`, `/from:/to:ro`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// Size of /dev/shm: `2g`. docker, podman. [default: 2g]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shm_size: Option<String>,
+    /// Limits by name; -1 is without limit. docker, podman. [default: memlock -1, stack 67108864]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ulimits: Option<IndexMap<String, i64>>,
+    /// [default: leased]
+    #[serde(default)]
+    pub gpus: ContainerGpus,
+    /// docker, podman; the others always use the host's. [default: host]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// docker, podman: `1000:1000`. [default: the current user; for `serve: triton` the image's user]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Environment inside, in addition to the stage's `env`, which is passed on.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub env: IndexMap<String, String>,
+    /// The container's name; `-<n>` is added for several. [default: made of the run and the task]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Further arguments of the engine, before the image: `--entrypoint=` removes the image's entry point, which otherwise runs the command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+impl Container {
+    /// The image, if it is a file to be read.
+    pub fn file(&self) -> Option<&str> {
+        let is_file = self.image.starts_with(['/', '.']) || ContainerEngine::of_file(&self.image).is_some();
+        (is_file && !self.image.contains("://")).then_some(self.image.as_str())
+    }
+}
+
+/// What docker and podman call the limits of getrlimit(2).
+const LIMITS: [&str; 15] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+];
+
+impl StageChecker<'_> {
+    pub(super) fn containers(&mut self, stage: &Stage) {
+        let Some(container) = &stage.container else { return };
+        if let Some(why) = cannot_run_in_container(stage) {
+            let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program, \
+             `mlperf: package`";
+            self.push_error(&["container"], "would have no effect", why, Some(hint.to_owned()));
+        } else if matches!(stage.serve.as_deref(), Some(Serve::Triton(server)) if server.container.is_some()) {
+            let hint = "keep this one, or that of `serve.triton`";
+            self.hinted(&["container"], "is there twice", "`serve.triton` has one, too", hint);
+        }
+        self.container_at(&["container"], container);
+    }
+
+    /// At a `container`, wherever it stands.
+    pub(super) fn container_at(&mut self, path: &[&str], container: &Container) {
+        let at =
+            |more: &[&'static str]| -> Vec<String> { path.iter().chain(more).map(|&step| step.to_owned()).collect() };
+        let mut error = |path: Vec<String>, what: &str, label: &str, hint: Option<String>| {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            self.push_error(&path, what, label, hint);
+        };
+        if container.image.trim().is_empty() {
+            error(at(&["image"]), "must name an image", "it is empty", None);
+        }
+        for (index, mount) in container.mounts.iter().enumerate() {
+            if let Some(why) = unmountable(mount) {
+                let mut path = at(&["mounts"]);
+                path.push(index.to_string());
+                error(path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
+            }
+        }
+        if let Some(size) = &container.shm_size {
+            let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let unit = &size[digits.len()..];
+            if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
+                let hint = Some("for example `2g`".to_owned());
+                error(at(&["shm_size"]), "must be a size", "a number with b, k, m or g", hint);
+            }
+        }
+        for (name, limit) in container.ulimits.iter().flatten() {
+            let mut path = at(&["ulimits"]);
+            path.push(name.clone());
+            if *limit < -1 {
+                error(path.clone(), "must be -1 (no limit) or more", "less than -1", None);
+            }
+            if !LIMITS.contains(&name.as_str()) {
+                error(path, "is not a limit", "not known", did_you_mean(name, LIMITS));
+            }
+        }
+        for name in container.env.keys() {
+            let mut path = path.to_vec();
+            path.extend(["env", name]);
+            self.variable(&path, name);
+        }
+    }
+}
+
+/// Why a stage starts no program that could run in a container.
+fn cannot_run_in_container(stage: &Stage) -> Option<&'static str> {
+    match (stage.serve.as_deref(), stage.mlperf.as_deref()) {
+        (Some(Serve::Simulator(_)), _) => Some("the simulator is a part of this program"),
+        (Some(Serve::Attach(_)), _) => Some("the servers are there already"),
+        (_, Some(Mlperf::Package(_))) => None,
+        (_, Some(_)) => Some("this program does this step itself"),
+        _ => stage.action_kind().map(ActionKind::facts)?.container_obstacle,
+    }
+}
+
+fn unmountable(mount: &str) -> Option<&'static str> {
+    let parts: Vec<&str> = mount.split(':').collect();
+    match parts.as_slice() {
+        [from, to] | [from, to, "ro" | "rw"] => match (from.starts_with(['/', '⟦']), to.starts_with(['/', '⟦'])) {
+            (true, true) => None,
+            (false, _) => Some("the first path is not absolute"),
+            (_, false) => Some("the second path is not absolute"),
+        },
+        // A reference has a colon of its own.
+        _ if mount.contains('⟦') => None,
+        _ => Some("this is not"),
+    }
+}

@@ -1,0 +1,340 @@
+//! `engine:` — a TensorRT-LLM engine: its settings, and flags that would change nothing or that another key decides.
+//!
+//! `engine.lora_config` — LoRA adapters of a simulated engine.
+//!
+//! `engine.speculative_config` — speculative decoding of a simulated engine.
+//!
+//! `engine.speculative_config`, `engine.lora_config` and `engine.max_cudagraph_capture_size`: which of their keys
+//! stand together, and where they have an effect.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::StageChecker;
+use base::spec::{
+    AcceptanceRate, LARGEST_SHAPE, LONGEST_LENGTH, MOST_PARAMETERS, MOST_PARTS, SimCalibration, SimScheduler,
+};
+
+/// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Engine {
+    pub backend: EngineBackend,
+    pub model: Box<ModelShape>,
+    /// The GPU it is built for.
+    pub system: SystemShape,
+    /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py: `int8_sq, int4_awq, w4a8_awq, int8_wo,
+    /// int4_wo`.
+    pub precision: String,
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub tensor_parallelism: u32,
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub pipeline_parallelism: u32,
+    /// Folder of the Hugging Face checkpoint. The simulator needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// Folder of the TensorRT-LLM checkout, whose example scripts convert and quantize.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trtllm: Option<String>,
+    /// The Python that has TensorRT-LLM. [default: `python3` and `trtllm-build` of PATH]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
+    /// What to make. [default: an engine, with the checkpoint it needs on the way]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<EngineOnly>,
+    /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or converted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trtllm_checkpoint: Option<String>,
+    /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
+    #[serde(default)]
+    pub checkpoint_flags: IndexMap<String, Value>,
+    /// Flags of trtllm-build, e.g. `max_batch_size, max_num_tokens, max_input_len, max_seq_len, tokens_per_block`.
+    #[serde(default)]
+    pub build_flags: IndexMap<String, Value>,
+    /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among its build flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative_config: Option<Box<SpeculativeConfig>>,
+    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin` and `max_lora_rank` among its build flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora_config: Option<LoraConfig>,
+    /// The largest step with a CUDA graph, tokens, of a simulated engine of vLLM (`calibration.scheduler: vllm`); 0: none has one, as with `enforce_eager`. [default: vLLM's, twice the tokens of a decode step of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LONGEST_LENGTH))]
+    pub max_cudagraph_capture_size: Option<u32>,
+}
+
+impl Engine {
+    /// Values of quantize.py's `--qformat` that are written as they are. The simulator has no times for them.
+    pub const QUANTIZED_FORMATS: [&str; 5] = ["int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"];
+    /// What other keys of the manifest decide, and flags of the checkpoint therefore may not (NVIDIA's flag dictionaries).
+    pub const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
+        ("qformat", "precision"),
+        ("tp_size", "tensor_parallelism"),
+        ("pp_size", "pipeline_parallelism"),
+        ("model_dir", "checkpoint"),
+        ("output_dir", "the stage"),
+        ("dtype", "precision"),
+        ("workers", "the stage"),
+    ];
+    /// What other keys of the manifest decide, and flags of trtllm-build therefore may not.
+    pub const BUILD_DECIDED: [(&str, &str); 7] = [
+        ("tensor_parallelism", "tensor_parallelism"),
+        ("pipeline_parallelism", "pipeline_parallelism"),
+        ("tp_size", "tensor_parallelism"),
+        ("pp_size", "pipeline_parallelism"),
+        ("checkpoint_dir", "the stage"),
+        ("output_dir", "the stage"),
+        ("workers", "the stage"),
+    ];
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineOnly {
+    /// Quantize or convert, and no engine: the output is a TensorRT-LLM checkpoint.
+    Checkpoint,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineBackend {
+    /// The embedded simulator: an engine folder in TensorRT-LLM's layout, with a timing model in its rank files.
+    Simulator,
+    /// Quantize or convert, then `trtllm-build`.
+    TensorrtLlm,
+}
+
+/// The numbers of a decoder model that decide its memory and its speed.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelShape {
+    /// `llama2-70b`
+    pub name: String,
+    /// As in `config.json`: `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Weights in units of one parameter, e.g. 68976648192.
+    #[schemars(range(max = MOST_PARAMETERS))]
+    pub parameters: u64,
+    /// Parameters that one token touches (smaller than `parameters` for mixtures of experts).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_PARAMETERS))]
+    pub active_parameters: Option<u64>,
+    /// Mixtures of experts: the experts of each layer. The simulator then reads only the weights of those that a batch touches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_experts: Option<u32>,
+    /// Mixtures of experts: the experts that one token uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub experts_per_token: Option<u32>,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_hidden_layers: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub hidden_size: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub intermediate_size: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_attention_heads: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_key_value_heads: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub vocab_size: u32,
+    #[schemars(range(max = LONGEST_LENGTH))]
+    pub max_position_embeddings: u32,
+}
+
+/// The numbers of a GPU that decide the simulator's step time. From data sheets; marked as a model wherever it is shown.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SystemShape {
+    /// `H200-SXM-141GBx1`
+    pub name: String,
+    /// GPUs in one host.
+    #[schemars(range(max = MOST_PARTS))]
+    pub gpus: u32,
+    /// Memory of one GPU, GB (10^9 bytes).
+    pub memory_gb: f64,
+    /// Memory bandwidth of one GPU, GB/s.
+    pub bandwidth_gbs: f64,
+    /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. [default: an eighth of the memory bandwidth]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_gbs: Option<u16>,
+    /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
+    pub tflops_16bit: f64,
+    /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. [default: assumed values]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Box<SimCalibration>>,
+}
+
+/// LoRA adapters of a simulated engine, by the names that TensorRT-LLM and vLLM share. All adapters have the rank, on all linear layers (of a mixture of experts: those of attention).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoraConfig {
+    /// The rank of the adapters.
+    #[schemars(range(min = 1, max = 1024))]
+    pub max_lora_rank: u32,
+    /// Different adapters in a step, and in GPU memory; requests of others wait for one of them to have no request.
+    #[schemars(range(min = 1, max = 1024))]
+    pub max_loras: u32,
+    /// From host memory, where adapters wait, to each GPU, GB/s. [default: 50, PCIe 5 of 16 lanes]
+    #[serde(default = "host_link")]
+    #[schemars(range(min = 0.1, max = 1000))]
+    pub host_link_gbs: f64,
+}
+
+const fn host_link() -> f64 {
+    50.0
+}
+
+/// Speculative decoding of a simulated engine, by the names of TensorRT-LLM (`decoding_type`, `max_draft_len`) or of vLLM (`method`, `num_speculative_tokens`). No draft (0) is none.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpeculativeConfig {
+    /// What drafts, by TensorRT-LLM's names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoding_type: Option<DecodingType>,
+    /// Tokens drafted for each request in each step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 64))]
+    pub max_draft_len: Option<u32>,
+    /// What drafts, by vLLM's names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<SpeculativeMethod>,
+    /// Tokens drafted for each request in each step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 64))]
+    pub num_speculative_tokens: Option<u32>,
+    /// The share of drafts that the model accepts, which depends on model, drafter and texts: measure it. One number is the probability that a draft is accepted where those before it are; a list has the share of all steps in which each position is accepted, as servers count it.
+    pub acceptance_rate: AcceptanceRate,
+    /// The shape of the drafting model, for `Draft_Target` and `draft_model`. It has the precision and the GPUs of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft_model: Option<ModelShape>,
+}
+
+/// TensorRT-LLM's `decoding_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum DecodingType {
+    /// A layer on the states of the model.
+    Eagle,
+    /// A layer on the states of the model.
+    Eagle3,
+    /// The layers for further tokens that a model was trained with.
+    #[serde(rename = "MTP")]
+    Mtp,
+    /// What followed the same words before. It takes no time of the GPU.
+    NGram,
+    /// A smaller model.
+    #[serde(rename = "Draft_Target")]
+    DraftTarget,
+}
+
+/// `method` of vLLM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SpeculativeMethod {
+    /// A layer on the states of the model.
+    Eagle,
+    /// A layer on the states of the model.
+    Eagle3,
+    /// The layers for further tokens that a model was trained with.
+    Mtp,
+    /// What followed the same words before. It takes no time of the GPU.
+    Ngram,
+    /// A smaller model.
+    DraftModel,
+}
+
+/// What drafts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DraftSource<'a> {
+    NGram,
+    Layer,
+    Model(&'a ModelShape),
+}
+
+/// What is wrong with a `speculative_config`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpeculativeConfigError {
+    #[error("it needs `decoding_type` and `max_draft_len`, or `method` and `num_speculative_tokens`")]
+    Names,
+    #[error("a drafting model has a shape: `draft_model`")]
+    NoModel,
+    #[error("`draft_model` is for `Draft_Target` and `draft_model` only")]
+    UnusedModel,
+}
+
+impl SpeculativeConfig {
+    /// What drafts, and how many tokens.
+    pub fn source(&self) -> Result<(DraftSource<'_>, u32), SpeculativeConfigError> {
+        use SpeculativeConfigError::{Names, NoModel, UnusedModel};
+        let (has_model, is_ngram, drafts) =
+            match (self.decoding_type, self.max_draft_len, self.method, self.num_speculative_tokens) {
+                (Some(kind), Some(drafts), None, None) => {
+                    (kind == DecodingType::DraftTarget, kind == DecodingType::NGram, drafts)
+                }
+                (None, None, Some(method), Some(drafts)) => {
+                    (method == SpeculativeMethod::DraftModel, method == SpeculativeMethod::Ngram, drafts)
+                }
+                _ => return Err(Names),
+            };
+        let source = match (&self.draft_model, has_model) {
+            (Some(model), true) => DraftSource::Model(model),
+            (None, true) => return Err(NoModel),
+            (Some(_), false) => return Err(UnusedModel),
+            (None, false) if is_ngram => DraftSource::NGram,
+            (None, false) => DraftSource::Layer,
+        };
+        Ok((source, drafts))
+    }
+}
+
+impl StageChecker<'_> {
+    pub(super) fn lora_config(&mut self, engine: &Engine) {
+        if engine.lora_config.is_some() && engine.backend == EngineBackend::TensorrtLlm {
+            let hint = "set `build_flags.lora_plugin` and `build_flags.max_lora_rank`; for trtllm-serve and vLLM, `options` of the server";
+            self.idle(&["engine", "lora_config"], "only a simulated engine reads it", hint);
+        }
+    }
+
+    pub(super) fn max_cudagraph_capture_size(&mut self, engine: &Engine) {
+        if engine.max_cudagraph_capture_size.is_none() {
+            return;
+        }
+        let path = ["engine", "max_cudagraph_capture_size"];
+        let calibration = engine.system.calibration.as_deref();
+        if engine.backend == EngineBackend::TensorrtLlm {
+            let hint = "for trtllm-serve and vLLM, set `options` of the server";
+            self.idle(&path, "only a simulated engine reads it", hint);
+        } else if calibration.is_none_or(|calibration| calibration.scheduler != SimScheduler::Vllm) {
+            let hint = "set `scheduler: vllm` in the calibration of the system";
+            self.idle(&path, "only a simulated engine with vLLM's scheduler reads it", hint);
+        }
+    }
+
+    pub(super) fn speculative_config(&mut self, engine: &Engine) {
+        let Some(config) = &engine.speculative_config else { return };
+        let path = ["engine", "speculative_config"];
+        if engine.backend == EngineBackend::TensorrtLlm {
+            let hint = "set `build_flags.speculative_decoding_mode` and `build_flags.max_draft_len`; for trtllm-serve and vLLM, `options.speculative_config` of the server";
+            self.idle(&path, "only a simulated engine reads it", hint);
+            return;
+        }
+        match config.source() {
+            Err(error) => self.fault(&path, "does not say how to draft", &error.to_string()),
+            Ok((_, drafts)) => {
+                if let Err(error) = config.acceptance_rate.given_those_before(drafts) {
+                    let path = ["engine", "speculative_config", "acceptance_rate"];
+                    self.fault(&path, "cannot be", &error.to_string());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! `host:` — where a stage runs, when that is not here.
+//!
+//! `host: { ssh: … }` — machines that are reached over ssh.
+//!
+//! `gpu_clocks:` — which stages can lock the clocks of their GPUs.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::StageChecker;
+use crate::manifest::model::{Serve, Stage};
+use base::spec::{JobTimeLimit, Launcher, MOST_PARTS, MOST_USERS, TimeSpan};
+
+/// Where a stage runs: `local`, `slurm` (with the defaults of the cluster and `SBATCH_*`), `{ slurm: { … } }`, or for `serve`
+/// `{ ssh: [HOST, …] }`. No part of the key.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Host {
+    Word(HostWord),
+    On(HostOn),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostWord {
+    /// Here.
+    Local,
+    /// A job of its own, with the cluster's defaults.
+    Slurm,
+}
+
+/// Where, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostOn {
+    /// A job of its own. The project folder must be at the same place on its nodes.
+    Slurm(Box<Slurm>),
+    /// For `serve`: each of these machines starts the servers of the stage, and requests are spread over all. The project folder must be
+    /// at the same place on them.
+    Ssh(Vec<SshHost>),
+}
+
+impl Host {
+    /// `None` is here.
+    pub fn remote(&self) -> Option<HostOn> {
+        match self {
+            Self::Word(HostWord::Local) => None,
+            Self::Word(HostWord::Slurm) => Some(HostOn::Slurm(Box::default())),
+            Self::On(on) => Some(on.clone()),
+        }
+    }
+}
+
+/// A job of Slurm's. Defaults come from `SBATCH_*` in the environment or from the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slurm {
+    /// `sbatch --account`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// One or several with commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// `sbatch --qos`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qos: Option<String>,
+    /// `sbatch --reservation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts from its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<JobTimeLimit>,
+    /// The command itself runs on the first of them; `srun` in it reaches all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub nodes: Option<u32>,
+    /// `sbatch --ntasks-per-node`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub tasks_per_node: Option<u32>,
+    /// `sbatch --cpus-per-task`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub cpus_per_task: Option<u32>,
+    /// [default: the stage's `gpus`, divided by the nodes]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_PARTS))]
+    pub gpus_per_node: Option<u32>,
+    /// In place of `gpus_per_node`, where a cluster requires it: `gpu:h100:8`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gres: Option<String>,
+    /// Memory of a node: `200G`; `0` is all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem: Option<String>,
+    /// `sbatch --constraint`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<String>,
+    /// `sbatch --nodelist`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodelist: Option<String>,
+    /// `sbatch --exclude`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<String>,
+    /// For `serve`: every node of the job starts the servers of the stage, and requests are spread over all.
+    #[serde(skip_serializing_if = "is_false")]
+    pub each_node: bool,
+    /// No other jobs on its nodes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub exclusive: bool,
+    /// Further arguments for `sbatch`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Run the stage's commands in a container through pyxis, where the cluster has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<SlurmContainer>,
+    /// Only these environment variables (besides PATH, HOME and similar, and the stage's own) reach the job.
+    /// [default: all but those of Slurm, MPI and this session]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub export: Option<Vec<String>>,
+    /// The path of this program on the nodes, if it differs, for example for another processor. [default: the one that is running]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Cancel a job that has waited this long for its start. [default: wait]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_timeout: Option<TimeSpan>,
+    /// At most this many tasks of a `foreach` run at the same time. [default: the cluster's limit]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_USERS))]
+    pub at_once: Option<u32>,
+    /// Warn when a running job sends no heartbeat for this long.
+    pub silence: TimeSpan,
+    /// Warn this long before the time limit.
+    pub warn: TimeSpan,
+    /// Interval of queue polls, one for all jobs of the run.
+    pub poll: TimeSpan,
+    /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of its own.
+    #[schemars(range(max = MOST_USERS))]
+    pub resubmit: u32,
+}
+
+impl Default for Slurm {
+    fn default() -> Self {
+        Self {
+            account: None,
+            partition: None,
+            qos: None,
+            reservation: None,
+            time: None,
+            nodes: None,
+            tasks_per_node: None,
+            cpus_per_task: None,
+            gpus_per_node: None,
+            gres: None,
+            mem: None,
+            constraint: None,
+            nodelist: None,
+            exclude: None,
+            each_node: false,
+            exclusive: false,
+            args: Vec::new(),
+            container: None,
+            export: None,
+            program: None,
+            queue_timeout: None,
+            at_once: None,
+            silence: Duration::from_mins(1).into(),
+            warn: Duration::from_mins(1).into(),
+            poll: Duration::from_secs(10).into(),
+            resubmit: 2,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// `srun --container-…` of pyxis around each command. The project folder is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlurmContainer {
+    /// `nvcr.io#nvidia/tritonserver:24.12-trtllm-python-py3`, or the path of a `.sqsh` file.
+    pub image: String,
+    /// Further mounts: `/from:/to`, `/from:/to:ro`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// Further arguments for `srun`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+impl Slurm {
+    /// Flags of `sbatch` that `args` may not have: what decides them instead.
+    pub const OWN: [(&'static str, &'static str); 17] = [
+        ("job-name", "Regatta: the job is found again by it"),
+        ("output", "Regatta"),
+        ("error", "Regatta"),
+        ("open-mode", "Regatta"),
+        ("chdir", "Regatta"),
+        ("parsable", "Regatta"),
+        ("wait", "Regatta"),
+        ("array", "`foreach` and `at_once`"),
+        ("wrap", "the stage"),
+        ("export", "`export`"),
+        ("export-file", "`export`"),
+        ("signal", "`warn`"),
+        ("requeue", "`resubmit`: an attempt is never run twice"),
+        ("no-requeue", "`resubmit`"),
+        ("time", "`time`"),
+        ("nodes", "`nodes`"),
+        ("gres", "`gres`"),
+    ];
+}
+
+/// A machine: its name alone, as `ssh` and its config know it, or with more.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SshHost {
+    Name(String),
+    Machine(SshMachine),
+}
+
+/// A machine that is reached over ssh. `~/.ssh/config` applies; ssh never prompts, so a key must be available, and the
+/// host's own key must be known.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SshMachine {
+    /// What it is called in messages, logs and results. No other host of the stage has this name.
+    pub name: String,
+    /// Where `ssh` finds it: `user@host`, or a name of its config. [default: `name`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<String>,
+    /// [default: ssh's config, else 22]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// Further arguments for `ssh`, before all others: `[-i, keys/bench]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The address of its servers, for example in another network than ssh's. [default: the host name that ssh connects to]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The path of this program on it, if it differs. [default: the one that is running]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
+impl SshHost {
+    /// A name alone is a machine without further settings.
+    pub fn machine(&self) -> SshMachine {
+        match self {
+            Self::Machine(machine) => machine.clone(),
+            Self::Name(name) => SshMachine {
+                // Of `user@host` the host is what it is called.
+                name: name.rsplit('@').next().unwrap_or(name).to_owned(),
+                ssh: Some(name.clone()),
+                port: None,
+                args: Vec::new(),
+                address: None,
+                program: None,
+            },
+        }
+    }
+}
+
+impl SshMachine {
+    /// What stands on ssh's command line.
+    pub fn destination(&self) -> &str {
+        self.ssh.as_deref().unwrap_or(&self.name)
+    }
+}
+
+impl StageChecker<'_> {
+    /// A stage that runs on another machine.
+    pub(super) fn check_remote_stage(&mut self, stage: &Stage, host: &HostOn) {
+        if stage.resume {
+            let label = "an attempt that was cut off may still write into the folder that the next one continues in";
+            self.hinted(&["resume"], "cannot be true with `host`", label, "take one of them away");
+        }
+        if matches!(stage.serve.as_deref(), Some(Serve::Attach(_))) {
+            let hint = "take `host` away";
+            self.hinted(&["host"], "cannot be combined with `serve.attach`", "nothing is started", hint);
+        }
+        match host {
+            HostOn::Slurm(slurm) => {
+                if slurm.container.is_some() && stage.container.is_some() {
+                    let hint = "keep this one, or that of `host.slurm`";
+                    self.hinted(&["container"], "is there twice", "`host.slurm` has one, too", hint);
+                }
+                self.slurm(slurm);
+                if let (true, Some(Serve::Triton(server))) = (slurm.each_node, stage.serve.as_deref())
+                    && server.launcher == Some(Launcher::Srun)
+                {
+                    let label = "each node starts its own ranks";
+                    let hint = "`launcher: mpi` starts them there; or take `each_node` away";
+                    self.hinted(&["serve", "triton", "launcher"], "cannot be `srun` with `each_node`", label, hint);
+                }
+                if slurm.each_node {
+                    self.many(stage, &["host", "slurm", "each_node"]);
+                    if slurm.container.is_some() {
+                        let label = "its commands start on one node only";
+                        let hint = "`container` next to `host` starts them on each";
+                        self.hinted(
+                            &["host", "slurm", "container"],
+                            "cannot be combined with `each_node`",
+                            label,
+                            hint,
+                        );
+                    }
+                }
+            }
+            HostOn::Ssh(hosts) => {
+                self.many(stage, &["host", "ssh"]);
+                self.ssh(hosts);
+            }
+        }
+    }
+
+    /// A stage that runs on several machines at once.
+    fn many(&mut self, stage: &Stage, at: &[&str]) {
+        match stage.serve.as_deref() {
+            None => {
+                let hint = "remove it, or put the stage into a Slurm job: `host: slurm`";
+                self.hinted(at, "is for `serve`", "this stage would do the same work several times", hint);
+            }
+            Some(Serve::Triton(server)) => {
+                if server.host.is_some() {
+                    let hint = "set `address` of each host to where requests reach it";
+                    self.hinted(&["serve", "triton", "host"], "cannot be the same for several hosts", "here", hint);
+                }
+                if !server.mpi.hosts.is_empty() {
+                    let label = "each host starts a whole server of its own";
+                    let hint = "take one of them away";
+                    self.hinted(
+                        &["serve", "triton", "mpi", "hosts"],
+                        "cannot be combined with several hosts",
+                        label,
+                        hint,
+                    );
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn ssh(&mut self, hosts: &[SshHost]) {
+        let mut names = std::collections::BTreeSet::new();
+        if hosts.is_empty() {
+            let hint = "name the machines: `ssh: [node-a, node-b]`";
+            self.hinted(&["host", "ssh"], "is empty", "nothing would be started", hint);
+        }
+        for (index, host) in hosts.iter().enumerate() {
+            let machine = host.machine();
+            let index = index.to_string();
+            let at = match host {
+                SshHost::Name(_) => vec!["host", "ssh", &index],
+                SshHost::Machine(_) => vec!["host", "ssh", &index, "name"],
+            };
+            let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-:".contains(c);
+            if machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd) {
+                let label = "letters, digits, `.`, `_`, `-`, and no `-` in front";
+                self.hinted(&at, "is no name of a host", label, "`ssh` takes ssh's destination");
+            }
+            if machine.destination().starts_with('-') {
+                self.fault(&at, "is no host", "ssh would take it for an option");
+            }
+            if !names.insert(machine.name.clone()) {
+                let label = format!("another host is called `{}`, too", machine.name);
+                self.hinted(&at, "is there twice", &label, "give one of them another `name`");
+            }
+        }
+    }
+
+    fn slurm(&mut self, slurm: &Slurm) {
+        const AT: [&str; 2] = ["host", "slurm"];
+        let at = |key: &'static str| [AT[0], AT[1], key];
+        if slurm.gres.as_ref().is_some_and(|gres| gres.starts_with("gpu")) && slurm.gpus_per_node.is_some() {
+            let hint = "take one of them away";
+            self.hinted(&at("gres"), "cannot be combined with `gpus_per_node`", "both request GPUs", hint);
+        }
+        for (index, word) in slurm.args.iter().enumerate() {
+            let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag));
+            let owner = Slurm::OWN.iter().find(|(own, _)| flag == Some(own));
+            let index = index.to_string();
+            let place = ["host", "slurm", "args", &index];
+            if let Some((flag, owner)) = owner {
+                self.fault(&place, &format!("may not hold `--{flag}`"), &format!("decided by {owner}"));
+            } else if !word.starts_with("--") {
+                let hint = "write `--flag=value`";
+                self.hinted(&place, "must be a long flag", "short ones cannot be distinguished from values", hint);
+            }
+        }
+        for (index, name) in slurm.export.iter().flatten().enumerate() {
+            self.variable(&["host", "slurm", "export", &index.to_string()], name);
+        }
+    }
+}
+
+impl StageChecker<'_> {
+    pub(super) fn gpu_clocks(&mut self, stage: &Stage) {
+        let Some(clocks) = &stage.gpu_clocks else { return };
+        let [least, greatest] = clocks.graphics;
+        if least == 0 || least > greatest {
+            let hint = "`[1410, 1410]` is one clock";
+            self.hinted(&["gpu_clocks", "graphics"], "must be the least and the greatest clock", "MHz", hint);
+        }
+        if stage.gpus == 0 {
+            let hint = "set `gpus`; or lock them in the stage that starts the servers";
+            self.hinted(&["gpu_clocks"], "needs GPUs of the stage", "`gpus` is 0", hint);
+        }
+        let is_elsewhere = match stage.host.as_deref().and_then(Host::remote) {
+            Some(HostOn::Ssh(_)) => true,
+            Some(HostOn::Slurm(slurm)) => slurm.each_node,
+            None => false,
+        };
+        if is_elsewhere {
+            let hint = "lock them there before the run: `nvidia-smi -lgc`";
+            self.hinted(
+                &["gpu_clocks"],
+                "cannot be combined with several hosts",
+                "only one machine's are locked",
+                hint,
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod host_tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_enough() {
+        let host = |yaml: &str| serde_yaml::from_str::<Host>(yaml).unwrap().remote();
+        assert_eq!(host("local"), None);
+        assert_eq!(host("slurm"), Some(HostOn::Slurm(Box::default())));
+        let Some(HostOn::Slurm(slurm)) = host("{ slurm: { partition: gpu, nodes: 2 } }") else { panic!("not Slurm") };
+        assert_eq!((slurm.partition.as_deref(), slurm.nodes, slurm.resubmit), (Some("gpu"), Some(2), 2));
+    }
+}
+
+#[cfg(test)]
+mod ssh_tests {
+    use super::*;
+    use crate::manifest::model::{Host, HostOn};
+
+    #[test]
+    fn a_name_alone_is_enough() {
+        let text = "{ ssh: [node-a, bench@10.0.0.2, { name: node-c, ssh: bench@c, port: 2222, args: [-v] }] }";
+        let Some(HostOn::Ssh(hosts)) = serde_yaml::from_str::<Host>(text).unwrap().remote() else { panic!("not ssh") };
+        let machines: Vec<(String, String, Option<u16>)> = hosts
+            .iter()
+            .map(SshHost::machine)
+            .map(|one| (one.name.clone(), one.destination().to_owned(), one.port))
+            .collect();
+        let own = str::to_owned;
+        assert_eq!(
+            machines,
+            [
+                (own("node-a"), own("node-a"), None),
+                (own("10.0.0.2"), own("bench@10.0.0.2"), None),
+                (own("node-c"), own("bench@c"), Some(2222))
+            ]
+        );
+    }
+}

@@ -1,0 +1,546 @@
+//! `mlperf:` and `bench.loadgen` — runs by MLPerf Inference's rules. Names are those of the rules and of LoadGen.
+//!
+//! `bench.loadgen` and `mlperf:` against the rules, before hours are spent.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ActionFacts, Check, StageChecker};
+use crate::loadgen::test_request;
+use crate::manifest::model::{Bench, Stage};
+use crate::manifest::{Node, targets};
+use base::diag::{did_you_mean, list_of};
+use base::spec::{Division, Interface, MOST_REQUESTS, Protocol, Scenario, TestMode, requests_token_ids};
+use rules::{Round, RuleError, conf};
+
+/// One step of a submission.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mlperf {
+    /// LoadGen of a round, built into a shared library.
+    Loadgen(LoadgenLibrary),
+    /// The data set of a benchmark, as the harness reads it.
+    Dataset(MlperfDataset),
+    /// The scores of an accuracy run: `accuracy.txt`.
+    Score(MlperfScore),
+    /// The result of an audit test: `verify_accuracy.txt` and similar files.
+    Verify(MlperfVerify),
+    /// The result directory of a submission, and its check.
+    Package(Box<MlperfPackage>),
+}
+
+/// Gets the round's LoadGen, unaltered, and builds it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadgenLibrary {
+    /// `v4.1`, `v5.0`, `v5.1`, `v6.0`, `v6.1`.
+    pub round: String,
+    /// A source distribution of `mlcommons-loadgen` that is here already, file or folder; else it is fetched with pip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdist: Option<String>,
+    /// The Python whose pip fetches it.
+    #[serde(default = "python3")]
+    pub python: String,
+    /// The C++ compiler.
+    #[serde(default = "gxx")]
+    pub cxx: String,
+}
+
+fn python3() -> String {
+    "python3".to_owned()
+}
+fn gxx() -> String {
+    "g++".to_owned()
+}
+
+/// Either a processed data set, or a stand-in for it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfDataset {
+    pub round: String,
+    /// The name in the round: `llama2-70b-99.9`.
+    pub benchmark: String,
+    /// The processed data set in the form it is published in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Synthetic, with its shape and its lengths. Results with it cannot be submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<Synthetic>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Synthetic {
+    #[serde(default)]
+    pub seed: u64,
+    /// Use N samples instead of the whole data set: for rehearsals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_REQUESTS))]
+    pub samples: Option<u64>,
+    /// Samples of this part of the data set only: `gpqa_diamond` of gpt-oss-120b for TEST07.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfScore {
+    pub round: String,
+    pub benchmark: String,
+    /// The output of the accuracy run.
+    pub accuracy: String,
+    /// The output of the `dataset` stage.
+    pub dataset: String,
+    /// A `tokenizer.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sentences: Option<String>,
+    /// What the reference's evaluator printed of this run's accuracy log: a file. Scores that it has and that are not computed
+    /// here, such as the exact match of programs, are taken from it; it becomes a part of `accuracy.txt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub official: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfVerify {
+    pub round: String,
+    pub benchmark: String,
+    /// The output of the audit run.
+    pub audit: String,
+    /// TEST07: the output of a `score` stage of that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<String>,
+    /// TEST06: token ids that end an answer. [default: those of the round's table]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub end_ids: Vec<i32>,
+    /// The output of the performance run with the same settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub performance: Option<String>,
+    /// The output of the `dataset` stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
+    /// A `tokenizer.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+}
+
+/// `bench.loadgen`: MLPerf's LoadGen schedules the requests and decides `rate`, `stop`, `seed` and `data`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loadgen {
+    /// The output of the `loadgen` stage.
+    pub library: String,
+    /// The output of the `dataset` stage.
+    pub dataset: String,
+    pub round: String,
+    /// The name in the round: `llama2-70b-99.9`.
+    pub benchmark: String,
+    #[serde(default)]
+    pub division: Division,
+    #[serde(default)]
+    pub mode: TestMode,
+    /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how many samples there are).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_qps: Option<f64>,
+    /// More settings of user.conf, by LoadGen's names, without model and scenario: `min_duration: 600000`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub user_conf: IndexMap<String, serde_json::Value>,
+    /// All rules but the durations; the results cannot be submitted.
+    #[serde(default)]
+    pub rehearse: bool,
+}
+
+/// Everything that the result directory needs and that runs do not provide.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfPackage {
+    pub round: String,
+    #[serde(default)]
+    pub division: Division,
+    /// Your organization, as registered for the round.
+    pub submitter: String,
+    /// The name of the system: of its file, and of its folder under `results`.
+    pub system: String,
+    /// Fields of the system's JSON. Facts that Regatta can detect need not be given.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub system_json: serde_json::Map<String, serde_json::Value>,
+    /// Fields of every `measurements.json`.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub measurements: serde_json::Map<String, serde_json::Value>,
+    pub results: Vec<MlperfResults>,
+    /// What goes into `src/`: a folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What goes into `documentation/`: a folder (calibration, bandwidth, licenses).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// A clone of mlcommons/inference, whose checker decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checker: Option<String>,
+    /// The Python that runs the checker, with numpy, pandas and pyyaml.
+    #[serde(default = "python3")]
+    pub python: String,
+    /// What `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits` printed: a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvidia_smi: Option<String>,
+    /// Results for 99.9 % of the reference's accuracy are packed for 99 %, too. The round must have both.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub also_99: bool,
+    /// Pack a rehearsal: everything that makes it one is reported, and marked in the package.
+    #[serde(default)]
+    pub rehearse: bool,
+}
+
+/// Results of one benchmark: outputs of its stages. A list has one value for each scenario, in their order:
+/// `{{ stages.performance.outs }}`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfResults {
+    pub benchmark: String,
+    /// `offline`, `server`, `interactive`, `single_stream`, or a list of them.
+    pub scenario: MlperfScenarios,
+    pub performance: MlperfOutputs,
+    pub accuracy: MlperfOutputs,
+    pub score: MlperfOutputs,
+    /// Of each audit test the outputs of its runs.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub audits: IndexMap<String, MlperfOutputs>,
+    /// Of each audit test the outputs of its `verify` stages.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub verified: IndexMap<String, MlperfOutputs>,
+}
+
+/// One scenario, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MlperfScenarios {
+    One(Scenario),
+    Many(Vec<Scenario>),
+}
+
+/// The output of one stage, or of several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MlperfOutputs {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl MlperfOutputs {
+    pub(crate) fn all(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// One benchmark in one scenario: outputs of its stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MlperfEntry {
+    pub benchmark: String,
+    pub scenario: Scenario,
+    pub performance: String,
+    pub accuracy: String,
+    pub score: String,
+    /// By audit test.
+    pub audits: IndexMap<String, String>,
+    /// By audit test.
+    pub verified: IndexMap<String, String>,
+}
+
+impl MlperfResults {
+    /// One entry for each scenario. On error: the key that has not one value for each, and what it has.
+    pub fn entries(&self) -> Result<Vec<MlperfEntry>, (Vec<String>, String)> {
+        let scenarios = match &self.scenario {
+            MlperfScenarios::One(one) => std::slice::from_ref(one),
+            MlperfScenarios::Many(many) => many,
+        };
+        let single = [("performance", &self.performance), ("accuracy", &self.accuracy), ("score", &self.score)];
+        let tests = [("audits", &self.audits), ("verified", &self.verified)];
+        let single = single.into_iter().map(|(key, outputs)| (vec![key.to_owned()], outputs));
+        let of_tests = tests.into_iter().flat_map(|(key, by_test)| {
+            by_test.iter().map(move |(test, outputs)| (vec![key.to_owned(), test.clone()], outputs))
+        });
+        for (key, outputs) in single.chain(of_tests) {
+            let (has, needs) = (outputs.all().len(), scenarios.len());
+            if has != needs {
+                return Err((key, format!("has {has} outputs for {needs} scenarios")));
+            }
+        }
+        let entry = |(index, scenario): (usize, &Scenario)| {
+            let of = |outputs: &MlperfOutputs| outputs.all()[index].clone();
+            let by_test = |all: &IndexMap<String, MlperfOutputs>| {
+                all.iter().map(|(test, outputs)| (test.clone(), of(outputs))).collect()
+            };
+            MlperfEntry {
+                benchmark: self.benchmark.clone(),
+                scenario: *scenario,
+                performance: of(&self.performance),
+                accuracy: of(&self.accuracy),
+                score: of(&self.score),
+                audits: by_test(&self.audits),
+                verified: by_test(&self.verified),
+            }
+        };
+        Ok(scenarios.iter().enumerate().map(entry).collect())
+    }
+}
+
+impl MlperfPackage {
+    /// One for each benchmark and scenario, as far as the lists fit each other; whether they do is checked before.
+    pub fn entries(&self) -> Vec<MlperfEntry> {
+        self.results.iter().filter_map(|results| results.entries().ok()).flatten().collect()
+    }
+}
+
+impl Loadgen {
+    /// Files and folders that it reads, by the key that names them.
+    pub fn reads(&self) -> [(&'static str, &str); 2] {
+        [("bench.loadgen.library", &self.library), ("bench.loadgen.dataset", &self.dataset)]
+    }
+}
+
+/// What LoadGen decides itself, and why it cannot be set beside it.
+const DECIDED: [(&str, &str); 15] = [
+    ("rate", "LoadGen schedules the requests: `loadgen.target_qps`"),
+    ("ramp", "LoadGen schedules the requests: `loadgen.target_qps`"),
+    ("arrivals", "LoadGen's arrivals are Poisson, from the round's seed"),
+    ("concurrency", "LoadGen's scenarios have no users"),
+    ("think_time", "LoadGen's scenarios have no users"),
+    ("sessions", "LoadGen's queries do not follow each other"),
+    ("speed", "it is for traces"),
+    ("max_in_flight", "what LoadGen issues is sent at once; `user_conf.max_async_queries` is LoadGen's own"),
+    ("stop", "LoadGen decides when it ends: `user_conf.min_duration`, `min_query_count`"),
+    ("seed", "the round's seeds are built into LoadGen"),
+    ("data", "`loadgen.dataset` decides it"),
+    ("distinct_prompts", "`loadgen.dataset` decides it"),
+    ("prefixes", "`loadgen.dataset` decides it"),
+    ("limits", "the round has its own limits; `slo` is for goodput in addition to them"),
+    ("retries", "a query that failed has failed"),
+];
+/// Likewise: the benchmark has them.
+const OF_THE_BENCHMARK: [&str; 2] = ["input_tokens", "output_tokens"];
+
+impl Check for Mlperf {
+    const FACTS: ActionFacts =
+        ActionFacts { is_checked_across_stages: true, writes_provenance: true, ..ActionFacts::MEASUREMENT };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let mut reads: Vec<(&'static str, Option<&str>)> = Vec::new();
+        match self {
+            Self::Loadgen(library) => reads.push(("mlperf.loadgen.sdist", library.sdist.as_deref())),
+            Self::Dataset(dataset) => reads.push(("mlperf.dataset.from", dataset.from.as_deref())),
+            Self::Score(score) => reads.extend([
+                ("mlperf.score.accuracy", Some(score.accuracy.as_str())),
+                ("mlperf.score.dataset", Some(&score.dataset)),
+                ("mlperf.score.tokenizer", score.tokenizer.as_deref()),
+                ("mlperf.score.sentences", score.sentences.as_deref()),
+                ("mlperf.score.official", score.official.as_deref()),
+            ]),
+            Self::Verify(verify) => reads.extend([
+                ("mlperf.verify.audit", Some(verify.audit.as_str())),
+                ("mlperf.verify.score", verify.score.as_deref()),
+                ("mlperf.verify.performance", verify.performance.as_deref()),
+                ("mlperf.verify.dataset", verify.dataset.as_deref()),
+                ("mlperf.verify.tokenizer", verify.tokenizer.as_deref()),
+            ]),
+            Self::Package(package) => {
+                reads.push(("mlperf.package.source", package.source.as_deref()));
+                reads.push(("mlperf.package.documentation", package.documentation.as_deref()));
+                reads.push(("mlperf.package.checker", package.checker.as_deref()));
+                reads.push(("mlperf.package.nvidia_smi", package.nvidia_smi.as_deref()));
+                for results in &package.results {
+                    let outputs = [&results.performance, &results.accuracy, &results.score];
+                    let outputs = outputs.into_iter().chain(results.audits.values()).chain(results.verified.values());
+                    let paths = outputs.flat_map(MlperfOutputs::all);
+                    reads.extend(paths.map(|path| ("mlperf.package.results", Some(path.as_str()))));
+                }
+            }
+        }
+        reads.into_iter().filter_map(|(key, path)| Some((key, path?))).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.mlperf(self);
+    }
+}
+
+impl StageChecker<'_> {
+    /// A `bench` with `loadgen`.
+    pub(super) fn loadgen(&mut self, bench: &Bench) {
+        let lengths = OF_THE_BENCHMARK.map(|key| (key, "the data set and the benchmark decide it"));
+        let parsed = targets(&bench.target).unwrap_or_default();
+        let is_over_http = parsed.protocol(bench.protocol) != Protocol::Kserve;
+        for (key, why) in DECIDED.into_iter().chain(lengths) {
+            // Over HTTP each sample under way has a connection of its own, and a server has only this many.
+            if key == "max_in_flight" && (is_over_http || bench.max_in_flight.is_none()) {
+                continue;
+            }
+            let is_written = self.node.get("bench").is_some_and(|bench| bench.node.get(key).is_some());
+            if is_written {
+                self.at_key(&["bench", key], "cannot be combined with `loadgen`", why, Some("remove it".to_owned()));
+            }
+        }
+        if bench.search.is_some() {
+            self.searched(bench);
+        }
+        self.has_token_ids(bench);
+        // A scenario that LoadGen does not have is a fault of the load.
+        let Some(request) = test_request(bench) else { return };
+        for wrong in conf::check(&request) {
+            self.push_rule_error(&wrong);
+        }
+    }
+
+    /// LoadGen's samples are token ids, and it is given those of each answer: not every protocol has them.
+    fn has_token_ids(&mut self, bench: &Bench) {
+        let label = "LoadGen's samples are token ids, and it is given the token ids of each answer";
+        if bench.request.interface == Some(Interface::Text) {
+            let hint = "`interface: token_ids`";
+            self.hinted(&["bench", "request", "interface"], "cannot be combined with `loadgen`", label, hint);
+        }
+        let parsed = targets(&bench.target).unwrap_or_default();
+        let (what, hint) = match parsed.protocol(bench.protocol) {
+            Protocol::Kserve => return,
+            Protocol::OpenaiCompletions if requests_token_ids(&bench.extra) => {
+                if bench.request.interface.is_some() {
+                    return;
+                }
+                ("needs prompts of token ids for `loadgen`", "`request: { interface: token_ids }`")
+            }
+            Protocol::OpenaiCompletions => (
+                "needs answers with token ids for `loadgen`",
+                "`extra: { detokenize: false }` requests them of trtllm-serve, `extra: { return_token_ids: true }` of vLLM; a Triton \
+                 model with `output_ids` has them over `protocol: kserve`",
+            ),
+            Protocol::Generate | Protocol::OpenaiChat => (
+                "cannot be combined with `loadgen`",
+                "`protocol: kserve`, or `openai-completions` with `extra: { detokenize: false }` (trtllm-serve) or \
+                 `extra: { return_token_ids: true }` (vLLM)",
+            ),
+        };
+        let key = if bench.protocol.is_some() { "protocol" } else { "target" };
+        self.push_error(&["bench", key], what, label, Some(hint.to_owned()));
+    }
+
+    /// A search for the highest rate under LoadGen's own rules.
+    fn searched(&mut self, bench: &Bench) {
+        let key = ["bench", "search"];
+        if !matches!(bench.scenario, Scenario::Server | Scenario::Interactive) {
+            let hint = "`scenario: server` or `interactive`";
+            self.hinted(
+                &key,
+                "needs the scenario `server` or `interactive`",
+                "only there requests arrive at a rate",
+                hint,
+            );
+        }
+        if let Some(loadgen) = &bench.loadgen {
+            if loadgen.target_qps.is_some() {
+                let hint = "remove it";
+                self.hinted(
+                    &["bench", "loadgen", "target_qps"],
+                    "cannot be combined with `search`",
+                    "it is what is searched",
+                    hint,
+                );
+            }
+            if loadgen.mode != TestMode::Performance {
+                let hint = "`mode: performance`";
+                self.hinted(
+                    &["bench", "loadgen", "mode"],
+                    "cannot be searched in",
+                    "only performance has limits",
+                    hint,
+                );
+            }
+        }
+    }
+
+    fn push_rule_error(&mut self, wrong: &RuleError) {
+        let path: Vec<&str> = match wrong.at.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["scenario"] => vec!["bench", "scenario"],
+            below => ["bench", "loadgen"].into_iter().chain(below.iter().copied()).collect(),
+        };
+        if wrong.is_of_key || wrong.at.is_empty() {
+            self.at_key(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
+        } else {
+            self.push_error(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
+        }
+    }
+
+    /// As `say`, but at the key, not at its value.
+    pub(super) fn at_key(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
+        let before = self.found.len();
+        self.push_error(path, what, label, hint);
+        let Some((last, above)) = path.split_last() else { return };
+        let mut node: Option<&Node> = Some(self.node);
+        for step in above {
+            node = node.and_then(|node| node.get(step)).map(|entry| &entry.node);
+        }
+        if let Some(entry) = node.and_then(|node| node.get(last)) {
+            self.found.move_to(before, entry.key.clone());
+        }
+    }
+
+    /// An `mlperf` step: its round and its benchmark.
+    pub(super) fn mlperf(&mut self, step: &Mlperf) {
+        let (word, round, benchmarks): (&str, &str, Vec<&str>) = match step {
+            Mlperf::Loadgen(step) => ("loadgen", &step.round, vec![]),
+            Mlperf::Dataset(step) => ("dataset", &step.round, vec![&step.benchmark]),
+            Mlperf::Score(step) => ("score", &step.round, vec![&step.benchmark]),
+            Mlperf::Verify(step) => ("verify", &step.round, vec![&step.benchmark]),
+            Mlperf::Package(step) => {
+                ("package", &step.round, step.results.iter().map(|entry| entry.benchmark.as_str()).collect())
+            }
+        };
+        if let Mlperf::Package(step) = step {
+            for (index, results) in step.results.iter().enumerate() {
+                let Err((key, what)) = results.entries() else { continue };
+                let index = index.to_string();
+                let mut path = vec!["mlperf", "package", "results", &index];
+                path.extend(key.iter().map(String::as_str));
+                let hint = "`{{ stages.NAME.outs }}` of a stage with `foreach: { scenario: … }`";
+                self.hinted(&path, &what, "one for each scenario, in their order", hint);
+            }
+        }
+        let Some(table) = Round::named(round) else {
+            let hint = did_you_mean(round, Round::NAMES);
+            self.push_error(
+                &["mlperf", word, "round"],
+                &format!("cannot be `{round}`"),
+                "there is no table of it",
+                hint,
+            );
+            return;
+        };
+        if matches!(step, Mlperf::Loadgen(_)) && !table.loadgen.is_packaged {
+            let hint = Some(format!("`regatta mlperf check DIR --round {round}` checks results of it"));
+            let message = format!("cannot be `{round}`");
+            self.push_error(&["mlperf", word, "round"], &message, "its LoadGen was not published as a package", hint);
+        }
+        for (index, name) in benchmarks.iter().enumerate() {
+            if table.benchmarks.contains_key(*name) {
+                continue;
+            }
+            let index = index.to_string();
+            let path: &[&str] = match step {
+                Mlperf::Package(_) => &["mlperf", "package", "results", &index, "benchmark"],
+                _ => &["mlperf", word, "benchmark"],
+            };
+            let names = || table.benchmarks.keys().map(String::as_str);
+            let (label, hint) = match table.left_out(name) {
+                Some(why) => {
+                    (format!("of {round}, but left out here: {why}"), Some(format!("there are {}", list_of(names()))))
+                }
+                None => (format!("not a benchmark of {round}"), did_you_mean(name, names())),
+            };
+            self.push_error(path, &format!("cannot be `{name}`"), &label, hint);
+        }
+    }
+}

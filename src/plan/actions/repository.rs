@@ -1,0 +1,260 @@
+//! `repository:` — the Triton model repositories that serve an engine, and parameters that cannot stand in them.
+//!
+//! Runtime flags and parameters of `repository:` that reach no config.pbtxt, or change nothing there.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
+use crate::manifest::model::Stage;
+use base::diag::{did_you_mean, nearest};
+use base::spec::MOST_PARTS;
+use triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning};
+
+/// Triton model repositories, one for each server: `triton_model_repo_<n>/`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Repository {
+    /// The engine folder.
+    pub engine: String,
+    /// How many servers, each with its own repository.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub triton_num_servers: u32,
+    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. [default: those that the stage leases, or one copy in each]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub gpus: Option<u32>,
+    /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of the engine).
+    #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
+    pub layout: RepositoryLayout,
+    /// Copies of the engine in one server, in the harness layout. [default: as many as its GPUs allow]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub triton_num_models_per_server: Option<u32>,
+    /// Token streaming (`decoupled`): true for Server and Interactive.
+    #[serde(default)]
+    pub streaming: bool,
+    /// Folder of the tokenizer, for preprocessing and postprocessing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// Which of the five models to write.
+    #[serde(default = "five")]
+    pub models: Vec<String>,
+    /// Folder with the models' programs, like TensorRT-LLM's `all_models/inflight_batcher_llm`: all but each config.pbtxt is copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+    /// The runtime flags of NVIDIA's harness, e.g. `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They are written to config.pbtxt.
+    #[serde(default)]
+    pub runtime_flags: IndexMap<String, Value>,
+    /// Any further parameter of the templates by its template name, e.g. `max_queue_size`.
+    #[serde(default)]
+    pub parameters: IndexMap<String, Value>,
+}
+
+/// What a repository holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RepositoryLayout {
+    /// The models of TensorRT-LLM's backend.
+    #[default]
+    Five,
+    /// One `tensorrt_llm` for each copy of the engine, called `model-<rank>`.
+    Harness,
+}
+
+impl RepositoryLayout {
+    /// Serde passes a reference.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_five(&self) -> bool {
+        *self == Self::Five
+    }
+}
+
+fn five() -> Vec<String> {
+    ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"].map(str::to_owned).to_vec()
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
+/// Models of NVIDIA's `all_models/multimodal` and `all_models/whisper`.
+const OTHER_LAYOUTS: [&str; 2] = ["multimodal_encoders", "whisper_bls"];
+
+impl Check for Repository {
+    const FACTS: ActionFacts = ActionFacts {
+        is_determined_by_key: true,
+        is_of_server: true,
+        is_checked_across_stages: true,
+        needs_memory: false,
+        container_obstacle: BY_THIS_PROGRAM,
+        sharing_obstacle: Some("a model repository names its engine by a path of this machine, and is made in no time"),
+        ..ActionFacts::STEP
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        std::iter::once(("repository.engine", self.engine.as_str()))
+            .chain(self.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
+            .chain(self.files.as_deref().map(|path| ("repository.files", path)))
+            .collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        for (index, model) in self.models.iter().enumerate() {
+            let path = ["repository", "models", &index.to_string()];
+            if OTHER_LAYOUTS.contains(&model.as_str()) {
+                let hint = Some("serve it with `serve: command` or attach to it, and measure that server".to_owned());
+                let message = format!(
+                    "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
+                );
+                checker.push_error(&path, &message, "another layout", hint);
+            } else {
+                checker.word(&path, model, &MODELS);
+            }
+        }
+        if self.layout == RepositoryLayout::Five && self.triton_num_models_per_server.is_some() {
+            let path = ["repository", "triton_num_models_per_server"];
+            checker.hinted(&path, "needs the harness layout", "here", "write `layout: harness`, or remove it");
+        }
+        checker.repository_flags(self);
+    }
+}
+
+/// A repository's own settings, by template name: the key it stands under, its name there, and its value as text.
+pub(super) type RepositoryFacts<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;
+
+pub(super) fn repository_facts(repository: &Repository) -> RepositoryFacts<'_> {
+    let mut all = RepositoryFacts::new();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    for (flag, value) in repository.runtime_flags.iter().filter(|(_, value)| !value.is_null()) {
+        if let FlagMeaning::Parameters(list) = meaning(flag, value) {
+            all.extend(list.into_iter().map(|(name, value)| (name, ("runtime_flags", flag.as_str(), text(&value)))));
+        }
+    }
+    for (name, value) in repository.parameters.iter().filter(|(_, value)| !value.is_null()) {
+        if let Some(parameter) = PARAMETERS.iter().find(|one| one.name == name) {
+            all.insert(parameter.name, ("parameters", name.as_str(), text(value)));
+        }
+    }
+    all
+}
+
+/// Parameters that take effect only with another one: another parameter, and the value it must have.
+const NEEDS: [(&str, &str, &str); 5] = [
+    ("context_chunking_policy", "enable_chunked_context", "true"),
+    ("cuda_graph_cache_size", "cuda_graph_mode", "true"),
+    ("cross_kv_cache_fraction", "encoder_engine_dir", ""),
+    ("xgrammar_tokenizer_info_path", "guided_decoding_backend", ""),
+    ("speculative_decoding_fast_logits", "tensorrt_llm_draft_model_name", ""),
+];
+
+/// What static batching (V1) does without.
+const INFLIGHT: [&str; 3] = ["batch_scheduler_policy", "enable_chunked_context", "context_chunking_policy"];
+const LOOKAHEAD: [&str; 3] = ["lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size"];
+
+impl StageChecker<'_> {
+    pub(super) fn repository_flags(&mut self, repository: &Repository) {
+        for (flag, value) in &repository.runtime_flags {
+            self.flag(flag, value);
+        }
+        let names = PARAMETERS.iter().map(|one| one.name);
+        for name in repository.parameters.keys() {
+            if !PARAMETERS.iter().any(|one| one.name == name) {
+                let hint = nearest(name, names.clone()).map(|near| format!("did you mean `{near}`?"));
+                let hint = hint.unwrap_or_else(|| "`regatta repository parameters` lists them".to_owned());
+                self.push_error(
+                    &["repository", "parameters", name],
+                    "is no parameter of the templates",
+                    "not known",
+                    Some(hint),
+                );
+            }
+        }
+        let facts = repository_facts(repository);
+        self.unwritten(repository, &facts);
+        self.together(&facts);
+    }
+
+    fn flag(&mut self, flag: &str, value: &Value) {
+        let path = ["repository", "runtime_flags", flag];
+        if value.is_null() {
+            return;
+        }
+        match meaning(flag, value) {
+            FlagMeaning::Parameters(_) => {}
+            FlagMeaning::InvalidValue(why) => self.fault(&path, "cannot be this", &why),
+            FlagMeaning::NotInRepository => {
+                let reason = "another executor's flag: no config.pbtxt has a place for it";
+                self.idle(&path, reason, "remove it, or put it where trtllm-serve or trtllm-bench reads it");
+            }
+            FlagMeaning::Unknown if PARAMETERS.iter().any(|one| one.name == flag) => {
+                let hint = "put it under `parameters`";
+                self.hinted(&path, "is a template parameter, not a runtime flag", "not here", hint);
+            }
+            FlagMeaning::Unknown => {
+                let hint = did_you_mean(flag, RUNTIME_FLAGS.iter().copied());
+                self.push_error(&path, "is no runtime flag", "not known", hint);
+            }
+        }
+    }
+
+    /// Parameters of models that are not written.
+    fn unwritten(&mut self, repository: &Repository, facts: &RepositoryFacts<'_>) {
+        let is_five = repository.layout == RepositoryLayout::Five;
+        let is_written = |model: &&str| {
+            if is_five { repository.models.iter().any(|one| one == model) } else { *model == "tensorrt_llm" }
+        };
+        for (name, (key, word, _)) in facts {
+            let Some(parameter) = PARAMETERS.iter().find(|one| one.name == *name) else { continue };
+            if !parameter.models.iter().any(&is_written) {
+                let models = parameter.models.join(" and ");
+                let reason = format!("only {models} has it, and this repository is written without");
+                self.idle(&["repository", key, word], &reason, "remove it, or add the model");
+            }
+        }
+    }
+
+    /// Values that cancel each other.
+    fn together(&mut self, facts: &RepositoryFacts<'_>) {
+        let value = |name: &str| facts.get(name).map(|(.., value)| value.as_str());
+        let place = |name: &str| facts.get(name).map(|(key, word, _)| ["repository", key, word]);
+        let mut idle: Vec<([&str; 3], String, String)> = Vec::new();
+        let mut mark_idle = |name: &str, why: String, hint: &str| {
+            idle.extend(place(name).map(|path| (path, why, hint.to_owned())));
+        };
+        if value("max_tokens_in_paged_kv_cache").is_some() && value("kv_cache_free_gpu_mem_fraction").is_some() {
+            let reason =
+                "`max_tokens_in_paged_kv_cache` is there, too: the smaller of both wins, and the other means nothing";
+            mark_idle("kv_cache_free_gpu_mem_fraction", reason.to_owned(), "set one of them");
+        }
+        for (name, needs, must) in NEEDS {
+            let is_there = value(needs).is_some_and(|value| must.is_empty() || value == must);
+            // What the backend does anyway may be written down.
+            let unset = PARAMETERS.iter().find(|one| one.name == name).map_or("", |one| one.unset);
+            if value(name).is_some_and(|value| value != unset) && !is_there {
+                let wanted = if must.is_empty() { format!("`{needs}`") } else { format!("`{needs}: {must}`") };
+                mark_idle(name, format!("it needs {wanted}"), &format!("add {wanted}, or take this away"));
+            }
+        }
+        if value("batching_strategy") == Some("V1") {
+            for name in INFLIGHT.into_iter().filter(|name| value(name).is_some_and(|value| value != "false")) {
+                mark_idle(name, "static batching (V1) does without".to_owned(), "use in-flight batching, or remove it");
+            }
+        }
+        let given: Vec<&str> = LOOKAHEAD.into_iter().filter(|name| value(name).is_some()).collect();
+        if !given.is_empty() && given.len() < LOOKAHEAD.len() {
+            for name in given {
+                mark_idle(name, "lookahead decoding needs all three of its sizes".to_owned(), &LOOKAHEAD.join(", "));
+            }
+        }
+        for (path, why, hint) in idle {
+            self.idle(&path, &why, &hint);
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! `serve:` — servers with a lifetime.
+//!
+//! When a server counts as ready.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ActionFacts, Check, StageChecker};
+use crate::manifest::model::{ModelControl, RateLimit, Stage, TritonServer, TrtllmServe, Vllm};
+use base::diag::{Diagnostic, nearest};
+use base::event::{Endpoint, EndpointError};
+use base::spec::{Launcher, ServerMode, TimeSpan};
+
+/// Which server. Started when the first stage that needs it starts; always stopped afterwards.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Serve {
+    /// The embedded simulated Triton, one process for each repository.
+    Simulator(SimServer),
+    /// A real `tritonserver`, one for each repository.
+    Triton(Box<TritonServer>),
+    /// TensorRT-LLM's `trtllm-serve`, one for each copy of the model.
+    TrtllmServe(Box<TrtllmServe>),
+    /// vLLM's server, one for each copy of the model.
+    Vllm(Box<Vllm>),
+    /// Any other server.
+    Command(CommandServer),
+    /// Servers that already run.
+    Attach(AttachServer),
+}
+
+impl Serve {
+    /// The servers to attach to, if this is not one that is started. NVIDIA's name for it is `triton_skip_server_spawn`.
+    pub fn attached(&self) -> Option<AttachServer> {
+        match self {
+            Self::Attach(attach) => Some(attach.clone()),
+            Self::Triton(server) if server.triton_skip_server_spawn => Some(AttachServer {
+                endpoints: Endpoints::Text(server.triton_grpc_ports.clone().unwrap_or_default()),
+                models: Vec::new(),
+                ready: server.ready.clone(),
+            }),
+            Self::Simulator(_) | Self::Triton(_) | Self::TrtllmServe(_) | Self::Vllm(_) | Self::Command(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SimServer {
+    /// The folder that holds `triton_model_repo_<n>`.
+    pub repository: String,
+    #[serde(default)]
+    pub ready: ReadyWhen,
+    /// Simulated seconds per real second. 1 is real time.
+    #[serde(default = "unity")]
+    #[schemars(range(min = 0.001, max = 1000.0))]
+    pub speed: f64,
+    /// Simulated seconds until the engine is loaded.
+    #[serde(default)]
+    #[schemars(range(min = 0.0))]
+    pub load_seconds: f64,
+}
+
+const fn unity() -> f64 {
+    1.0
+}
+
+/// Running servers: nothing is started or stopped, only waited for.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachServer {
+    /// Where they are: `host:port,port|host:port` (gRPC ports), or a list of such texts and of `{ grpc: host:8001, http: 8000, metrics: 8002 }`.
+    pub endpoints: Endpoints,
+    /// Models that each of them must have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    #[serde(default)]
+    pub ready: ReadyWhen,
+}
+
+/// One text, or a list.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Endpoints {
+    Text(String),
+    List(Vec<EndpointText>),
+}
+
+/// One server, or several on one host.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EndpointText {
+    Text(String),
+    Ports(EndpointPorts),
+}
+
+/// One server with all its ports.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointPorts {
+    /// `host:port`; an IPv6 address in brackets.
+    pub grpc: String,
+    /// HTTP port on the same host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub http: Option<u16>,
+    /// Metrics port on the same host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub metrics: Option<u16>,
+}
+
+impl Endpoints {
+    /// The servers, in the order in which they are written. On error: which entry of a list (none for a text), and why.
+    pub fn read(&self) -> Result<Vec<Endpoint>, (Option<usize>, EndpointError)> {
+        let list = match self {
+            Self::Text(text) => return Endpoint::list(text).map_err(|error| (None, error)),
+            Self::List(list) => list,
+        };
+        let mut all = Vec::new();
+        for (index, entry) in list.iter().enumerate() {
+            let read = match entry {
+                EndpointText::Text(text) => Endpoint::list(text),
+                EndpointText::Ports(ports) => ports
+                    .grpc
+                    .parse()
+                    .map(|endpoint| vec![Endpoint { http: ports.http, metrics: ports.metrics, ..endpoint }]),
+            };
+            all.extend(read.map_err(|error| (Some(index), error))?);
+        }
+        if all.is_empty() { Err((None, EndpointError::NoServer)) } else { Ok(all) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandServer {
+    /// The program and its arguments. `{port}` is replaced by a free port, `{name}` by a unique name. With `mpirun`
+    /// all ranks are stopped and reported; with `docker run --name {name}` or podman's the container is stopped and removed by its name.
+    pub words: Vec<String>,
+    /// A fixed port instead of a free one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    #[serde(default)]
+    pub ready: ReadyWhen,
+}
+
+/// When a server counts as ready.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadyWhen {
+    /// Give up after this long [default: 30m; for servers that run already 2m].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<TimeSpan>,
+    /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then benchmarks use HTTP, too.
+    #[serde(default = "kserve")]
+    pub by: String,
+}
+
+impl Default for ReadyWhen {
+    fn default() -> Self {
+        Self { timeout: None, by: kserve() }
+    }
+}
+
+impl ReadyWhen {
+    /// The time limit of a server that this run starts. Loading weights and building CUDA graphs is slow.
+    pub fn limit(&self) -> Duration {
+        self.timeout.as_ref().map_or(Duration::from_mins(30), TimeSpan::time)
+    }
+
+    /// That of a server that runs already: it is there, or it is not.
+    pub fn limit_attached(&self) -> Duration {
+        self.timeout.as_ref().map_or(Duration::from_mins(2), TimeSpan::time)
+    }
+}
+
+pub(super) fn kserve() -> String {
+    "kserve".to_owned()
+}
+
+const READY_BY: [&str; 3] = ["kserve", "port", "health"];
+const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets. A server over HTTP needs \
+ no stage: its URL is a bench's `target`";
+
+impl Check for Serve {
+    const FACTS: ActionFacts = ActionFacts {
+        is_service: true,
+        is_of_server: true,
+        is_checked_across_stages: true,
+        sharing_obstacle: Some("a server leaves no output"),
+        ..ActionFacts::STEP
+    };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        match self {
+            Self::Simulator(server) => vec![("serve.repository", server.repository.as_str())],
+            Self::Triton(server) => server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect(),
+            Self::TrtllmServe(server) => checkpoint_paths(&server.model, server.tokenizer.as_ref()),
+            Self::Vllm(server) => checkpoint_paths(&server.model, server.tokenizer.as_ref()),
+            Self::Command(_) | Self::Attach(_) => Vec::new(),
+        }
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        checker.serve(self);
+    }
+}
+
+/// A name at Hugging Face is no folder, and begins with neither `/` nor `.`.
+fn checkpoint_paths<'a>(model: &'a String, tokenizer: Option<&'a String>) -> Vec<(&'static str, &'a str)> {
+    let folders = std::iter::once(model).chain(tokenizer).filter(|path| path.starts_with(['/', '.']));
+    folders.map(|path| ("serve.model", path.as_str())).collect()
+}
+
+impl StageChecker<'_> {
+    pub(super) fn serve(&mut self, serve: &Serve) {
+        match serve {
+            Serve::Simulator(server) => {
+                self.ready("simulator", &server.ready);
+                self.check_ready_by("simulator", &server.ready);
+            }
+            Serve::Triton(server) => {
+                self.ready("triton", &server.ready);
+                self.check_ready_by("triton", &server.ready);
+                self.without_effect(server);
+                self.triton(server);
+            }
+            Serve::TrtllmServe(server) => {
+                self.ready("trtllm_serve", &server.ready);
+                self.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
+            }
+            Serve::Vllm(server) => {
+                if server.ready.by != "kserve" {
+                    self.idle(&["serve", "vllm", "ready", "by"], "`/health` and `/v1/models` are polled", "remove it");
+                }
+                self.vllm(server);
+            }
+            Serve::Command(server) => {
+                self.ready("command", &server.ready);
+                if server.words.is_empty() {
+                    self.fault(&["serve", "command", "words"], "needs a program", "it is empty");
+                } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
+                    let label = "another port is chosen for each start, and the command never gets it";
+                    let hint = "write `{port}` where the program takes its port; where it is fixed, add `port: 8000`";
+                    self.push_error(&["serve", "command", "words"], "needs `{port}`", label, Some(hint.to_owned()));
+                }
+            }
+            Serve::Attach(server) => {
+                self.ready("attach", &server.ready);
+                self.attach(server);
+            }
+        }
+    }
+
+    fn ready(&mut self, server: &str, ready: &ReadyWhen) {
+        self.word(&["serve", server, "ready", "by"], &ready.by, &READY_BY);
+        if ready.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
+            self.fault(&["serve", server, "ready", "timeout"], "must be above 0", "no server starts at once");
+        }
+    }
+
+    /// Only a server with a custom command may lack KServe.
+    fn check_ready_by(&mut self, server: &str, ready: &ReadyWhen) {
+        if ready.by != "kserve" {
+            self.idle(&["serve", server, "ready", "by"], "this server is used over KServe", "remove it");
+        }
+    }
+
+    /// Options that another one makes meaningless.
+    fn without_effect(&mut self, server: &TritonServer) {
+        let given: Vec<String> = self
+            .node
+            .get("serve")
+            .and_then(|serve| serve.node.get("triton"))
+            .and_then(|triton| triton.node.map())
+            .map(|map| map.keys().cloned().collect())
+            .unwrap_or_default();
+        let is_given = |key: &str| given.iter().any(|name| name == key);
+        if server.triton_skip_server_spawn {
+            let used = ["triton_skip_server_spawn", "triton_grpc_ports", "ready"];
+            for key in given.iter().filter(|key| !used.contains(&key.as_str())) {
+                self.idle(&["serve", "triton", key], "the servers are there already", "remove it");
+            }
+            return;
+        }
+        if !server.words.is_empty() {
+            const USED: [&str; 9] = [
+                "words",
+                "repository",
+                "ready",
+                "force",
+                "container",
+                "host",
+                "grpc_port",
+                "http_port",
+                "metrics_port",
+            ];
+            for key in given.iter().filter(|key| !USED.contains(&key.as_str())) {
+                self.idle(&["serve", "triton", key], "`words` is the whole command line", "write it there");
+            }
+            return;
+        }
+        let alone = server.launcher == Some(Launcher::None)
+            || server.launcher.is_none() && server.mode == Some(ServerMode::Plain);
+        let (slurm, mpi) = (server.launcher == Some(Launcher::Srun), !alone);
+        for (key, is_read, why) in [
+            ("srun", slurm, "the launcher is not srun"),
+            ("mpi", mpi && !slurm, "the launcher is not mpirun"),
+            ("oversubscribe", mpi, "nothing launches the ranks"),
+        ] {
+            if is_given(key) && !is_read {
+                self.idle(&["serve", "triton", key], why, "remove it, or name the `launcher`");
+            }
+        }
+        if is_given("rate_limit_resource") && server.rate_limit != Some(RateLimit::ExecutionCount) {
+            self.idle(
+                &["serve", "triton", "rate_limit_resource"],
+                "the rate limiter is off",
+                "`rate_limit: execution_count`",
+            );
+        }
+        for what in ["http", "grpc", "metrics"] {
+            let is_closed = [format!("allow-{what}"), format!("allow_{what}")].iter().any(|option| {
+                matches!(server.options.get(option), Some(Value::Bool(false)))
+                    || server.options.get(option).and_then(Value::as_str) == Some("false")
+            });
+            for key in [format!("{what}_port"), format!("{what}_address")] {
+                if is_closed && is_given(&key) {
+                    let reason = format!("`allow-{what}` is false");
+                    self.idle(&["serve", "triton", &key], &reason, "take one of them away");
+                }
+            }
+        }
+    }
+
+    fn attach(&mut self, server: &AttachServer) {
+        if let Err((index, why)) = server.endpoints.read() {
+            let index = index.map(|index| index.to_string());
+            let mut path = vec!["serve", "attach", "endpoints"];
+            path.extend(index.as_deref());
+            self.push_servers_error(&path, &why);
+        }
+    }
+
+    fn push_servers_error(&mut self, path: &[&str], why: &EndpointError) {
+        if *why == EndpointError::Credentials {
+            self.push_credentials_error(path);
+        } else {
+            self.push_error(path, "must name servers", &why.to_string(), Some(GRAMMAR.to_owned()));
+        }
+    }
+
+    /// vLLM takes the last of an option that stands twice, without a message.
+    fn vllm(&mut self, server: &Vllm) {
+        if server.program.iter().any(String::is_empty) {
+            self.fault(&["serve", "vllm", "program"], "has an empty argument", "the program has a name");
+        }
+        for name in server.options.keys() {
+            let option = name.replace('_', "-");
+            if let Some((_, key)) = Vllm::OWN.iter().find(|(own, _)| *own == option) {
+                let hint = format!("write `{key}` next to `options`");
+                self.hinted(&["serve", "vllm", "options", name], "has a key of its own", "not among `options`", hint);
+            }
+        }
+    }
+
+    /// At a key of `serve.triton`.
+    fn push_triton_error(&mut self, key: &str, what: &str, label: &str, hint: &str) {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        self.push_error(&["serve", "triton", key], what, label, hint);
+    }
+
+    fn triton(&mut self, server: &TritonServer) {
+        if server.triton_skip_server_spawn {
+            match &server.triton_grpc_ports {
+                Some(text) => {
+                    if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
+                        self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
+                    }
+                }
+                None => self.push_triton_error(
+                    "triton_skip_server_spawn",
+                    "needs `triton_grpc_ports`",
+                    "the servers are there already, but where?",
+                    "add `triton_grpc_ports: \"localhost:8001\"`",
+                ),
+            }
+            return;
+        }
+        if server.triton_grpc_ports.is_some() {
+            self.push_triton_error(
+                "triton_grpc_ports",
+                "names servers that are there already",
+                "but servers are started here",
+                "add `triton_skip_server_spawn: true`, or set `grpc_port` to the port of the first server",
+            );
+        }
+        if server.repository.is_none() {
+            let place = self.node.place(&["serve", "triton"]);
+            let message = format!("`stages.{}.serve.triton` needs `repository`", self.name);
+            let fault = Diagnostic::error(message).at(place.first_line(), "`repository` is missing");
+            self.found.push(fault.hint("add `repository: \"{{ stages.NAME.out }}\"` of a `repository` stage"));
+        }
+        self.modes(server);
+        self.options(server);
+        for (key, address) in [
+            ("http_address", &server.http_address),
+            ("grpc_address", &server.grpc_address),
+            ("metrics_address", &server.metrics_address),
+        ] {
+            if address.as_deref().is_some_and(|address| address.is_empty() || address.contains([' ', '/', ','])) {
+                self.push_triton_error(
+                    key,
+                    "must be an address",
+                    "without a scheme or a port",
+                    "for example `127.0.0.1`",
+                );
+            }
+        }
+        for (index, resource) in server.rate_limit_resource.iter().enumerate() {
+            let mut parts = resource.split(':');
+            let fine = parts.next().is_some_and(|name| !name.is_empty())
+                && (1..=2).contains(&resource.matches(':').count())
+                && parts.all(|part| part.parse::<u64>().is_ok());
+            if !fine {
+                let path = ["serve", "triton", "rate_limit_resource", &index.to_string()];
+                let hint = "`R1:10`, or `R1:10:0` for device 0";
+                self.hinted(&path, "must be `name:count` or `name:count:device`", "this is not", hint);
+            }
+        }
+        if let Some(container) = &server.container {
+            self.container_at(&["serve", "triton", "container"], container);
+        }
+    }
+
+    /// What contradicts itself without a look at any engine.
+    fn modes(&mut self, server: &TritonServer) {
+        if let (Some(mode), Some(_)) = (server.mode, server.spawn_processes)
+            && mode != ServerMode::Orchestrator
+        {
+            self.push_triton_error(
+                "spawn_processes",
+                "is for `mode: orchestrator`",
+                "the mode is another",
+                "remove it",
+            );
+        }
+        if server.mode == Some(ServerMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
+            self.push_triton_error(
+                "world_size",
+                "must be 1 in `mode: plain`",
+                "that mode is one rank",
+                "set `mode: leader`",
+            );
+        }
+        if server.launcher == Some(Launcher::None) && server.world_size.is_some_and(|world| world > 1) {
+            self.push_triton_error(
+                "launcher",
+                "cannot be `none`",
+                "the world size is greater than 1",
+                "`mpi` or `srun`",
+            );
+        }
+        if !server.load_model.is_empty() && server.model_control_mode != Some(ModelControl::Explicit) {
+            let hint = "add `model_control_mode: explicit`";
+            self.push_triton_error(
+                "load_model",
+                "needs `model_control_mode: explicit`",
+                "otherwise Triton loads all models",
+                hint,
+            );
+        }
+        for (index, host) in server.mpi.hosts.iter().enumerate() {
+            let (name, slots) = host.split_once(':').unwrap_or((host, "1"));
+            if name.is_empty() || slots.parse::<u32>().is_ok_and(|slots| slots == 0) || slots.parse::<u32>().is_err() {
+                let path = ["serve", "triton", "mpi", "hosts", &index.to_string()];
+                self.hinted(&path, "must be `host` or `host:slots`", "this is not", "for example `node1:8`");
+            }
+        }
+    }
+
+    fn options(&mut self, server: &TritonServer) {
+        for (name, value) in &server.options {
+            let option = name.replace('_', "-");
+            let place = self
+                .node
+                .get("serve")
+                .and_then(|serve| serve.node.get("triton"))
+                .and_then(|triton| triton.node.get("options"))
+                .and_then(|options| options.node.get(name))
+                .map_or_else(|| self.node.place(&["serve", "triton", "options"]), |entry| entry.key.clone());
+            if let Some((_, key)) = TritonServer::OWN.iter().find(|(own, _)| *own == option) {
+                let message = format!("`{name}` has a key of its own");
+                let fault = Diagnostic::error(message).at(place, "not among `options`");
+                self.found.push(fault.hint(format!("write `{key}` next to `options`")));
+            } else if option == "disable-auto-complete-config" {
+                let found = Diagnostic::error("`disable-auto-complete-config` is always there".to_owned());
+                self.found.push(found.at(place, "every config is complete").hint("remove it"));
+            } else if !TritonServer::OPTIONS.contains(&option.as_str()) {
+                let known = TritonServer::OPTIONS.into_iter().chain(TritonServer::OWN.map(|(own, _)| own));
+                let hint = nearest(&option, known).map_or_else(
+                    || format!("what only a newer server knows can be given through `args: [\"--{option}=…\"]`"),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                let message = format!("`{name}` is not an option of tritonserver");
+                self.found.push(Diagnostic::error(message).at(place, "not known").hint(hint));
+            } else if let Some(wrong) = unwritable(value) {
+                let path = ["serve", "triton", "options", name];
+                self.fault(&path, "must be a text, a number, true or false, or a list of them", wrong);
+            }
+        }
+        for (backend, settings) in &server.backend_config {
+            for (name, value) in settings {
+                let path = ["serve", "triton", "backend_config", backend, name];
+                if backend == "python" && name == "shm-region-prefix-name" {
+                    let hint = "remove it";
+                    self.hinted(
+                        &path,
+                        "is given by Regatta, another for each rank",
+                        "no two servers may share it",
+                        hint,
+                    );
+                } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
+                    self.fault(&path, "must be a text, a number, true or false", wrong);
+                }
+            }
+        }
+    }
+}
+
+/// Why a value cannot stand on a command line.
+fn unwritable(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Null => Some("this is nothing"),
+        Value::Object(_) => Some("this is a map"),
+        Value::Array(items) if items.iter().any(|item| item.is_array() || item.is_object() || item.is_null()) => {
+            Some("a list with nested values")
+        }
+        _ => None,
+    }
+}

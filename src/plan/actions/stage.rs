@@ -1,0 +1,361 @@
+//! One stage: the common keys and exactly one action key.
+//!
+//! Variables that a run sets itself: one of the same name under `env:` would be replaced without a word.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{PlanReference, StageChecker};
+use crate::for_each_action;
+use crate::manifest::model::{Container, Host, Serve, ShellScript};
+use base::diag::Diagnostic;
+use base::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
+
+macro_rules! define_stage {
+    ($($(#[doc = $about:literal])* $key:ident: $name:ident($settings:ty),)+) => {
+        /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
+        /// trtllm_bench, mlperf, compare`.
+        // Its large parts are in boxes: a stage has one action at most, and a plan moves the whole several times.
+        #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct Stage {
+            /// A one-line description.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub about: Option<String>,
+            /// One task for each combination of these lists. Inside, each name stands for its value.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub foreach: IndexMap<String, serde_json::Value>,
+            /// Skip the stage when this is false.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub when: Option<bool>,
+            /// Stages that must end before this one, where no data flows. References make edges by themselves.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub needs: Vec<String>,
+            /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder. `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable `INPUT_NAME`; where a path may have one of these in it, name the folder.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub inputs: IndexMap<String, InputPaths>,
+            /// Files it must leave in its output folder.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub outputs: Vec<String>,
+            /// Environment variables, part of the key. The rest of the environment is passed through and is not.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub env: IndexMap<String, String>,
+            /// Names of environment variables that are passed through and never shown, logged or hashed.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub secrets: Vec<String>,
+            /// Where it runs: `slurm` makes a job of it. [default: here]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub host: Option<Box<Host>>,
+            /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
+            #[serde(default)]
+            #[schemars(range(max = MOST_PARTS))]
+            pub gpus: u32,
+            /// Lock the clocks of its GPUs while it runs, and unlock them at its end, however it ends. Part of the key.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub gpu_clocks: Option<GpuClocks>,
+            /// How many of the run's `-j` slots it takes. `bench` takes all by default.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(range(max = MOST_USERS))]
+            pub cpus: Option<u32>,
+            /// End it after this long: `90s`, `30m`, `2h`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub timeout: Option<TimeSpan>,
+            /// Retry when it fails.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub retry: Option<Retry>,
+            /// false: run it every time. true: keep also what was measured on servers that the run does not start (attached ones, and a `target` that is an address), as long as they report the same version, model and start time. [default: true, for such measurements false]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub cache: Option<bool>,
+            /// false: its output is for this machine only and never goes to a shared store (`--store`).
+            #[serde(default = "yes")]
+            pub share: bool,
+            /// Keep unfinished work, so that the next attempt continues in the same folder.
+            #[serde(default)]
+            pub resume: bool,
+            /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
+            #[serde(default = "yes")]
+            pub strict: bool,
+            /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
+            #[serde(default)]
+            pub confine: bool,
+            /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program and `mlperf: package`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub container: Option<Box<Container>>,
+
+            $(
+                $(#[doc = $about])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<Box<$settings>>,
+            )+
+        }
+    };
+}
+for_each_action!(define_stage);
+
+const fn yes() -> bool {
+    true
+}
+
+/// One path, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum InputPaths {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// How often and how soon a failed task is retried.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// How many more attempts after the first. Not needed with `lower`, which has one attempt for each step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub times: Option<u32>,
+    /// Wait this long before each: `10s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<TimeSpan>,
+    /// After which failures: `any`, or `oom` when memory ran out.
+    #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
+    pub on: RetryAfter,
+    /// With `on: oom`: the number to lower before each further attempt. Of an `engine` a build flag (`max_num_tokens`), of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`), of a command one of its options. The lowered number is part of the key, and is shown in journal, result and report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower: Option<String>,
+    /// By how much each time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<f64>,
+    /// Never below this. [default: half of the first value]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<f64>,
+}
+
+/// After which failures a task is tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryAfter {
+    #[default]
+    Any,
+    /// When memory ran out, of a GPU or of the host.
+    Oom,
+}
+
+impl RetryAfter {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_any(&self) -> bool {
+        *self == Self::Any
+    }
+}
+
+/// The variable that has the path of an input: `train-data` → `INPUT_TRAIN_DATA`.
+pub fn input_variable(name: &str) -> String {
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("INPUT_{name}")
+}
+
+impl StageChecker<'_> {
+    pub(super) fn common(&mut self, stage: &Stage) {
+        self.retry(stage);
+        self.gpu_clocks(stage);
+        if !stage.strict && !matches!(stage.shell.as_deref(), Some(ShellScript::Text(_))) {
+            self.hinted(&["strict"], "has no effect", "only a `shell` text runs in a shell", "remove it");
+        }
+        if stage.confine && (stage.shell.is_none() || stage.container.is_some()) {
+            let hint = Some("remove it".to_owned());
+            let label = if stage.shell.is_none() {
+                "only a `shell` is confined"
+            } else {
+                "a container sees only what is mounted into it"
+            };
+            self.push_error(&["confine"], "has no effect", label, hint);
+        }
+        if stage.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
+            self.fault(&["timeout"], "must be above 0", "the stage would end at once");
+        }
+        for name in stage.env.keys() {
+            self.variable(&["env", name], name);
+        }
+        self.own_variables(stage);
+        for (index, name) in stage.secrets.iter().enumerate() {
+            self.variable(&["secrets", &index.to_string()], name);
+        }
+        for (index, path) in stage.outputs.iter().enumerate() {
+            let index = index.to_string();
+            if path.is_empty() || path.starts_with('/') || escapes_folder(path) {
+                let hint = "it is relative to the output folder, $OUT";
+                self.hinted(&["outputs", &index], "must lie in the output folder", "outside", hint);
+            } else if path.contains(['*', '?']) {
+                let hint = "name each file, or the folder that they are in";
+                self.hinted(&["outputs", &index], "must be a path", "outputs are no globs, as inputs are", hint);
+            }
+        }
+        for (name, paths) in &stage.inputs {
+            let list = match paths {
+                InputPaths::One(path) => std::slice::from_ref(path),
+                InputPaths::Many(paths) => paths.as_slice(),
+            };
+            for (index, path) in list.iter().enumerate() {
+                let index = index.to_string();
+                let many = matches!(paths, InputPaths::Many(_));
+                let place: &[&str] = if many { &["inputs", name, &index] } else { &["inputs", name] };
+                if path.is_empty() {
+                    self.fault(place, "is empty", "no path");
+                } else if path.starts_with("~/") {
+                    let hint = "write the whole path, or declare a parameter `path: required`";
+                    self.hinted(place, "begins with `~`", "it stands for no home folder here", hint);
+                } else if PlanReference::all_in(path).iter().any(|one| matches!(one, PlanReference::Input(_))) {
+                    self.fault(place, "refers to an input", "inputs cannot be made of inputs");
+                } else if !path.starts_with('/') && !path.contains('⟦') && escapes_folder(path) {
+                    let hint = "give an absolute path to something outside of it";
+                    self.hinted(place, "leaves the project folder", "outside", hint);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a relative path climbs out of where it begins.
+fn escapes_folder(path: &str) -> bool {
+    let mut depth = 0_i32;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+        if depth < 0 {
+            return true;
+        }
+    }
+    false
+}
+
+impl StageChecker<'_> {
+    pub(super) fn own_variables(&mut self, stage: &Stage) {
+        for name in stage.env.keys() {
+            let input = stage.inputs.keys().find(|input| input_variable(input) == *name);
+            let (why, hint) = match (name.as_str(), input) {
+                ("OUT", _) => ("the output folder".to_owned(), "name it otherwise"),
+                (_, Some(input)) => (format!("the input `{input}`"), "name one of them otherwise"),
+                ("CUDA_VISIBLE_DEVICES", _) if stage.gpus > 0 => {
+                    ("the GPUs that the stage leases".to_owned(), "remove it; `regatta run --gpus` chooses among them")
+                }
+                _ => continue,
+            };
+            let message = format!("`stages.{}.env.{name}` has no effect", self.name);
+            let key = self.node.get("env").and_then(|env| env.node.get(name)).map(|entry| entry.key.clone());
+            let place = key.unwrap_or_else(|| self.node.place(&["env", name]));
+            self.found.push(Diagnostic::error(message).at(place, format!("the run sets it: {why}")).hint(hint));
+        }
+    }
+}
+
+impl StageChecker<'_> {
+    pub(super) fn retry(&mut self, stage: &Stage) {
+        let Some(retry) = &stage.retry else { return };
+        if retry.times.is_none() && retry.lower.is_none() {
+            self.hinted(&["retry"], "needs `times`", "how often?", "add `times: 2`");
+        }
+        if let Some(Serve::Attach(_)) = stage.serve.as_deref() {
+            self.fault(&["retry"], "has no effect", "the run does not start these servers");
+        }
+        let needs_memory = stage.action_kind().is_none_or(|kind| kind.facts().needs_memory);
+        if retry.on == RetryAfter::Oom && !needs_memory {
+            let hint = "take `on: oom` away";
+            self.hinted(&["retry", "on"], "has no effect here", "this stage never runs out of memory", hint);
+        }
+        self.lowering(stage, retry);
+    }
+
+    fn lowering(&mut self, stage: &Stage, retry: &Retry) {
+        let Some(setting) = &retry.lower else {
+            for key in ["by", "to"] {
+                let is_there = if key == "by" { retry.by.is_some() } else { retry.to.is_some() };
+                if is_there {
+                    let hint = usual_setting(stage).map_or_else(
+                        || "remove it, or name the number with `lower`".to_owned(),
+                        |setting| format!("add `lower: {setting}`"),
+                    );
+                    self.push_error(&["retry", key], "has no effect", "nothing is lowered", Some(hint));
+                }
+            }
+            return;
+        };
+        if retry.on != RetryAfter::Oom {
+            self.hinted(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then", "add `on: oom`");
+        }
+        match retry.by {
+            None => {
+                self.hinted(&["retry"], "needs `by`", "how far down each time?", "add `by: 0.05`");
+            }
+            Some(by) if !(by > 0.0 && by.is_finite()) => {
+                self.fault(&["retry", "by"], "must be above 0", "it is taken away each time");
+            }
+            Some(_) => {}
+        }
+        if retry.to.is_some_and(|to| !(to > 0.0 && to.is_finite())) {
+            self.fault(&["retry", "to"], "must be above 0", "the lowest value");
+        }
+        let lacks = match (stage.serve.as_deref(), stage.shell.as_deref()) {
+            _ if stage.engine.is_some() => None,
+            (Some(Serve::Simulator(_) | Serve::Triton(_)), _) if is_of_a_model(setting) => None,
+            (Some(Serve::Simulator(_) | Serve::Triton(_)), _) => Some("a server's models have no number of that name"),
+            (Some(Serve::TrtllmServe(server)), _) => {
+                let own = [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
+                let is_own = own.iter().any(|(name, value)| name == setting && value.is_some());
+                let is_option = is_own || server.option(setting).is_some();
+                if is_option { None } else { unsupported_reason(&server.args, setting) }
+            }
+            (Some(Serve::Vllm(server)), _) => {
+                if server.number(setting).is_some() {
+                    None
+                } else {
+                    unsupported_reason(&server.args, setting)
+                }
+            }
+            (Some(Serve::Command(server)), _) => unsupported_reason(&server.words, setting),
+            (_, Some(ShellScript::Words(words))) => unsupported_reason(words, setting),
+            (_, Some(ShellScript::Text(_))) => Some("the command is a text: write it as a list of arguments"),
+            _ => Some("this stage has nothing to lower"),
+        };
+        if let Some(why) = lacks {
+            let hint = "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of vllm one of its numbers (`gpu_memory_utilization`), of a command one of its options";
+            self.hinted(&["retry", "lower"], &format!("has no `{setting}`"), why, hint);
+        }
+    }
+}
+
+/// The number that is lowered most often, where the stage has it.
+fn usual_setting(stage: &Stage) -> Option<&'static str> {
+    const OF_VLLM: &str = "gpu_memory_utilization";
+    match stage.serve.as_deref() {
+        _ if stage.engine.is_some() => Some("max_num_tokens"),
+        Some(Serve::Simulator(_) | Serve::Triton(_)) => Some("kv_cache_free_gpu_mem_fraction"),
+        Some(Serve::Vllm(server)) => server.number(OF_VLLM).map(|_| OF_VLLM),
+        _ => None,
+    }
+}
+
+fn is_of_a_model(setting: &str) -> bool {
+    triton::repository::number_parameter(setting).is_some()
+}
+
+/// A number that stands on a command, `--name 0.9` or `--name=0.9`; one with a reference in it is known later.
+fn unsupported_reason(words: &[String], setting: &str) -> Option<&'static str> {
+    let option = |word: &String| {
+        let name = word.strip_prefix("--").unwrap_or_default().split('=').next().unwrap_or_default();
+        name.replace('-', "_") == setting.replace('-', "_")
+    };
+    (!words.iter().any(option)).then_some("the command has no such option")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_inputs_become_names_of_variables() {
+        assert_eq!(input_variable("train-data"), "INPUT_TRAIN_DATA");
+    }
+}

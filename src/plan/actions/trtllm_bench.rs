@@ -1,0 +1,187 @@
+//! `trtllm_bench:` — TensorRT-LLM's own benchmark, which measures the engine in its own process.
+//!
+//! `trtllm_bench:` before hours of GPU time: options that would mean nothing, and GPUs that are not there.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ActionFacts, Check, StageChecker};
+use crate::manifest::model::Stage;
+use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_REQUESTS, MOST_USERS};
+
+/// `trtllm-bench … throughput`: no server, no network. Its numbers become a `result.json` that names trtllm-bench as their source. Names
+/// are those of its options.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrtllmBench {
+    /// The model's name, for its report.
+    pub model: String,
+    /// Folder of the Hugging Face checkpoint; also the tokenizer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_path: Option<String>,
+    /// Folder of an engine, for `backend: tensorrt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_dir: Option<String>,
+    /// Requests, one JSON object a line, as prepare_dataset.py writes them.
+    pub dataset: String,
+    #[serde(default)]
+    pub backend: TrtllmBenchBackend,
+    /// Tensor parallelism.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub tp: u32,
+    /// Pipeline parallelism.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub pp: u32,
+    /// Expert parallelism, for mixture-of-experts models.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub ep: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_USERS))]
+    pub max_batch_size: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
+    pub max_num_tokens: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
+    pub max_seq_len: Option<u32>,
+    /// Share of the memory that is free after the model is loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub kv_cache_free_gpu_mem_fraction: Option<f64>,
+    /// Use only the first N requests of `dataset`. [default: all]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_REQUESTS))]
+    pub num_requests: Option<u64>,
+    /// Requests before the measured ones. [trtllm-bench's default]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_USERS))]
+    pub warmup: Option<u32>,
+    /// Requests in flight; -1 is all at once.
+    #[serde(default = "all_at_once")]
+    #[schemars(range(min = -1, max = MOST_USERS))]
+    pub concurrency: i64,
+    /// Token by token; without it there is neither TTFT nor TPOT.
+    #[serde(default)]
+    pub streaming: bool,
+    /// The content of the file of `--extra_llm_api_options`; null values are left out.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub options: IndexMap<String, Value>,
+    /// Further options of `throughput`: `name: value`; true is the bare option, false and null are nothing.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub flags: IndexMap<String, Value>,
+    /// What starts it. Under MPI or Slurm, `trtllm-llmapi-launch` starts the ranks.
+    #[serde(default = "launcher")]
+    pub launcher: Vec<String>,
+    /// What its files in the output folder are called: `NAME.out`, `NAME.json`, `NAME.yml`.
+    #[serde(default = "name")]
+    pub name: String,
+}
+
+/// What runs the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrtllmBenchBackend {
+    #[default]
+    Pytorch,
+    /// An engine that was built before.
+    Tensorrt,
+    #[serde(rename = "_autodeploy")]
+    Autodeploy,
+}
+
+impl TrtllmBenchBackend {
+    /// As the option spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pytorch => "pytorch",
+            Self::Tensorrt => "tensorrt",
+            Self::Autodeploy => "_autodeploy",
+        }
+    }
+}
+
+const fn one() -> u32 {
+    1
+}
+const fn all_at_once() -> i64 {
+    -1
+}
+fn launcher() -> Vec<String> {
+    vec!["trtllm-llmapi-launch".to_owned()]
+}
+fn name() -> String {
+    "trtllm-bench".to_owned()
+}
+
+/// Options that have a key of their own.
+const KEYS: [&str; 17] = [
+    "tp",
+    "pp",
+    "ep",
+    "dataset",
+    "backend",
+    "engine_dir",
+    "max_batch_size",
+    "max_num_tokens",
+    "max_seq_len",
+    "kv_cache_free_gpu_mem_fraction",
+    "num_requests",
+    "warmup",
+    "concurrency",
+    "streaming",
+    "extra_llm_api_options",
+    "report_json",
+    "model_path",
+];
+
+impl Check for TrtllmBench {
+    const FACTS: ActionFacts = ActionFacts { measures: true, is_command: true, ..ActionFacts::MEASUREMENT };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        let optional = [("trtllm_bench.model_path", &self.model_path), ("trtllm_bench.engine_dir", &self.engine_dir)];
+        let optional = optional.into_iter().filter_map(|(key, path)| Some((key, path.as_deref()?)));
+        std::iter::once(("trtllm_bench.dataset", self.dataset.as_str())).chain(optional).collect()
+    }
+
+    fn check(&self, stage: &Stage, checker: &mut StageChecker<'_>) {
+        for flag in self.flags.keys().filter(|flag| KEYS.contains(&flag.as_str())) {
+            let key = match flag.as_str() {
+                "extra_llm_api_options" => "`options` is what goes into that file".to_owned(),
+                "report_json" => "the result is made from it".to_owned(),
+                flag => format!("write `{flag}:` under `trtllm_bench`"),
+            };
+            checker.fault(&["trtllm_bench", "flags", flag], "has a key of its own", &key);
+        }
+        match (self.backend, &self.engine_dir) {
+            (TrtllmBenchBackend::Tensorrt, None) => {
+                let hint = "`engine_dir: \"{{ stages.NAME.out }}\"` of an `engine` stage";
+                checker.hinted(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines", hint);
+            }
+            (TrtllmBenchBackend::Pytorch | TrtllmBenchBackend::Autodeploy, Some(_)) => {
+                let hint = "remove it, or choose `backend: tensorrt`";
+                let label = "this backend builds no engine and reads none";
+                checker.hinted(&["trtllm_bench", "engine_dir"], "would have no effect", label, hint);
+            }
+            _ => {}
+        }
+        if self.concurrency == 0 {
+            checker.fault(&["trtllm_bench", "concurrency"], "cannot be 0", "-1 is all at once");
+        }
+        let world = self.tp * self.pp;
+        if stage.gpus > 0 && stage.gpus < world {
+            let label = format!("tp × pp is {world}");
+            checker.hinted(&["gpus"], "are too few", &label, format!("`gpus: {world}`"));
+        }
+        if self.name.is_empty() || self.name.contains('/') || self.name.starts_with('.') {
+            checker.fault(&["trtllm_bench", "name"], "must be a plain file name", "files are called so");
+        }
+        if self.launcher.first().is_some_and(String::is_empty) {
+            checker.hinted(&["trtllm_bench", "launcher", "0"], "is empty", "no program", "`launcher: []` is none");
+        }
+    }
+}

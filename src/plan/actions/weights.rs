@@ -1,0 +1,121 @@
+//! `weights:` — a model's checkpoint, from a hub or from a folder, checked against its expected files.
+//!
+//! `weights:`: one source, and globs that can be read.
+
+use globset::Glob;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
+use crate::manifest::model::Stage;
+
+/// A model's checkpoint: exactly one of `hf, path`. Every file is checked against its size and digest; `weights.json` in the
+/// output folder lists them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Weights {
+    /// A repository of the Hugging Face hub, `nvidia/Llama-3.3-70B-Instruct-FP4`. `HF_ENDPOINT` names another hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hf: Option<String>,
+    /// A commit, tag or branch of it. Only a commit is immutable.
+    #[serde(default = "main_branch")]
+    pub revision: String,
+    /// Globs of the files to take. [default: all]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// Globs of files to leave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// A folder that is there already; the output folder has links to its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The downloader. The files are checked in the same way.
+    #[serde(default)]
+    pub with: Fetcher,
+    /// The environment variable with the hub's token; where it is not set, the file that `hf auth login` writes. It is never
+    /// shown, logged or hashed.
+    #[serde(default = "hf_token")]
+    pub token_env: String,
+}
+
+/// The downloader of files from a hub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fetcher {
+    /// The `hf` command where it is in PATH, else Regatta.
+    #[default]
+    Auto,
+    /// The `hf` command.
+    Hf,
+    /// Regatta, over HTTPS.
+    Https,
+}
+
+fn main_branch() -> String {
+    "main".to_owned()
+}
+fn hf_token() -> String {
+    "HF_TOKEN".to_owned()
+}
+
+impl Check for Weights {
+    const FACTS: ActionFacts =
+        ActionFacts { names_project: true, container_obstacle: BY_THIS_PROGRAM, ..ActionFacts::STEP };
+
+    fn reads(&self) -> Vec<(&'static str, &str)> {
+        self.path.iter().map(|path| ("weights.path", path.as_str())).collect()
+    }
+
+    fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
+        match (&self.hf, &self.path) {
+            (None, None) => {
+                checker.hinted(
+                    &["weights"],
+                    "needs `hf` or `path`",
+                    "no source",
+                    "`hf: owner/name`, or `path: FOLDER`",
+                );
+            }
+            (Some(_), Some(_)) => {
+                checker.hinted(&["weights", "path"], "cannot be combined with `hf`", "two sources", "keep one");
+            }
+            (None, Some(_)) => {
+                let is_set = self.revision != "main" || self.with != Fetcher::Auto;
+                if is_set {
+                    let hint = "`revision` and `with` are for `hf`";
+                    checker.hinted(
+                        &["weights", "path"],
+                        "is fetched from nowhere",
+                        "so they would have no effect",
+                        hint,
+                    );
+                }
+            }
+            (Some(hf), None) => checker.repository(hf),
+        }
+        for (key, globs) in [("include", &self.include), ("exclude", &self.exclude)] {
+            for (index, glob) in globs.iter().enumerate() {
+                if let Err(why) = Glob::new(glob) {
+                    let index = index.to_string();
+                    checker.fault(&["weights", key, &index], "is no glob", &why.to_string());
+                }
+            }
+        }
+        checker.variable(&["weights", "token_env"], &self.token_env);
+    }
+}
+
+impl StageChecker<'_> {
+    fn repository(&mut self, name: &str) {
+        let part = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with('.')
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
+        let parts: Vec<&str> = name.split('/').collect();
+        if parts.len() > 2 || !parts.iter().all(|one| part(one)) {
+            let hint = "for example `nvidia/Llama-3.3-70B-Instruct-FP4`; a folder is `path:`";
+            self.hinted(&["weights", "hf"], "must be the name of a repository", "owner/name", hint);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! `bench.repeat:` — the same measurement several times, each with a seed of its own. Every run is kept whole in
+//! `repeats/<n>`; one that was finished is not made again when the stage was cut off. Where variants take turns, each
+//! run is a task of its own, and this only sums them up.
+//!
+//! `bench.sweep:` — the same benchmark at several levels, one after the other. Every point is a whole measurement
+//! with a verdict of its own, kept in `points/<n>-<level>`; one that was finished is not measured again when the
+//! sweep was cut off. `sweep.json` is written when all points were measured. With `repeat` each point is measured
+//! this many times, one run after the other, and is their mean.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::measurement;
+use super::measurement::{Servers, before, copy, failure, headline_details, keep, measure, task_outcome};
+use super::preflight::preflight;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, FailureKind, Verdict};
+use base::spec::{BenchSweep, Length};
+use base::units::counted;
+use harness::preflight::PreflightResult;
+use harness::{
+    BenchSpec, KneeState, LoadPattern, PointRole, RESULT, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan,
+    SweepPoint, SweepReport, SweepStep, repeat_folder, result_of_repeats,
+};
+use plan::manifest::model::{Bench, Telemetry};
+use runner::store::WithPath as _;
+
+pub async fn perform_repeats(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    times: u32,
+    watched: Telemetry,
+    mut preflight: Option<PreflightResult>,
+) -> Result<Done, Failure> {
+    let servers = measurement::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
+    let all = Runs { times, folder: &context.lease.out, name: "" };
+    let results = Box::pin(runs(context, spec, all, &servers, watched, &mut preflight)).await?;
+    Box::pin(summarize_results(context, &results)).await
+}
+
+/// Several runs of one measurement: how many, the folder of their result, and what progress calls it; empty in a stage
+/// that is nothing else.
+#[derive(Clone, Copy)]
+pub(super) struct Runs<'a> {
+    pub times: u32,
+    pub folder: &'a Path,
+    pub name: &'a str,
+}
+
+/// The results of all runs, those of an earlier attempt included. Without a server there are fewer.
+pub(super) async fn runs(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    all: Runs<'_>,
+    servers: &Servers,
+    watched: Telemetry,
+    preflight: &mut Option<PreflightResult>,
+) -> Result<Vec<RunResult>, Failure> {
+    let Runs { times, folder, name } = all;
+    let mut results: Vec<RunResult> = Vec::new();
+    for number in 1..=times {
+        let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
+        let folder = folder.join(repeat_folder(number));
+        let result = if let Some(result) = Box::pin(before(&folder, &spec, servers)).await {
+            result
+        } else {
+            let comma = if name.is_empty() { "" } else { ", " };
+            let name = format!("{name}{comma}run {number} of {times}");
+            let measured = Box::pin(measure(context, &spec, watched, &name, preflight.take())).await?;
+            if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
+                return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
+            }
+            Box::pin(keep(&folder, Box::new(measured))).await?
+        };
+        let is_lost = result.server_lost().is_some();
+        results.push(result);
+        if is_lost {
+            // Without a server there is nothing to repeat.
+            break;
+        }
+    }
+    Ok(results)
+}
+
+/// The result of runs that are in these folders, in order.
+pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
+    let mut results = Vec::new();
+    for (number, run) in (1..).zip(runs) {
+        let folder = context.lease.out.join(repeat_folder(number));
+        fs::create_dir_all(&folder).at("create", &folder)?;
+        copy(run, &folder, true).await?;
+        results.push(harness::read_result(&run.join(RESULT)).map_err(|error| failure(&error))?);
+    }
+    Box::pin(summarize_results(context, &results)).await.map_err(|failure| {
+        let stage = &context.lease.task.stage;
+        let hint = format!(
+            "the runs are kept as they are, so that no good ones are picked; `--force {stage}` \
+         measures all of them again"
+        );
+        failure.hint(hint)
+    })
+}
+
+async fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
+    task_outcome(&Box::pin(keep_result(&context.lease.out, results)).await?)
+}
+
+/// Writes the result of all runs into the folder above theirs, with the files of the first run.
+pub(super) async fn keep_result(folder: &Path, results: &[RunResult]) -> Result<RunResult, Failure> {
+    let Some(result) = result_of_repeats(results) else {
+        return Err(Failure::refused("`bench.repeat` must be at least 1"));
+    };
+    copy(&folder.join(repeat_folder(1)), folder, false).await?;
+    harness::write_result(folder, &result).map_err(|error| failure(&error))?;
+    Ok(result)
+}
+
+/// What one of several runs means for its task: it counts with any verdict, unless its server is gone.
+pub fn repeat_outcome(result: &RunResult) -> Result<Done, Failure> {
+    let judged = task_outcome(result);
+    let is_lost = result.server_lost().is_some();
+    match judged {
+        Err(failure) if is_lost => Err(failure),
+        Err(failure) => {
+            let warnings = result.reasons().iter().map(harness::Reason::line).collect();
+            Ok(Done { headline: Some(failure.what), below: headline_details(result), warnings, ..Done::default() })
+        }
+        done => done,
+    }
+}
+
+pub async fn perform_sweep(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    bench: &Bench,
+    sweep: &BenchSweep,
+    program: Option<&Path>,
+) -> Result<Done, Failure> {
+    let plan = SweepPlan::of(sweep).map_err(|error| Failure::refused(format!("`bench.sweep`: {error}")))?;
+    let end = context.lease.out.join(SWEEP);
+    let servers = measurement::begin(context, spec, &end, SWEEP_POINTS).await?;
+    let mut points: Vec<SweepPoint> = Vec::new();
+    let mut first: Option<RunResult> = None;
+    let mut reused = 0;
+    while let Some(step) = plan.next(&points) {
+        let number = points.len();
+        let spec = spec_at(spec, &step, number, bench.repeat.max(1));
+        let folder = Path::new(SWEEP_POINTS).join(format!("{:02}-{}", number + 1, step.level.short()));
+        let path = context.lease.out.join(&folder);
+        let result = if let Some(result) = Box::pin(before(&path, &spec, &servers)).await {
+            reused += 1;
+            result
+        } else {
+            let of = plan.point_count().map_or_else(String::new, |count| format!(" of {count}"));
+            let name = format!("point {}{of}, {}", number + 1, step.level);
+            let mut trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
+            if bench.repeat > 1 {
+                let all = Runs { times: bench.repeat, folder: &path, name: &name };
+                let results = Box::pin(runs(context, &spec, all, &servers, bench.telemetry, &mut trial)).await?;
+                Box::pin(keep_result(&path, &results)).await?
+            } else {
+                let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
+                if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
+                    return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
+                }
+                Box::pin(keep(&path, Box::new(measured))).await?
+            }
+        };
+        let is_lost = result.server_lost().is_some();
+        points.push(SweepPoint::from_result(step.level, step.role, folder, &result));
+        first.get_or_insert(result);
+        if is_lost {
+            // Without a server there is nothing more to measure.
+            break;
+        }
+    }
+    if reused > 0 {
+        context.lease.notice(format!("sweep: {} measured before it was cut off, and kept", counted(reused, "point")));
+    }
+    let report = SweepReport::new(sweep.key(), points, first.as_ref());
+    fs::write(&end, report.text())
+        .map_err(|error| Failure::system(format!("cannot write {}: {error}", end.display())))?;
+    outcome(&report, first.as_ref())
+}
+
+/// The benchmark of one point. Each, and each of its `runs`, has requests of its own: the same prompts would be in the
+/// server's prefix cache.
+fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize, runs: u32) -> BenchSpec {
+    let first_run = (number as u64).wrapping_mul(u64::from(runs));
+    let mut spec = BenchSpec { seed: spec.seed.wrapping_add(first_run), ..spec.clone() };
+    match &step.level {
+        SweepLevel::Users(users) => spec.scenario = LoadPattern::Concurrency { users: f64::from(*users).into() },
+        SweepLevel::Rate(rate) => spec.scenario = LoadPattern::Server { rate: (*rate).into() },
+        SweepLevel::InputTokens(tokens) => spec.input_len = Length::Fixed(*tokens),
+        SweepLevel::OutputTokens(tokens) => spec.output_len = Length::Fixed(*tokens),
+        // The first are tasks of their own, and no sweep of this stage has the second.
+        SweepLevel::Value { .. } | SweepLevel::AllAtOnce => {}
+    }
+    if let (Some(PointRole::Saturation), SweepLevel::Users(users), Some(requests)) =
+        (step.role, &step.level, &mut spec.stop.requests)
+    {
+        // Fewer requests than users would saturate nothing.
+        *requests = (*requests).max(2 * u64::from(*users));
+    }
+    spec
+}
+
+/// A sweep is done when any of its points is valid, and when the server was there to its end.
+fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
+    let headline = headline(report);
+    let lost = report.points.iter().find(|point| point.verdict == Some(Verdict::InvalidServer));
+    let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
+    if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?))) {
+        let reasons: Vec<String> =
+            worst.reasons.iter().map(|reason| format!("at {}: {}", worst.level, reason.line())).collect();
+        let failure = Failure::new(FailureKind::Invalid(verdict), format!("{}  {headline}", verdict.as_str()));
+        return Err(match reasons.first() {
+            Some(why) => failure.cause(why.clone()).tail(reasons),
+            None => failure,
+        });
+    }
+    let invalid = report.points.iter().filter(|point| !point.is_accepted());
+    let invalid = invalid.map(|point| {
+        let why = point.reasons.first().map(|reason| format!(": {}", reason.line())).unwrap_or_default();
+        format!("{} at {}{why}", point.verdict_text(), point.level)
+    });
+    let warnings = invalid.chain(report.warnings_line().map(|line| format!("sweep: {line}, in `{SWEEP}`")));
+    let below = first.map(headline_details).unwrap_or_default();
+    let simulated = if report.is_simulated() { "SIMULATED  " } else { "" };
+    Ok(Done {
+        headline: Some(format!("{simulated}{headline}")),
+        below,
+        warnings: warnings.collect(),
+        ..Done::default()
+    })
+}
+
+fn headline(report: &SweepReport) -> String {
+    let count = report.points.len();
+    let ends = match (report.points.first(), report.points.last()) {
+        (Some(low), Some(high)) if count > 1 => format!(", {} to {}", low.level, high.level),
+        _ => String::new(),
+    };
+    let best = report.best().and_then(|best| {
+        let rate = base::units::grouped(best.output_tokens_per_s?, 0);
+        Some(format!("  at most {rate} tok/s at {}", best.level))
+    });
+    let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed);
+    let knee = knee.map(|knee| format!("  knee at {}", knee.level)).unwrap_or_default();
+    format!(
+        "{}{ends}{}{knee}  ({} of {count} valid{})",
+        counted(count, "point"),
+        best.unwrap_or_default(),
+        report.valid(),
+        report.with_warnings()
+    )
+}

@@ -1,0 +1,382 @@
+//! The GPUs of the servers, watched beside a measurement: by `nvidia-smi` where the servers are on this host, else by
+//! the servers' own `/metrics`.
+//!
+//! It explains a measurement and never decides one: whatever goes wrong here is a notice. nvidia-smi runs in the task's
+//! own environment and process groups, so it ends with the task, however that ends.
+//!
+//! Where servers are.
+//!
+//! The servers' own `/metrics`, polled beside a measurement.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::net::lookup_host;
+use tokio::time::{sleep, timeout};
+
+use super::measurement::failure;
+use super::preflight::Sidecar;
+use crate::task_context::{TaskContext, signal_name};
+use base::event::{Endpoint, Failure, GpuId};
+use exec::process::{ExitKind, SpawnError};
+use harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
+use harness::{Api, BenchSpec, SentHeaders, ServerIdentity, Transport, UnjudgedRun, host_of};
+use plan::manifest::model::Telemetry as Wanted;
+use triton::{HttpAddress, HttpClient, Scraper, ServerMetrics, is_own_address, summarize, summarize_part};
+
+/// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
+const EVERY: Duration = Duration::from_millis(500);
+/// A failing GPU can block nvidia-smi.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
+/// From its start to its first line, and for a last one after the end.
+const FIRST: Duration = Duration::from_secs(10);
+const LAST: Duration = Duration::from_secs(5);
+/// How often the file is looked at while a line is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_secs(2);
+/// signal(7)
+const SIGTERM: i32 = 15;
+/// Beyond this the two clocks diverged: the wall clock was set.
+const APART: f64 = 0.1;
+
+/// An nvidia-smi that runs. Dropping it ends it.
+pub struct TelemetrySampler {
+    sampler: Sidecar,
+    smi: NvidiaSmi,
+    gpus: Vec<GpuDevice>,
+    population: String,
+    /// The same moment on both clocks.
+    anchor: (Instant, Timestamp),
+    cuda: Option<String>,
+    notes: Vec<String>,
+}
+
+impl TelemetrySampler {
+    /// How many GPUs the servers have, where those that it watches are theirs.
+    pub fn gpus_of_servers(&self) -> Option<u32> {
+        let count = self.gpus.len();
+        gpu::are_of_servers(&self.population, count as u64).then_some(count as u32)
+    }
+}
+
+/// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
+pub async fn start(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    servers: &[ServerIdentity],
+    wanted: Wanted,
+) -> Option<TelemetrySampler> {
+    let is_asked = match wanted {
+        Wanted::Auto => false,
+        Wanted::NvidiaSmi => true,
+        Wanted::Off | Wanted::Metrics => return None,
+    };
+    let gone = |why: &str| {
+        if is_asked {
+            context.lease.notice(format!("no GPU telemetry: {why}"));
+        }
+        None::<TelemetrySampler>
+    };
+    if !context.command(vec!["nvidia-smi".into()]).is_found() {
+        return gone("`nvidia-smi` is not in PATH");
+    }
+    if !all_here(&spec.endpoints).await {
+        return gone("the servers are not on this host, and nvidia-smi reports this host's GPUs only");
+    }
+    if servers.iter().any(ServerIdentity::is_simulated) {
+        return gone("the server is the simulator, which uses no GPU");
+    }
+    let leased = &context.lease.assignment.gpus;
+    if leased.iter().any(|gpu| matches!(gpu, GpuId::Mig(_))) {
+        return gone("the servers have MIG instances, of which nvidia-smi has no readings");
+    }
+    match watch(context, leased).await {
+        Ok(telemetry) => Some(telemetry),
+        Err(why) => {
+            if !context.lease.stop.is_requested() {
+                context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` turns it off"));
+            }
+            None
+        }
+    }
+}
+
+/// Why nothing is sampled.
+#[derive(Debug, thiserror::Error)]
+enum NoTelemetry {
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// Its own message.
+    #[error("nvidia-smi printed: {0}")]
+    Refused(String),
+    #[error("nvidia-smi did not answer within {0:?}")]
+    Late(Duration),
+    #[error("what nvidia-smi printed cannot be read: {0}")]
+    Output(#[source] std::io::Error),
+    #[error("stopped")]
+    Stopped,
+}
+
+async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampler, NoTelemetry> {
+    let mut smi = NvidiaSmi::default();
+    let gpus = loop {
+        let (how, text) = run_probe(context, smi.probe(leased)).await?;
+        let gpus = smi.identities(&text);
+        if how.is_success() && !gpus.is_empty() {
+            break gpus;
+        }
+        if let SmiError::Message(message) = smi.refusal(&text) {
+            return Err(NoTelemetry::Refused(message));
+        }
+    };
+    let population = if leased.is_empty() { gpu::HOST_GPUS } else { gpu::LEASED_GPUS }.to_owned();
+    let cuda = match run_probe(context, gpu::versions_query_argv()).await {
+        Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
+        // One from before this query; the rest goes on.
+        _ => None,
+    };
+    let anchor = (Instant::now(), Timestamp::now());
+    let sampler = launch(context, smi.sampler(leased, EVERY.as_millis() as u64))?;
+    let mut telemetry = TelemetrySampler { sampler, smi, gpus, population, anchor, cuda, notes: Vec::new() };
+    telemetry.lines(context, 1, FIRST).await;
+    Ok(telemetry)
+}
+
+/// Runs it to its end, with all that it wrote.
+async fn run_probe(context: &TaskContext, argv: Vec<String>) -> Result<(ExitKind, String), NoTelemetry> {
+    let mut probe = launch(context, argv)?;
+    let how = tokio::select! {
+        ended = timeout(QUERY_TIMEOUT, probe.ended()) => {
+            ended.map_err(|_| NoTelemetry::Late(QUERY_TIMEOUT))?
+        }
+        () = context.lease.stop.requested() => return Err(NoTelemetry::Stopped),
+    };
+    Ok((how, probe.written().map_err(NoTelemetry::Output)?))
+}
+
+fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, SpawnError> {
+    // It stamps local time without its zone.
+    Sidecar::start(context, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
+}
+
+impl TelemetrySampler {
+    /// Waits until this many lines have come, as long as they can.
+    async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
+        let enough = async {
+            // A file that cannot be read is reported when all of it is.
+            while self.sampler.count_lines().unwrap_or_default() < count {
+                sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = enough => {}
+            () = sleep(limit) => {}
+            () = context.lease.stop.requested() => {}
+        }
+    }
+
+    /// How it ended, if it did so by itself.
+    async fn ended_early(&mut self) -> Option<ExitKind> {
+        tokio::select! {
+            biased;
+            how = self.sampler.ended() => Some(how),
+            // Once round the reactor, so that an end that is there is seen.
+            () = sleep(LOOK) => None,
+        }
+    }
+
+    /// Ends it; all readings are written beside the measurement, and their summary into the result.
+    pub async fn finish(mut self, context: &TaskContext, measured: &mut UnjudgedRun) {
+        let seconds = self.sampler.seconds();
+        let mut early = self.ended_early().await;
+        if early.is_none() {
+            // One line of each that is later than the end, so that the end lies between two.
+            let before = self.sampler.count_lines().unwrap_or_default();
+            self.lines(context, before + self.gpus.len(), LAST).await;
+        }
+        let apart =
+            self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
+        let how = self.sampler.stop(context, GRACE).await;
+        early = early.or_else(|| is_its_own(how).then_some(how));
+        let (trace, malformed) = match self.sampler.written() {
+            Ok(text) => self.read(&text, measured.zero()),
+            Err(error) => {
+                self.notes.push(format!("what nvidia-smi printed cannot be read: {error}"));
+                (GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() }, Vec::new())
+            }
+        };
+        if let Some(how) = early {
+            let how = match how {
+                ExitKind::Code(code) => format!("with exit code {code}"),
+                ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
+                ExitKind::Stopped => "because it was stopped".to_owned(),
+            };
+            let text = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
+            self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{text}"));
+        }
+        if apart.abs() > APART {
+            self.notes.push(format!(
+                "the wall clock was set by {apart:.1} s meanwhile: times of readings are off by as much"
+            ));
+        }
+        for note in &self.notes {
+            context.lease.notice(format!("GPU telemetry: {note}"));
+        }
+        let gpu_context = GpuContext {
+            source: "nvidia-smi".to_owned(),
+            population: std::mem::take(&mut self.population),
+            interval_s: EVERY.as_secs_f64(),
+            malformed,
+            cuda: self.cuda.take(),
+            notes: std::mem::take(&mut self.notes),
+            ..GpuContext::default()
+        };
+        measured.gpus_read(trace, gpu_context);
+    }
+
+    fn read(&self, text: &str, zero: Instant) -> (GpuTrace, Vec<String>) {
+        let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
+        let mut trace = GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() };
+        let mut malformed = Vec::new();
+        for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
+            let answer = self.smi.answer(line.trim_end());
+            let gpu = answer.as_ref().and_then(|a| self.gpus.iter().position(|gpu| gpu.index == Some(a.index)));
+            match (answer, gpu) {
+                (Some(answer), Some(gpu)) => {
+                    let at_s = self.anchor.1.duration_until(answer.at).as_secs_f64() - since_anchor;
+                    trace.readings.push(gpu::GpuReading { at_s, gpu, ..answer.reading });
+                }
+                // Our own stop may have cut the last line.
+                _ if !line.ends_with('\n') => {}
+                _ => malformed.push(line.trim().chars().take(160).collect()),
+            }
+        }
+        (trace, malformed)
+    }
+}
+
+/// Whether an end was not the one that we requested.
+const fn is_its_own(how: ExitKind) -> bool {
+    match how {
+        ExitKind::Code(code) => code != 0 && code != 128 + SIGTERM,
+        ExitKind::Signal(signal) => signal != SIGTERM,
+        ExitKind::Stopped => false,
+    }
+}
+
+/// The servers' metrics of their GPUs, where no closer source exists.
+pub fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
+    if measured.gpu().is_some() || !matches!(wanted, Wanted::Auto | Wanted::Metrics) {
+        return;
+    }
+    let Some(scrape) = measured.scrape() else { return };
+    let trace = gpu::served(scrape, measured.zero());
+    if trace.gpus.is_empty() {
+        return;
+    }
+    let gpu_context = GpuContext {
+        source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
+        population: gpu::REPORTED_GPUS.to_owned(),
+        interval_s: scrape.interval.as_secs_f64(),
+        ..GpuContext::default()
+    };
+    measured.gpus_read(trace, gpu_context);
+}
+
+const LOCATION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether every server is on this host.
+pub async fn all_here(endpoints: &[Endpoint]) -> bool {
+    let mut hosts: Vec<&str> = endpoints.iter().map(|endpoint| endpoint.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    for host in hosts {
+        if !is_here(host).await {
+            return false;
+        }
+    }
+    !endpoints.is_empty()
+}
+
+/// Whether a host name or address is this machine's.
+pub async fn is_here(host: &str) -> bool {
+    match timeout(LOCATION_TIMEOUT, lookup_host((host, 0))).await {
+        Ok(Ok(mut addresses)) => addresses.any(|address| is_own_address(address.ip())),
+        _ => false,
+    }
+}
+
+/// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The servers of a measurement with their ports for metrics: where none is known, those with OpenAI's interfaces have
+/// them beside these, if they could be read there. `described`: what each server reported of itself.
+pub fn polled(context: &TaskContext, spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
+    let is_openai = matches!(&spec.protocol, Transport::Http(http) if http.api != Api::Generate);
+    let with_metrics = |(endpoint, server): (&Endpoint, &ServerIdentity)| {
+        if let Some(why) = server.metrics_not_read.as_ref().filter(|_| server.has_usual_metrics()) {
+            context.lease.notice(format!("the numbers of {endpoint}'s /metrics are not in the result: {why}"));
+        }
+        let has_metrics = is_openai && server.is_known() && server.metrics_not_read.is_none();
+        Endpoint { metrics: endpoint.metrics.or(has_metrics.then(|| http_port(endpoint))), ..endpoint.clone() }
+    };
+    spec.endpoints.iter().zip(described).map(with_metrics).collect()
+}
+
+fn http_port(endpoint: &Endpoint) -> u16 {
+    endpoint.http.unwrap_or(endpoint.grpc)
+}
+
+/// Starts polling where there is something to poll.
+pub fn start_scraper(spec: &BenchSpec, endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
+    let headers = SentHeaders::of_run(spec).map_err(|error| failure(&error))?.map();
+    let client = |endpoint: &Endpoint| {
+        let port = endpoint.metrics?;
+        let client = HttpClient::new(HttpAddress { host: endpoint.host.clone(), port });
+        // A key is for the port of the requests alone.
+        let is_beside = matches!(spec.protocol, Transport::Http(_)) && port == http_port(endpoint);
+        Some(if is_beside { client.headers(headers.clone()) } else { client })
+    };
+    let clients: Vec<HttpClient> = endpoints.iter().filter_map(client).collect();
+    if clients.is_empty() {
+        return Ok(None);
+    }
+    Scraper::start(clients, SCRAPE_INTERVAL)
+        .map(Some)
+        .map_err(|error| Failure::system(format!("no thread for the servers' metrics: {error}")))
+}
+
+/// Ends it; all readings are written beside the measurement, and their summary into the result.
+pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut UnjudgedRun) {
+    let scrape = scraper.finish().await;
+    let (window, zero) = (measured.window(), measured.zero());
+    for share in measured.hosts_mut() {
+        // The queried servers that are on this host.
+        let own = |server: &HttpAddress| {
+            endpoints
+                .iter()
+                .any(|one| host_of(one) == share.host && one.host == server.host && one.metrics == Some(server.port))
+        };
+        share.server_metrics = scrape
+            .servers
+            .iter()
+            .any(own)
+            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarize_part(&scrape, own, zero, window) });
+    }
+    measured.server_counted(summarize(&scrape, zero, window), scrape);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn this_host_is_known_by_its_addresses() {
+        assert!(is_here("127.0.0.1").await && is_here("localhost").await && is_here("::1").await);
+        // Documentation addresses (RFC 5737) belong to no host.
+        assert!(!is_here("192.0.2.7").await);
+        assert!(!is_here("no-such-host.invalid").await);
+        assert!(!all_here(&[]).await);
+    }
+}

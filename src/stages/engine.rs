@@ -1,0 +1,532 @@
+//! `engine:` — a TensorRT-LLM engine: quantize or convert the checkpoint, then build.
+//!
+//! The commands are a pure function of the manifest, so that they can be read before anything runs.
+//!
+//! Whether a folder holds what TensorRT-LLM's tools leave: `config.json`, and a file for each rank.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use crate::Run;
+use crate::task_context::{TaskContext, memory};
+use base::event::{Done, Failure};
+use base::files::{metadata_if_there, read_text_up_to};
+use plan::manifest::model::{
+    DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
+};
+use sim::{Chunking, EngineServing, EngineSpec, SchedulerPolicy};
+use triton::LARGEST_CONFIG;
+
+impl Run for Engine {
+    const FORMAT: Option<u32> = Some(1);
+
+    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let context = &context;
+        let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(self, lowered));
+        let engine = lowered.as_ref().unwrap_or(self);
+        match engine.backend {
+            EngineBackend::TensorrtLlm => build(context, engine).await,
+            EngineBackend::Simulator => simulate(context, engine),
+        }
+    }
+}
+
+fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
+    if engine.only.is_some() || engine.trtllm_checkpoint.is_some() {
+        return Err(
+            Failure::refused("the simulator has no checkpoints").hint("take `only` and `trtllm_checkpoint` away")
+        );
+    }
+    let spec = engine_spec(engine);
+    let gpus = engine.tensor_parallelism * engine.pipeline_parallelism;
+    if gpus > engine.system.gpus {
+        return Err(Failure::refused(format!(
+            "{gpus} GPUs are needed (tensor × pipeline parallelism), {} has {}",
+            engine.system.name, engine.system.gpus
+        )));
+    }
+    sim::write_engine(&spec, &context.lease.out).map_err(|error| Failure::refused(error.to_string()))?;
+    Ok(Done::default())
+}
+
+/// An engine as the simulator builds it.
+pub fn engine_spec(engine: &Engine) -> EngineSpec {
+    EngineSpec {
+        model: decoder_model(&engine.model),
+        gpu: gpu_timing(&engine.system),
+        calibration: engine.system.calibration.as_deref().cloned().unwrap_or_default(),
+        precision: engine.precision.clone(),
+        tensor_parallelism: engine.tensor_parallelism,
+        pipeline_parallelism: engine.pipeline_parallelism,
+        checkpoint_flags: engine.checkpoint_flags.clone().into_iter().collect(),
+        build_flags: engine.build_flags.clone().into_iter().collect(),
+        drafting: engine.speculative_config.as_deref().and_then(drafting),
+        lora: engine.lora_config.map(|lora| sim::LoraSettings {
+            max_lora_rank: lora.max_lora_rank,
+            max_loras: lora.max_loras,
+            host_link_gbs: lora.host_link_gbs,
+        }),
+        max_cudagraph_capture_size: engine.max_cudagraph_capture_size,
+    }
+}
+
+/// Speculative decoding as the simulator takes it. Its keys were checked with the plan.
+fn drafting(config: &SpeculativeConfig) -> Option<sim::Drafting> {
+    let (source, draft_len) = config.source().ok()?;
+    let drafter = match source {
+        DraftSource::NGram => sim::Drafter::NGram,
+        DraftSource::Layer => sim::Drafter::Layer,
+        DraftSource::Model(shape) => sim::Drafter::Model(Box::new(decoder_model(shape))),
+    };
+    Some(sim::Drafting { drafter, draft_len, acceptance: config.acceptance_rate.clone() })
+}
+
+/// How a repository's runtime flags serve an engine in the simulator.
+pub fn twin_serving(repository: Option<&Repository>) -> EngineServing {
+    let flag = |name: &str| repository.and_then(|repository| repository.runtime_flags.get(name));
+    let number = |name: &str| flag(name).and_then(|value| value.as_f64().or_else(|| value.as_str()?.parse().ok()));
+    let is_on = |name: &str| match flag(name) {
+        Some(Value::Bool(on)) => *on,
+        Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
+        _ => false,
+    };
+    let word = |name: &str| flag(name).and_then(Value::as_str).unwrap_or_default().to_lowercase();
+    EngineServing {
+        policy: match word("batch_scheduler_policy").as_str() {
+            "max_util" | "max_utilization" => SchedulerPolicy::MaxUtilization,
+            "static" | "static_batch" => SchedulerPolicy::StaticBatch,
+            _ => SchedulerPolicy::GuaranteedNoEvict,
+        },
+        chunking: match (is_on("enable_chunked_context"), word("context_chunking_policy").as_str()) {
+            (false, _) => Chunking::Off,
+            (true, "equal_progress") => Chunking::EqualProgress,
+            (true, _) => Chunking::FirstComeFirstServed,
+        },
+        kv_fraction: number("kvcache_free_gpu_mem_frac").unwrap_or(0.9),
+        kv_tokens: None,
+        max_batch_size: None,
+        max_num_tokens: number("max_num_tokens").map(|tokens| tokens as u32),
+    }
+}
+
+/// A manifest's model as the simulator takes it.
+pub fn decoder_model(model: &ModelShape) -> sim::DecoderModel {
+    sim::DecoderModel {
+        name: model.name.clone(),
+        architecture: model.architecture.clone(),
+        parameters: model.parameters,
+        active_parameters: model.active_parameters.unwrap_or(model.parameters),
+        experts: model
+            .num_experts
+            .zip(model.experts_per_token)
+            .map(|(total, of_a_token)| sim::Experts { total, of_a_token }),
+        num_hidden_layers: model.num_hidden_layers,
+        hidden_size: model.hidden_size,
+        intermediate_size: model.intermediate_size,
+        num_attention_heads: model.num_attention_heads,
+        num_key_value_heads: model.num_key_value_heads,
+        vocab_size: model.vocab_size,
+        max_position_embeddings: model.max_position_embeddings,
+    }
+}
+
+/// A manifest's GPU as the simulator takes it.
+pub fn gpu_timing(system: &SystemShape) -> sim::GpuTiming {
+    sim::GpuTiming {
+        name: system.name.clone(),
+        memory_gb: system.memory_gb,
+        bandwidth_gbs: system.bandwidth_gbs,
+        link_gbs: system.link_gbs.map(f64::from),
+        tflops_16bit: system.tflops_16bit,
+    }
+}
+
+async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
+    // In the output folder, so that a cleanup after a crash finds it; removed before the engine is published.
+    let scratch = context.lease.out.join(".checkpoint");
+    let refused = |what: String| Failure::refused(what);
+    let found = |path: &Option<String>| path.as_deref().map(|path| context.path(path).to_string_lossy().into_owned());
+    let engine = Engine {
+        checkpoint: found(&engine.checkpoint),
+        trtllm: found(&engine.trtllm),
+        trtllm_checkpoint: found(&engine.trtllm_checkpoint),
+        ..engine.clone()
+    };
+    let commands =
+        engine_commands(&engine, &scratch, &context.lease.out).map_err(|error| refused(error.to_string()))?;
+    let total = commands.len() as u64;
+    let mut outcome = Ok(());
+    for (index, argv) in commands.into_iter().enumerate() {
+        // The name of the script or module is more useful than `python`.
+        let named =
+            argv.iter().skip(usize::from(argv.len() > 1 && argv[0].contains("python"))).find(|word| *word != "-m");
+        let name = Path::new(named.unwrap_or(&argv[0])).file_name();
+        let name = name.unwrap_or_default().to_string_lossy().into_owned();
+        context.lease.report_progress(name, index as u64, Some(total));
+        outcome = context.run(context.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
+        outcome = outcome.map_err(|failure| memory::explain(failure, context, &engine, is_first(&engine, index)));
+        if outcome.is_err() {
+            break;
+        }
+    }
+    outcome?;
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch)
+            .map_err(|error| Failure::system(format!("the intermediate checkpoint cannot be removed: {error}")))?;
+    }
+    check(&context.lease.out, &engine).map_err(|incomplete| {
+        let failure = Failure::files(format!("its commands ended well, but {incomplete}"));
+        Failure { log: Some(context.lease.log.clone()), ..failure }
+            .hint("the log has what they printed; a wrapper script has to pass on the exit code of what it calls")
+    })?;
+    Ok(Done::default())
+}
+
+/// Whether a command is the one that makes the checkpoint.
+const fn is_first(engine: &Engine, index: usize) -> bool {
+    index == 0 && engine.trtllm_checkpoint.is_none()
+}
+
+/// Why there is no command that builds an engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineCommandError {
+    #[error("`{key}` is needed to build an engine with TensorRT-LLM")]
+    Missing { key: &'static str },
+    #[error("the precision `{0}` is none of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo")]
+    Precision(String),
+    #[error("no converter is known for the architecture `{0}`; use precision fp8 or fp4")]
+    Architecture(String),
+    /// Another key decides the flag.
+    #[error("`{key}.{flag}` may not be given: {by} decides it")]
+    Decided { key: &'static str, flag: &'static str, by: &'static str },
+    #[error("the flag `{0}` must be a plain value")]
+    Flag(String),
+    #[error("the flag `{0}` must be a list of plain values")]
+    FlagList(String),
+}
+
+/// The commands that build an engine, in order. `checkpoint` is where the converted weights go between them, `out`
+/// where the engine goes.
+///
+/// All but fp16 and bf16 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
+/// `convert_checkpoint.py` of the model's family.
+pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, EngineCommandError> {
+    check_conflicts("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
+    let (checkpoint, out) = (checkpoint.display().to_string(), out.display().to_string());
+    Ok(match (engine.only, &engine.trtllm_checkpoint) {
+        (Some(EngineOnly::Checkpoint), _) => vec![checkpoint_command(engine, &out)?],
+        (None, Some(made)) => vec![build_command(engine, made, &out)?],
+        (None, None) => vec![checkpoint_command(engine, &checkpoint)?, build_command(engine, &checkpoint, &out)?],
+    })
+}
+
+fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineCommandError> {
+    let need = |key, value: &Option<String>| value.clone().ok_or(EngineCommandError::Missing { key });
+    let weights = need("checkpoint", &engine.checkpoint)?;
+    let trtllm = need("trtllm", &engine.trtllm)?;
+    check_conflicts("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
+    let (script, words) = match engine.precision.as_str() {
+        "fp8" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "fp8")]),
+        "fp4" | "nvfp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),
+        format if Engine::QUANTIZED_FORMATS.contains(&format) => {
+            (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", format)])
+        }
+        "fp16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "float16")]),
+        "bf16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "bfloat16")]),
+        other => return Err(EngineCommandError::Precision(other.to_owned())),
+    };
+    let mut argv = vec![engine.python.clone().unwrap_or_else(|| "python3".to_owned()), script];
+    argv.extend(pair("model_dir", &weights));
+    argv.extend(pair("output_dir", out));
+    argv.extend(words.into_iter().flatten());
+    argv.extend(pair("tp_size", &engine.tensor_parallelism.to_string()));
+    argv.extend(pair("pp_size", &engine.pipeline_parallelism.to_string()));
+    argv.extend(flags(&engine.checkpoint_flags)?);
+    Ok(argv)
+}
+
+fn build_command(engine: &Engine, checkpoint: &str, out: &str) -> Result<Vec<String>, EngineCommandError> {
+    let mut argv = match &engine.python {
+        // What `trtllm-build` is, without a script that knows where its Python lay when it was installed.
+        Some(python) => vec![python.clone(), "-m".to_owned(), "tensorrt_llm.commands.build".to_owned()],
+        None => vec!["trtllm-build".to_owned()],
+    };
+    argv.extend(pair("checkpoint_dir", checkpoint));
+    argv.extend(pair("output_dir", out));
+    let world = engine.tensor_parallelism * engine.pipeline_parallelism;
+    if world > 1 {
+        argv.extend(pair("workers", &world.to_string()));
+    }
+    argv.extend(flags(&engine.build_flags)?);
+    Ok(argv)
+}
+
+fn pair(name: &str, value: &str) -> [String; 2] {
+    [format!("--{name}"), value.to_owned()]
+}
+
+fn quantize(trtllm: &str) -> String {
+    format!("{trtllm}/examples/quantization/quantize.py")
+}
+
+/// Where a family's converter lies in a TensorRT-LLM checkout since 0.19 (`examples/models/core/…`).
+fn convert(trtllm: &str, architecture: &str) -> Result<String, EngineCommandError> {
+    let family = match architecture {
+        "LlamaForCausalLM" | "MistralForCausalLM" => "llama",
+        "MixtralForCausalLM" => "mixtral",
+        "Qwen2ForCausalLM" | "Qwen2MoeForCausalLM" | "Qwen3ForCausalLM" => "qwen",
+        "GPT2LMHeadModel" => "gpt",
+        "GPTJForCausalLM" => "gptj",
+        "PhiForCausalLM" | "Phi3ForCausalLM" => "phi",
+        "Gemma2ForCausalLM" | "GemmaForCausalLM" => "gemma",
+        other => return Err(EngineCommandError::Architecture(other.to_owned())),
+    };
+    let folder = if family == "gptj" { "contrib" } else { "core" };
+    // Mixtral is converted by the script of its dense sibling.
+    let family = if family == "mixtral" { "llama" } else { family };
+    Ok(format!("{trtllm}/examples/models/{folder}/{family}/convert_checkpoint.py"))
+}
+
+fn check_conflicts(
+    key: &'static str,
+    flags: &IndexMap<String, Value>,
+    decided: &[(&'static str, &'static str)],
+) -> Result<(), EngineCommandError> {
+    match decided.iter().find(|(flag, _)| flags.contains_key(*flag)) {
+        Some((flag, by)) => Err(EngineCommandError::Decided { key, flag, by }),
+        None => Ok(()),
+    }
+}
+
+/// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one argument for each element.
+fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, EngineCommandError> {
+    let mut words = Vec::new();
+    for (name, value) in flags {
+        match value {
+            Value::Null | Value::Bool(false) => {}
+            Value::Bool(true) => words.push(format!("--{name}")),
+            Value::Array(items) => {
+                words.push(format!("--{name}"));
+                for item in items {
+                    words.push(text(item).ok_or_else(|| EngineCommandError::FlagList(name.clone()))?);
+                }
+            }
+            value => {
+                let value = text(value).ok_or_else(|| EngineCommandError::Flag(name.clone()))?;
+                words.extend(pair(name, &value));
+            }
+        }
+    }
+    Ok(words)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// What is missing from an output. `what` it is: a checkpoint or an engine.
+#[derive(Debug, thiserror::Error)]
+pub enum IncompleteEngine {
+    #[error("the {what} has no config.json: {source}")]
+    NoConfig { what: &'static str, source: std::io::Error },
+    #[error("the config.json of the {what} cannot be read: {source}")]
+    ReadConfig { what: &'static str, source: std::io::Error },
+    #[error("the config.json of the {what} cannot be read: {source}")]
+    Config { what: &'static str, source: serde_json::Error },
+    #[error("the config.json of the {what} names no rank")]
+    NoRank { what: &'static str },
+    #[error("the {what} has no {name}, or it is empty")]
+    NoFile { what: &'static str, name: String },
+    #[error("{name} of the {what} cannot be looked at: {source}")]
+    LookAtFile { what: &'static str, name: String, source: std::io::Error },
+    #[error("the {what} lacks {missing} of its {ranks} files, {first} to {last}")]
+    NoFiles { what: &'static str, missing: usize, ranks: u64, first: String, last: String },
+}
+
+/// What is missing or cannot be read; the text follows "but".
+pub fn check(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
+    let (what, suffix) = match engine.only {
+        Some(EngineOnly::Checkpoint) => ("checkpoint", "safetensors"),
+        None => ("engine", "engine"),
+    };
+    let config = config(folder, what)?;
+    let ranks = match config.pointer("/pretrained_config/mapping/world_size").and_then(Value::as_u64) {
+        Some(ranks) => ranks,
+        // A checkpoint that was given decides how many there are.
+        None if engine.trtllm_checkpoint.is_some() => 1,
+        None => match config.pointer("/mapping/world_size").and_then(Value::as_u64) {
+            Some(ranks) => ranks,
+            None => u64::from(engine.tensor_parallelism * engine.pipeline_parallelism),
+        },
+    };
+    let mut missing: Vec<String> = Vec::new();
+    // A damaged config could contain any number.
+    for name in (0..ranks.min(4096)).map(|rank| format!("rank{rank}.{suffix}")) {
+        match metadata_if_there(&folder.join(&name)) {
+            Ok(Some(file)) if file.is_file() && file.len() > 0 => {}
+            Ok(_) => missing.push(name),
+            Err(source) => return Err(IncompleteEngine::LookAtFile { what, name, source }),
+        }
+    }
+    match missing.as_slice() {
+        [] if ranks > 0 => Ok(()),
+        [] => Err(IncompleteEngine::NoRank { what }),
+        [one] => Err(IncompleteEngine::NoFile { what, name: one.clone() }),
+        [first, .., last] => Err(IncompleteEngine::NoFiles {
+            what,
+            missing: missing.len(),
+            ranks,
+            first: first.clone(),
+            last: last.clone(),
+        }),
+    }
+}
+
+fn config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> {
+    let path = folder.join("config.json");
+    let text = read_text_up_to(&path, LARGEST_CONFIG).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => IncompleteEngine::NoConfig { what, source },
+        _ => IncompleteEngine::ReadConfig { what, source },
+    })?;
+    serde_json::from_str(&text).map_err(|source| IncompleteEngine::Config { what, source })
+}
+
+#[cfg(test)]
+mod engine_tests {
+    use super::*;
+
+    fn engine(change: &Value) -> Engine {
+        let mut engine = serde_json::json!({
+            "backend": "tensorrt_llm", "precision": "fp8", "tensor_parallelism": 2,
+            "checkpoint": "/models/llama", "trtllm": "/src/trtllm",
+            "model": {"name": "llama2-70b", "architecture": "LlamaForCausalLM", "parameters": 1, "num_hidden_layers": 1,
+                "hidden_size": 1, "intermediate_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+                "vocab_size": 1, "max_position_embeddings": 1},
+            "system": {"name": "x", "gpus": 2, "memory_gb": 1.0, "bandwidth_gbs": 1.0, "tflops_16bit": 1.0},
+            "checkpoint_flags": {"kv_cache_dtype": "fp8", "calib_size": 1024},
+            "build_flags": {"max_batch_size": 1024, "max_num_tokens": 1536, "use_fp8_context_fmha": "enable", "strip_plan": false, "fast_build": true},
+        });
+        for (key, value) in change.as_object().unwrap() {
+            engine[key] = value.clone();
+        }
+        serde_json::from_value(engine).unwrap()
+    }
+
+    fn lines(change: &Value) -> String {
+        match engine_commands(&engine(change), Path::new("CKPT"), Path::new("OUT")) {
+            Ok(commands) => commands.iter().map(|argv| argv.join(" ")).collect::<Vec<_>>().join("\n"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn fp8_is_quantized_and_built() {
+        insta::assert_snapshot!(lines(&serde_json::json!({})), @r"
+        python3 /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024
+        trtllm-build --checkpoint_dir CKPT --output_dir OUT --workers 2 --max_batch_size 1024 --max_num_tokens 1536 --use_fp8_context_fmha enable --fast_build
+        ");
+    }
+
+    #[test]
+    fn sixteen_bits_are_converted() {
+        let change = serde_json::json!({"precision": "bf16", "tensor_parallelism": 1, "checkpoint_flags": {}, "build_flags": {}});
+        insta::assert_snapshot!(lines(&change), @r"
+        python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
+        trtllm-build --checkpoint_dir CKPT --output_dir OUT
+        ");
+    }
+
+    #[test]
+    fn formats_of_quantize_py_are_its_qformat() {
+        for (precision, format) in
+            [("int8_sq", "int8_sq"), ("int4_awq", "int4_awq"), ("w4a8_awq", "w4a8_awq"), ("nvfp4", "nvfp4")]
+        {
+            let text = lines(&serde_json::json!({ "precision": precision }));
+            assert!(
+                text.contains(&format!(
+                    "quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat {format} "
+                )),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_made_alone_and_an_engine_of_it() {
+        let change = serde_json::json!({"only": "checkpoint", "python": "/venv/bin/python", "build_flags": {}});
+        insta::assert_snapshot!(lines(&change), @"/venv/bin/python /src/trtllm/examples/quantization/quantize.py \
+         --model_dir /models/llama --output_dir OUT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024");
+        let change = serde_json::json!({"trtllm_checkpoint": "/made", "python": "/venv/bin/python", "checkpoint": null, "trtllm": null, "build_flags": {"max_batch_size": 8}});
+        insta::assert_snapshot!(lines(&change), @"/venv/bin/python -m tensorrt_llm.commands.build --checkpoint_dir \
+         /made --output_dir OUT --workers 2 --max_batch_size 8");
+    }
+
+    #[test]
+    fn what_other_keys_decide_is_refused() {
+        let change = serde_json::json!({"checkpoint_flags": {"qformat": "fp8"}});
+        assert_eq!(lines(&change), "`checkpoint_flags.qformat` may not be given: precision decides it");
+        let change = serde_json::json!({"build_flags": {"tensor_parallelism": 2}});
+        assert_eq!(lines(&change), "`build_flags.tensor_parallelism` may not be given: tensor_parallelism decides it");
+        let change = serde_json::json!({"trtllm": null});
+        assert_eq!(lines(&change), "`trtllm` is needed to build an engine with TensorRT-LLM");
+        let change = serde_json::json!({"precision": "int8"});
+        assert_eq!(
+            lines(&change),
+            "the precision `int8` is none of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo"
+        );
+    }
+}
+
+#[cfg(test)]
+mod files_tests {
+    use std::fs;
+
+    use super::*;
+
+    fn engine(change: &Value) -> Engine {
+        let mut engine = serde_json::json!({
+            "backend": "tensorrt_llm", "precision": "fp8", "tensor_parallelism": 2,
+            "model": {"name": "m", "architecture": "LlamaForCausalLM", "parameters": 1, "num_hidden_layers": 1,
+                "hidden_size": 1, "intermediate_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+                "vocab_size": 1, "max_position_embeddings": 1},
+            "system": {"name": "x", "gpus": 2, "memory_gb": 1.0, "bandwidth_gbs": 1.0, "tflops_16bit": 1.0},
+        });
+        for (key, value) in change.as_object().unwrap() {
+            engine[key] = value.clone();
+        }
+        serde_json::from_value(engine).unwrap()
+    }
+
+    #[test]
+    fn an_engine_is_its_config_and_a_file_for_each_rank() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |change: &Value| check(folder.path(), &engine(change)).unwrap_err().to_string();
+        let none = serde_json::json!({});
+        assert!(of(&none).starts_with("the engine has no config.json: "));
+        fs::write(folder.path().join("config.json"), "built").unwrap();
+        assert!(of(&none).starts_with("the config.json of the engine cannot be read: "));
+        fs::write(folder.path().join("config.json"), "{}").unwrap();
+        assert_eq!(of(&none), "the engine lacks 2 of its 2 files, rank0.engine to rank1.engine");
+        fs::write(folder.path().join("rank0.engine"), "ftrt").unwrap();
+        fs::write(folder.path().join("rank1.engine"), "").unwrap();
+        assert_eq!(of(&none), "the engine has no rank1.engine, or it is empty");
+        fs::remove_file(folder.path().join("rank1.engine")).unwrap();
+        std::os::unix::fs::symlink("rank1.engine", folder.path().join("rank1.engine")).unwrap();
+        let text = of(&none);
+        assert!(text.starts_with("rank1.engine of the engine cannot be looked at: "), "{text}");
+        // The config takes precedence over the manifest, and a checkpoint that was given decides.
+        let config = r#"{"pretrained_config": {"mapping": {"world_size": 1}}}"#;
+        fs::write(folder.path().join("config.json"), config).unwrap();
+        assert!(check(folder.path(), &engine(&none)).is_ok());
+        let made = serde_json::json!({"only": "checkpoint"});
+        assert_eq!(of(&made), "the checkpoint has no rank0.safetensors, or it is empty");
+    }
+}

@@ -1,0 +1,382 @@
+//! `git:` — a clone at a revision; the output folder is the work tree.
+//!
+//! The published tree holds the same bytes for the same revision: the store leaves `.git` out of the digest, because
+//! git's own files hold times, inode numbers and packs that differ from clone to clone. The revision is recorded in
+//! [`REVISION`] instead of `.git`, so that two commits with the same files still differ. With `resume`, whatever was
+//! fetched before is not fetched again.
+//!
+//! How git is called: no prompts, no hooks, no identity of the user's, no background work.
+//!
+//! What a user should know of an output that is taken from the cache although its source can be another by now.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Run;
+use crate::task_context::TaskContext;
+use base::event::{Done, Failure, MovingSource, RemoteRef};
+use base::files::read_text;
+use base::units::{credentials, userinfo, without_credentials};
+use exec::process::{ProcessCommand, query};
+use plan::manifest::model::{CherryPick, Git};
+
+/// Beside the work tree's files, ignored by git: the commit that is checked out.
+pub const REVISION: &str = ".regatta-revision";
+
+impl Run for Git {
+    const FORMAT: Option<u32> = Some(1);
+
+    async fn run(&self, mut context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+        let urls = std::iter::once(&self.url).chain(self.cherry_picks.iter().filter_map(|pick| match pick {
+            CherryPick::From { url, .. } => Some(url),
+            CherryPick::Commit(_) => None,
+        }));
+        let hidden: Vec<String> = urls.filter_map(|url| credentials(url)).collect();
+        context.hide(hidden);
+        let context = &context;
+        let command = GitCommand { context };
+        let url = local(context, &self.url);
+
+        // A lock that a killed self left behind would stop this one.
+        for lock in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock"] {
+            let _ = std::fs::remove_file(context.lease.out.join(".git").join(lock));
+        }
+        command.run(&["init", "--quiet", "--template=", "."]).await?;
+        let (commit, name) = find(&command, &url, &self.rev).await?;
+        context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
+        command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
+        // Force twice: also what an earlier attempt left of submodules.
+        command.run(&["clean", "--quiet", "-ffdx"]).await?;
+        for pick in &self.cherry_picks {
+            cherry_pick(&command, &url, pick).await?;
+        }
+        if self.submodules {
+            context.lease.report_progress("fetching submodules", 0, None);
+            // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
+            command.run(&["config", "remote.origin.url", &url]).await?;
+            let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
+            command
+                .run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"])
+                .await?;
+        }
+        fetch_lfs(&command, self, &url).await?;
+
+        command.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
+        remove_credentials(&context.lease.out.join(".git"), &self.url)?;
+        let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
+        write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
+        write(&context.lease.out, REVISION, &format!("{head}\n"))?;
+        // A repository in another output has a key, which changes with it.
+        let name = name.filter(|_| !Path::new(&url).starts_with(context.state()));
+        let source = name.map(|name| Box::new(moving_source(&self.rev, without_credentials(&url), name, commit)));
+        Ok(Done { headline: Some(short(&head).to_owned()), source, ..Done::default() })
+    }
+}
+
+fn moving_source(rev: &str, url: String, name: String, commit: String) -> MovingSource {
+    let kind = match &name {
+        name if name.starts_with("refs/heads/") => "branch ",
+        name if name.starts_with("refs/tags/") => "tag ",
+        _ => "",
+    };
+    MovingSource {
+        name: format!("{kind}`{rev}`"),
+        version: format!("commit {}", short(&commit)),
+        remote: Some(RemoteRef { url, name, commit }),
+    }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
+}
+
+/// Takes credentials out of what is published: submodules with relative URLs got them from their parent.
+fn remove_credentials(dot_git: &Path, url: &str) -> Result<(), Failure> {
+    let Some(userinfo) = userinfo(url).filter(|_| credentials(url).is_some()) else { return Ok(()) };
+    let shown = format!("{userinfo}@");
+    for entry in walkdir::WalkDir::new(dot_git).into_iter().flatten().filter(|entry| entry.file_name() == "config") {
+        if let Ok(text) = read_text(entry.path())
+            && text.contains(&shown)
+        {
+            write(entry.path().parent().unwrap_or(dot_git), "config", &text.replace(&shown, ""))?;
+        }
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(folder.join(name), text))
+        .map_err(|error| Failure::system(format!("{name} cannot be written: {error}")))
+}
+
+/// A path in the project becomes absolute; everything else stays.
+fn local(context: &TaskContext, url: &str) -> String {
+    let path = context.path(url);
+    if !url.contains("://") && path.exists() { path.display().to_string() } else { url.to_owned() }
+}
+
+fn is_local(url: &str) -> bool {
+    url.starts_with('/') || url.starts_with("file://")
+}
+
+fn is_hex(rev: &str, least: usize) -> bool {
+    rev.len() >= least && rev.len() <= 40 && rev.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The commit that a revision means, fetched, and the full name of the branch or tag that it is.
+async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<(String, Option<String>), Failure> {
+    if rev.starts_with('-') || rev.is_empty() {
+        return Err(Failure::refused(format!("`{rev}` is not a revision")));
+    }
+    if is_hex(rev, 40) {
+        return Ok((fetch_commit(command, url, rev, "1").await?, None));
+    }
+    command.context.lease.report_progress(format!("looking for {rev}"), 0, None);
+    let listed =
+        command.stdout_of(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
+    let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
+    let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
+    let name = if has(&tag) {
+        tag
+    } else if has(&branch) {
+        branch
+    } else if has(rev) {
+        rev.to_owned()
+    } else if is_hex(rev, 4) {
+        fetch_all(command, url).await?;
+        let commit = command.stdout_of(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await?;
+        return Ok((commit, None));
+    } else {
+        return Err(Failure::refused(format!(
+            "there is no tag, branch or commit `{rev}` in {}",
+            without_credentials(url)
+        ))
+        .hint(format!("`git ls-remote {}` lists what there is", without_credentials(url))));
+    };
+    command.context.lease.report_progress(format!("fetching {rev}"), 0, None);
+    command.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
+    let commit = command.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await?;
+    Ok((commit, Some(name)))
+}
+
+/// Makes sure that a commit is there, alone if the server gives single commits away, else with everything.
+async fn fetch_commit(command: &GitCommand<'_>, url: &str, commit: &str, depth: &str) -> Result<String, Failure> {
+    let exact = format!("{commit}^{{commit}}");
+    if depth == "1"
+        && let Ok(found) = command.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await
+    {
+        return Ok(found);
+    }
+    command.context.lease.report_progress(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
+    let alone = is_hex(commit, 40)
+        && command.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, url, commit]).await.is_ok();
+    if !alone {
+        fetch_all(command, url).await?;
+    }
+    command.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await.map_err(|failure| {
+        if command.context.lease.stop.is_requested() {
+            return failure;
+        }
+        Failure::refused(format!("there is no commit `{commit}` in {}", without_credentials(url)))
+    })
+}
+
+async fn fetch_all(command: &GitCommand<'_>, url: &str) -> Result<(), Failure> {
+    let shallow = command.stdout_of(&["rev-parse", "--is-shallow-repository"]).await? == "true";
+    let mut words = vec!["fetch", "--quiet", "--tags", "--force"];
+    if shallow {
+        words.push("--unshallow");
+    }
+    words.extend([url, "+refs/heads/*:refs/remotes/all/*"]);
+    command.run(&words).await
+}
+
+async fn cherry_pick(command: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Result<(), Failure> {
+    let (from, commit) = match pick {
+        CherryPick::Commit(commit) => (url.to_owned(), commit),
+        CherryPick::From { url, commit } => (local(command.context, url), commit),
+    };
+    // With its parent: a cherry-pick applies the difference to it.
+    let commit = fetch_commit(command, &from, commit, "2").await?;
+    let failure = match command.run(&["cherry-pick", "--keep-redundant-commits", &commit]).await {
+        Ok(()) => return Ok(()),
+        Err(failure) => failure,
+    };
+    if command.context.lease.stop.is_requested() {
+        return Err(failure);
+    }
+    let conflicts = command.stdout_of(&["diff", "--name-only", "--diff-filter=U"]).await.unwrap_or_default();
+    let _ = command.run(&["cherry-pick", "--abort"]).await;
+    if conflicts.is_empty() {
+        return Err(failure);
+    }
+    let files = conflicts.lines().collect::<Vec<_>>().join(", ");
+    Err(Failure { what: format!("the commit {commit} cannot be applied: conflicts in {files}"), ..failure }
+        .cause("the commit was made for another version of these files")
+        .hint("choose a `rev` nearer to it, or the same change as it was made for this version"))
+}
+
+async fn fetch_lfs(command: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Failure> {
+    if git.lfs == Some(false) {
+        return Ok(());
+    }
+    let required = git.lfs == Some(true);
+    let attributes = command.stdout_of(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
+    let used = attributes
+        .lines()
+        .any(|file| read_text(command.context.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs")));
+    if !used && !required {
+        return Ok(());
+    }
+    if let Err(failure) = command.stdout_of(&["lfs", "version"]).await {
+        if command.context.lease.stop.is_requested() {
+            return Err(failure);
+        }
+        if required {
+            return Err(Failure::refused("git lfs is not installed")
+                .hint("install git-lfs, or set `lfs: false` to leave the pointers unchanged"));
+        }
+        command.context.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
+        return Ok(());
+    }
+    command.context.lease.report_progress("fetching large files", 0, None);
+    command.run(&["config", "remote.origin.url", url]).await?;
+    command.run(&["lfs", "install", "--local", "--skip-repo"]).await?;
+    command.run(&["lfs", "pull", "origin"]).await
+}
+
+/// Settings that win over the user's. Their other settings stay, because credential helpers are among them.
+const SETTINGS: [&str; 9] = [
+    "core.hooksPath=/dev/null",
+    "core.autocrlf=false",
+    "core.fsmonitor=false",
+    "commit.gpgSign=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+    "init.defaultBranch=main",
+    "protocol.version=2",
+];
+
+const NO_PROMPTS: [(&str, &str); 5] = [
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", ""),
+    ("SSH_ASKPASS", ""),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("LC_ALL", "C"),
+];
+
+/// The same commit ids every time need the same committer and date every time. The author stays unchanged.
+const IDENTITY: [(&str, &str); 3] = [
+    ("GIT_COMMITTER_NAME", "Regatta"),
+    ("GIT_COMMITTER_EMAIL", "regatta@localhost"),
+    ("GIT_COMMITTER_DATE", "2000-01-01T00:00:00+0000"),
+];
+
+/// Variables that point git elsewhere.
+const ELSEWHERE: [&str; 7] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_CEILING_DIRECTORIES",
+];
+
+/// Calls git in the output folder.
+pub struct GitCommand<'a> {
+    pub context: &'a TaskContext,
+}
+
+impl GitCommand<'_> {
+    pub async fn run(&self, words: &[&str]) -> Result<(), Failure> {
+        self.context.run(self.command(words)).await.map(drop)
+    }
+
+    /// What git answers on its standard output.
+    pub async fn stdout_of(&self, words: &[&str]) -> Result<String, Failure> {
+        self.context.run_for_stdout(self.command(words)).await
+    }
+
+    fn command(&self, words: &[&str]) -> ProcessCommand {
+        let argv = std::iter::once(OsString::from("git")).chain(arguments(words)).collect();
+        environment().fold(self.context.command(argv), |command, (name, value)| match value {
+            Some(value) => command.set(name, value),
+            None => command.remove(name),
+        })
+    }
+}
+
+fn arguments(words: &[&str]) -> impl Iterator<Item = OsString> {
+    let settings = SETTINGS.iter().flat_map(|&setting| ["-c".into(), setting.into()]);
+    settings.chain(words.iter().map(OsString::from))
+}
+
+/// The variables that every call has; without a value: that it does not have.
+fn environment() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    let has_ssh = ["GIT_SSH_COMMAND", "GIT_SSH"].iter().any(|name| std::env::var_os(name).is_some());
+    let ssh = (!has_ssh).then_some(("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"));
+    let set = NO_PROMPTS.into_iter().chain(ssh).chain(IDENTITY).map(|(name, value)| (name, Some(value)));
+    set.chain(ELSEWHERE.map(|name| (name, None)))
+}
+
+/// What a remote lists of these references, outside of any stage. Blocks for at most `limit`; `None` without an answer.
+pub fn list_remote(url: &str, names: &[&str], limit: Duration) -> Option<String> {
+    let words: Vec<&str> = ["ls-remote", "--", url].iter().chain(names).copied().collect();
+    // Outside of the project, which may be a repository with settings of its own.
+    let call = duct::cmd("git", arguments(&words)).dir("/").stdin_null().stdout_capture().stderr_capture().unchecked();
+    let call = environment().fold(call, |call, (name, value)| match value {
+        Some(value) => call.env(name, value),
+        None => call.env_remove(name),
+    });
+    // The helpers that git starts end with it.
+    let call = call.before_spawn(|child| {
+        child.process_group(0);
+        Ok(())
+    });
+    query(&call, limit).successful_output()
+}
+
+/// How long a remote may take to answer; without a network a run goes on after that.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// The answer of a remote.
+enum RemoteAnswer {
+    Commit(String),
+    /// It has no such reference any more.
+    Gone,
+    None,
+}
+
+/// Names the source, and how to fetch it again. Where `may_query`, the remote of a clone is queried, which blocks for a
+/// few seconds at most. Of a tag only that it moved is reported, because tags are not expected to.
+pub fn source_notice(source: &MovingSource, stage: &str, may_query: bool) -> Option<String> {
+    let queried = source.remote.as_ref().filter(|_| may_query);
+    let is_tag = source.remote.as_ref().is_some_and(RemoteRef::is_tag);
+    let rest = match queried.map(|remote| (remote, query_remote(remote))) {
+        Some((remote, RemoteAnswer::Commit(now))) if now != remote.commit => {
+            format!(", and has moved to {} in the remote; `--force {stage}` fetches it", short(&now))
+        }
+        Some((_, RemoteAnswer::Gone)) => ", and the remote no longer has it".to_owned(),
+        _ if is_tag => return None,
+        Some((_, RemoteAnswer::Commit(_))) => ", as it is in the remote".to_owned(),
+        Some((_, RemoteAnswer::None)) => format!("; the remote did not answer; `--force {stage}` fetches it again"),
+        None => format!("; `--force {stage}` fetches it again"),
+    };
+    Some(format!("{} is taken from the cache at {}{rest}", source.name, source.version))
+}
+
+fn query_remote(remote: &RemoteRef) -> RemoteAnswer {
+    // What an annotated tag leads to has a line of its own.
+    let peeled = format!("{}^{{}}", remote.name);
+    let Some(listed) = list_remote(&remote.url, &[&remote.name, &peeled], LIMIT) else { return RemoteAnswer::None };
+    let commit = |name: &str| listed.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix('\t'));
+    match commit(&peeled).or_else(|| commit(&remote.name)) {
+        Some(commit) => RemoteAnswer::Commit(commit.to_owned()),
+        None => RemoteAnswer::Gone,
+    }
+}
