@@ -31,7 +31,7 @@ pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
     Some(TestRequest {
         round: &loadgen.round,
         benchmark: &loadgen.benchmark,
-        scenario: MlperfScenario::of(bench.scenario)?,
+        scenario: MlperfScenario::from_scenario(bench.scenario)?,
         mode: loadgen.mode,
         division: loadgen.division,
         rehearsal: loadgen.rehearse,
@@ -98,7 +98,7 @@ pub fn queries(bench: &Bench) -> Option<Estimate> {
         return None;
     }
     let seed = request.find().ok()?.round.loadgen.seeds.schedule;
-    Some(Estimate::of(&conf(&request).ok()?.settings, seed))
+    Some(Estimate::new(&conf(&request).ok()?.settings, seed))
 }
 
 /// A short test lasts a minute, of a rehearsal a quarter of its whole one,
@@ -167,7 +167,7 @@ impl Cost {
             let bench = Bench { search: None, loadgen: Some(Box::new(test.clone())), ..bench.clone() };
             let request: TestRequest<'_> = test_request(&bench)?;
             let seed = request.find().ok()?.round.loadgen.seeds.schedule;
-            Some(Estimate::of(&conf(&request).ok()?.settings, seed).seconds)
+            Some(Estimate::new(&conf(&request).ok()?.settings, seed).seconds)
         };
         let doublings = (bounds.high / bounds.low).log2().ceil() as u32 + 1;
         let halvings = (1.0 / bounds.precision).log2().ceil() as u32;
@@ -242,7 +242,7 @@ fn missing_scenarios(package: &MlperfPackage) -> Vec<String> {
     let mut packed: BTreeMap<&str, Vec<MlperfScenario>> = BTreeMap::new();
     let entries = package.entries();
     for entry in &entries {
-        packed.entry(&entry.benchmark).or_default().extend(MlperfScenario::of(entry.scenario));
+        packed.entry(&entry.benchmark).or_default().extend(MlperfScenario::from_scenario(entry.scenario));
     }
     let mut notes = Vec::new();
     for (name, there) in packed {

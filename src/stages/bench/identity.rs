@@ -238,7 +238,7 @@ pub fn key_of(server: &ServerIdentity) -> Option<String> {
     let mut ranks: Vec<String> =
         folder.read_dir().ok()?.flatten().take(MOST_FILES).filter_map(|file| rank(&file)).collect();
     ranks.sort();
-    Some(Digest::of(format!("{config} {ranks:?}").as_bytes()).to_string())
+    Some(Digest::hash(format!("{config} {ranks:?}").as_bytes()).to_string())
 }
 
 /// `rank0.engine 1234 1700000000.123`
@@ -276,7 +276,7 @@ fn read(folder: &Path) -> Option<EngineIdentity> {
         }
     }
     Some(EngineIdentity {
-        config_digest: Some(Digest::of(text.as_bytes()).to_string()),
+        config_digest: Some(Digest::hash(text.as_bytes()).to_string()),
         simulated: sim::simulated(folder),
         version: config["version"].as_str().map(str::to_owned),
         build,

@@ -136,7 +136,7 @@ pub async fn perform_sweep(
     sweep: &BenchSweep,
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
-    let plan = SweepPlan::of(sweep).map_err(|error| Failure::refused(format!("`bench.sweep`: {error}")))?;
+    let plan = SweepPlan::new(sweep).map_err(|error| Failure::refused(format!("`bench.sweep`: {error}")))?;
     let end = context.lease.out.join(SWEEP);
     let servers = measurement::begin(context, spec, &end, SWEEP_POINTS).await?;
     let mut points: Vec<SweepPoint> = Vec::new();

@@ -119,7 +119,7 @@ pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, 
         context.lease.report_progress("answers scored", done, Some(dataset_record.samples));
     });
     let scored = scored.map_err(|error| failure(&error))?;
-    let method = ScoringMethod::of(&step.benchmark);
+    let method = ScoringMethod::for_benchmark(&step.benchmark);
     let width = scored.report.log.token_ids.unwrap_or(Width::Int32);
     let has_option = method.is_some_and(ScoringMethod::has_dtype_option);
     let option = if has_option { format!(" with `--dtype {}`", width.dtype()) } else { String::new() };

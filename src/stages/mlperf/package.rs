@@ -116,7 +116,7 @@ async fn elsewhere(order: &PackageRequest) -> Option<String> {
 }
 
 fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
-    let Some(scenario) = MlperfScenario::of(entry.scenario) else {
+    let Some(scenario) = MlperfScenario::from_scenario(entry.scenario) else {
         let message = format!("{:?} is no scenario of MLPerf (`results` of {})", entry.scenario, entry.benchmark);
         return Err(Failure::refused(message).hint("offline, server, interactive, single_stream"));
     };
@@ -326,7 +326,7 @@ pub(super) async fn run_official_checker(
     let text = read_text(&log).unwrap_or_default();
     match ran {
         Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),
-        _ if text.contains("SUMMARY: ") => Ok(Official::of(&text)),
+        _ if text.contains("SUMMARY: ") => Ok(Official::parse(&text)),
         _ => {
             let lines: Vec<String> = text.lines().rev().take(20).map(str::to_owned).collect();
             let what = "the official checker did not come to its end";

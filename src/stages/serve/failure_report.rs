@@ -125,7 +125,7 @@ fn fit(repository: &Path, found: &Shortage) -> Option<Fit> {
 }
 
 fn of_engine(folder: &Path, engine: &EngineConfig) -> Fit {
-    let fit = Fit::of(engine);
+    let fit = Fit::new(engine);
     if let Ok((_, rank)) = sim::load_engine(folder) {
         return Fit {
             memory: Some(rank.memory.gpu_bytes),

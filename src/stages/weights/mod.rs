@@ -194,7 +194,7 @@ pub fn portable_links(folder: &Path) -> Result<BTreeMap<PathBuf, Digest>, PathEr
     for item in WalkDir::new(folder) {
         let item = item.at("list", folder)?;
         if item.path_is_symlink() {
-            links.insert(item.path().strip_prefix(folder).unwrap_or(item.path()).to_owned(), Digest::of(b""));
+            links.insert(item.path().strip_prefix(folder).unwrap_or(item.path()).to_owned(), Digest::hash(b""));
         }
     }
     Ok(links)

@@ -192,7 +192,7 @@ impl StartPoint {
             return Err(refused(message, "`start: RATE` begins at a known rate"));
         };
         let earlier =
-            EarlierSearch { path: given.to_owned(), digest: Digest::of(&bytes), found: report.found, estimate };
+            EarlierSearch { path: given.to_owned(), digest: Digest::hash(&bytes), found: report.found, estimate };
         if earlier.rate() <= 0.0 {
             return Err(no_search());
         }
