@@ -41,12 +41,11 @@ pub(super) fn splits(request: &WhatIfRequest) -> Result<Vec<ServerSplit>, Comman
     request.disaggregated.iter().map(split).collect()
 }
 
-/// What is behind the commands of the points.
+/// Note printed under the commands that measure each point.
 pub(super) const HOW_TO_MEASURE: &str = "\
-No stage starts context and generation servers apart. Start them and their router by hand (`trtllm-serve \
-disaggregated`, or vLLM with a KV
-connector and its proxy); the commands send the load to the router,
-    ROUTER:8000. A point whose lengths `regatta bench` has no options for has none.
+No stage starts context and generation servers apart. Start them and their router by hand (`trtllm-serve
+disaggregated`, or vLLM with a KV connector and its proxy); the commands send the load to the router, ROUTER:8000.
+A point whose lengths `regatta bench` has no options for has none.
 ";
 
 /// Sends the load to a router that was started by hand, without its rate. `None`: `regatta bench` has no options for
