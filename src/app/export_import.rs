@@ -27,7 +27,8 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
     let records = found.records()?;
     if records.is_empty() {
         return Err(CommandError::Usage(format!(
-            "{} has no records of single requests, from which another tool's files could be made\n  hint: requests.jsonl is next to a result.json of Regatta's; an imported result is not exported again",
+            "{} has no records of single requests, from which another tool's files could be made\n  hint: \
+            requests.jsonl is next to a result.json of Regatta's; an imported result is not exported again",
             request.result
         )));
     }
@@ -82,13 +83,15 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     {
         if let Some(tool) = interop::tool_of_config(&text) {
             return Err(CommandError::Usage(format!(
-                "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, and import that: `regatta import -- LINE`",
+                "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, \
+                and import that: `regatta import -- LINE`",
                 file.display()
             )));
         }
         if let Some((kind, place)) = interop::command_file(&text) {
             return Err(CommandError::Usage(format!(
-                "{} is {kind}, which is not read\n  hint: paste the command lines in its {place}, one at a time: `regatta import -- vllm bench serve …`, `regatta import -- vllm serve …`",
+                "{} is {kind}, which is not read\n  hint: paste the command lines in its {place}, one at a time: \
+                `regatta import -- vllm bench serve …`, `regatta import -- vllm serve …`",
                 file.display()
             )));
         }

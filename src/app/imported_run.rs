@@ -1,4 +1,5 @@
-//! `regatta run …`, or `regatta serve …` where servers stay up, out of another tool's line: what the manifest declares of what the line sets, checked by planning it.
+//! `regatta run …`, or `regatta serve …` where servers stay up, out of another tool's line: what the manifest declares
+//! of what the line sets, checked by planning it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -51,7 +52,8 @@ impl NamedManifest<'_> {
     }
 }
 
-/// The command line, with a newline at its end; `then` is a command to run while servers stay up. What it does not carry over is added to the translation.
+/// The command line, with a newline at its end; `then` is a command to run while servers stay up. What it does not
+/// carry over is added to the translation.
 ///
 /// # Errors
 /// There is no such manifest, or it refuses what the line sets.
@@ -65,7 +67,8 @@ pub(super) fn command(
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
         return Err(CommandError::Usage(format!(
-            "the line has no meaning here: this recipe is not shipped, there is no manifest {}\n  hint: `regatta list` lists the manifests",
+            "the line has no meaning here: this recipe is not shipped, there is no manifest {}\n  hint: `regatta list` \
+            lists the manifests",
             line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         )));
     };
@@ -140,7 +143,9 @@ fn set_system(
     match params.iter().find(|(key, _)| key == "system") {
         Some((_, system)) if !named.has_system(system) => {
             return Err(CommandError::Usage(format!(
-                "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`\n  hint: `regatta run {name} system={system}` lists those that are; a file manifests/{name}/{system}.yaml that includes a near one adds it"
+                "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`\n  hint: \
+                `regatta run {name} system={system}` lists those that are; a file manifests/{name}/{system}.yaml that \
+                includes a near one adds it"
             )));
         }
         Some(_) => {}
@@ -197,8 +202,8 @@ fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Trans
     front
 }
 
-/// Plans it, so that what it refuses is reported in the same way as for a run, and removes parameters that change nothing, which a
-/// run refuses. `None` where parameters are missing.
+/// Plans it, so that what it refuses is reported in the same way as for a run, and removes parameters that change
+/// nothing, which a run refuses. `None` where parameters are missing.
 fn check(
     named: &NamedManifest,
     params: &mut GivenParams,

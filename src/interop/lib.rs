@@ -1,14 +1,15 @@
-//! Other tools of this field: their command lines, one folder for each, their result files, and what their metrics mean.
+//! Other tools of this field: their command lines, one folder for each, their result files, and what their metrics
+//! mean.
 //!
-//! What the tools' command lines share is in `command_line` (arguments, and what each of them means here). `translate` knows all tools
-//! ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of result files, and recognizes and
-//! writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics mean; [`compat()`] computes them from the same
-//! requests.
+//! What the tools' command lines share is in `command_line` (arguments, and what each of them means here). `translate`
+//! knows all tools ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of
+//! result files, and recognizes and writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's
+//! metrics mean; [`compat()`] computes them from the same requests.
 //!
 //! A part uses only those to the left of it (above, on the lines before):
 //!
 //! ```text
-//!  command_line  metrics  published_ports  tool_configs ← typed_server ← command_server ← trtllm_serve  perf_analyzer ← aiperf
+//!  command_line  metrics  tool_configs ← typed_server ← command_server ← trtllm_serve  perf_analyzer ← aiperf
 //!  curl  docker  genai_perf  git_clone  guidellm  llmb_run  nvidia_harness  nvidia_smi  prepare_dataset  sglang  slurm
 //!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
@@ -28,7 +29,6 @@ mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;
 mod prepare_dataset;
-mod published_ports;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;

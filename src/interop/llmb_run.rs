@@ -64,10 +64,10 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     }
     let workload = line.value("--workload").unwrap_or_default();
     if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {
-        let why = format!(
+        let reason = format!(
             "the line has no meaning here: `{workload}` is {what}; the recipes of inference, `inference_…`, are measured"
         );
-        return TranslationBuilder::nothing(TOOL, why);
+        return TranslationBuilder::nothing(TOOL, reason);
     }
     let mut run = RunLine::default();
     match line.value("--workload") {
@@ -103,11 +103,11 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
             }
             "--dry-run" => run.plans = true,
             name => {
-                let why = UNTRANSLATED
+                let reason = UNTRANSLATED
                     .iter()
                     .find(|(names, _)| names.contains(&name))
-                    .map_or("there is nothing like it here", |it| it.1);
-                builder.push_untranslated(given.as_written(), why);
+                    .map_or("there is nothing like it here", |row| row.1);
+                builder.push_untranslated(given.as_written(), reason);
             }
         }
     }

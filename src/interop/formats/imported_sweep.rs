@@ -1,5 +1,5 @@
-//! Several runs of another tool as the points of one sweep: the level of each, runs at one level as repeats of a point, and its
-//! numbers with the tool's own definitions.
+//! Several runs of another tool as the points of one sweep: the level of each, runs at one level as repeats of a point,
+//! and its numbers with the tool's own definitions.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,9 @@ pub struct ImportedSweep {
     pub results: Vec<(PathBuf, Imported)>,
 }
 
-/// The runs as points, by what tells them apart: runs of the same identity are repeats of a point, one property that differs is the
-/// axis, and where several differ each point is named by them. The names of files count where the files state no load.
+/// The runs as points, by what tells them apart: runs of the same identity are repeats of a point, one property that
+/// differs is the axis, and where several differ each point is named by them. The names of files count where the files
+/// state no load.
 ///
 /// # Errors
 /// They are of several tools, or runs in different folders have the same identity.
@@ -42,7 +43,7 @@ pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, 
     let origin = origin(tool, &runs);
     let mut points: Vec<(RunLevel, Vec<LocatedRun>)> = Vec::new();
     for (level, run) in levels.into_iter().zip(runs) {
-        match points.iter_mut().find(|(known, _)| known.order == level.order) {
+        match points.iter_mut().find(|(other, _)| other.order == level.order) {
             Some((_, runs)) => runs.push(run),
             None => points.push((level, vec![run])),
         }
@@ -83,7 +84,8 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Runs in one folder, or in one file, belong together, and those of folders that number them: `run_1`, `20260101-120000`.
+/// Runs in one folder, or in one file, belong together, and those of folders that number them: `run_1`,
+/// `20260101-120000`.
 fn group_folder(place: &Path) -> Option<&Path> {
     let is_number = |folder: &Path| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -169,11 +171,11 @@ fn named_level(place: &Path) -> Option<SweepLevel> {
             let rest = if rest.is_empty() { parts.get(part + 1).copied()? } else { rest };
             rest.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0)
         };
-        let of = |words: &[&str]| (0..parts.len()).find_map(|at| words.iter().find_map(|word| after(at, word)));
-        let users = of(&["concurrency", "conc", "users", "streams", "c"]).filter(|users| users.fract() == 0.0);
+        let number = |words: &[&str]| (0..parts.len()).find_map(|at| words.iter().find_map(|word| after(at, word)));
+        let users = number(&["concurrency", "conc", "users", "streams", "c"]).filter(|users| users.fract() == 0.0);
         users
             .map(|users| SweepLevel::Users(users as u32))
-            .or_else(|| of(&["rate", "qps", "rps", "r"]).map(SweepLevel::Rate))
+            .or_else(|| number(&["rate", "qps", "rps", "r"]).map(SweepLevel::Rate))
     })
 }
 
@@ -208,8 +210,8 @@ fn origin(tool: Tool, runs: &[LocatedRun]) -> SweepOrigin {
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
     for (name, concept) in terms {
         let metric = |concept: MetricConcept| results().find_map(|result| result.latency.get(concept.name()));
-        let found = concept.and_then(|concept| Some((concept, metric(concept)?)));
-        if let Some((concept, metric)) = found {
+        let measured = concept.and_then(|concept| Some((concept, metric(concept)?)));
+        if let Some((concept, metric)) = measured {
             let own_name =
                 if concept.name() == name { String::new() } else { format!(", which it calls {}", concept.title()) };
             definitions.insert(name.to_owned(), format!("{}{own_name}", metric.definition));
@@ -231,8 +233,9 @@ fn point(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, tool: Tool
     let first = results[0];
     let metric = |concept: Option<MetricConcept>| concept.and_then(|concept| first.latency.get(concept.name()));
     let tpot = metric(tool.time_per_token());
-    let sum =
-        |of: fn(&ImportedResult) -> Option<f64>| results.iter().filter_map(|result| of(result)).sum::<f64>() as u64;
+    let sum = |count: fn(&ImportedResult) -> Option<f64>| {
+        results.iter().filter_map(|result| count(result)).sum::<f64>() as u64
+    };
     let (ok, failed) = (sum(|result| result.counts.ok), sum(|result| result.counts.failed));
     let once = SweepPoint {
         folder,
@@ -269,19 +272,23 @@ fn summary(metric: Option<&ImportedMetric>) -> LatencySummary {
 /// The numbers of all runs, by the names that a repeated measurement has for them.
 fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, AcrossRuns> {
     type Stat = fn(&ImportedMetric) -> Option<f64>;
-    const STATS: [(&str, Stat); 4] =
-        [("mean", |it| it.mean), ("p50", |it| it.p50), ("p90", |it| it.p90), ("p99", |it| it.p99)];
-    let mut all = BTreeMap::new();
+    const STATS: [(&str, Stat); 4] = [
+        ("mean", |metric| metric.mean),
+        ("p50", |metric| metric.p50),
+        ("p90", |metric| metric.p90),
+        ("p99", |metric| metric.p99),
+    ];
+    let mut numbers = BTreeMap::new();
     let mut add = |name: String, unit: &str, values: Option<Vec<f64>>| {
         if let Some(over) = values.and_then(|values| AcrossRuns::of(unit, values)) {
-            all.insert(name, over);
+            numbers.insert(name, over);
         }
     };
     let terms =
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
     for (name, concept) in terms.into_iter().filter_map(|(name, concept)| Some((name, concept?.name()))) {
-        for (stat, of) in STATS {
-            let values = results.iter().map(|result| of(result.latency.get(concept)?)).collect();
+        for (stat, read) in STATS {
+            let values = results.iter().map(|result| read(result.latency.get(concept)?)).collect();
             add(format!("{name}_{stat}"), "ms", values);
         }
         let counts = results.iter().map(|result| Some(result.latency.get(concept)?.n? as f64)).collect();
@@ -294,7 +301,7 @@ fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, Across
     ] {
         add(name.to_owned(), unit, results.iter().map(|result| result.rates.get(rate).copied()).collect());
     }
-    all
+    numbers
 }
 
 #[cfg(test)]

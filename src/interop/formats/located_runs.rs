@@ -71,7 +71,8 @@ pub fn loadgen_run(folder: &Path) -> Option<Result<Imported, ImportError>> {
     runs.map(|located| located.runs.into_iter().next().map(|located| located.run)).transpose()
 }
 
-/// Files that were named are those of one run, or those of each folder belong together. Those that are no results are listed.
+/// Files that were named are those of one run, or those of each folder belong together. Those that are no results are
+/// listed.
 fn runs_of_files(name: &str, files: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
     let mut located = LocatedRuns::default();
     if files.is_empty() {

@@ -1,5 +1,5 @@
-//! What stands in front of a program: launchers of ranks, profilers, bindings to processors. A program that a stage starts as it
-//! was written keeps them.
+//! What stands in front of a program: launchers of ranks, profilers, bindings to processors. A program that a stage
+//! starts as it was written keeps them.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,8 @@ pub(super) fn kept(around: &[Vec<String>]) -> Vec<String> {
     around.iter().filter(|prefix| is_kept(prefix)).flatten().cloned().collect()
 }
 
-/// Puts the prefixes in front of the servers that are started by their own line; the others are left, each with the reason.
+/// Puts the prefixes in front of the servers that are started by their own line; the others are left, each with the
+/// reason.
 pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     let beginning = kept(around);
     let mut has_kept = false;
