@@ -116,7 +116,7 @@ pub(crate) fn translate(
             see_gpus(stage, given.value(), &mut builder);
         }
     }
-    // A client has no container here.
+    // Clients do not run in a container here.
     if let TranslationKind::Bench(bench) = &mut translation.kind {
         for (host, inside) in mounts(&container) {
             for word in &mut bench.args {
@@ -184,17 +184,9 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
     for given in &line.given {
         let value = given.value();
         match given.name {
-            "--net" => {
-                keys.insert("network".to_owned(), json!(value));
-            }
-            "--shm-size" => {
-                keys.insert("shm_size".to_owned(), json!(value));
-            }
-            "--user" => {
-                keys.insert("user".to_owned(), json!(value));
-            }
-            "--name" => {
-                keys.insert("name".to_owned(), json!(value));
+            "--net" | "--shm-size" | "--user" | "--name" => {
+                let key = if given.name == "--net" { "network" } else { given.name.trim_start_matches('-') };
+                keys.insert(key.replace('-', "_"), json!(value));
             }
             "--ulimit" => match value.split_once('=').map(|(name, limit)| (name, limit.parse::<i64>())) {
                 Some((name, Ok(limit))) => {

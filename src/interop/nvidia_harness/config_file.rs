@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::command_line::python::{Expr, PythonItem, Statement, StatementKind, parse};
 use crate::command_line::translation::TranslationBuilder;
 
-/// A larger value no config has.
+/// The largest value that is read; no config has a larger one.
 const LARGEST: usize = 20_000;
 
 /// One registered setting.
@@ -33,7 +33,7 @@ pub(super) struct ConfigFile {
     pub has_classes: bool,
     /// `os.environ[…] = …`
     pub env: Vec<(String, ConfigValue)>,
-    /// Bases that no file of these has.
+    /// Base classes that none of the files defines.
     unknown_bases: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ impl ConfigFile {
             match what {
                 StatementKind::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
                     Ok(value) if size(&value) <= LARGEST => match own.get_mut(&field) {
-                        // Along the chain, mappings are merged.
+                        // Mappings are merged along the chain of classes.
                         Some(before @ ConfigValue::Dict(_))
                             if matches!(value, ConfigValue::Dict(_)) && field.starts_with("trtllm_") =>
                         {
@@ -225,7 +225,7 @@ fn setting(key: &ConfigValue) -> Option<ConfigSetting> {
     Some(ConfigSetting { name, harness, accuracy, is_max_q, fields: BTreeMap::new() })
 }
 
-/// How many values there are in it.
+/// The number of values in a nested value.
 fn size(value: &ConfigValue) -> usize {
     match value {
         ConfigValue::Plain(plain) => 1 + plain.as_str().map_or(0, str::len) / 64,
@@ -259,7 +259,7 @@ pub(super) enum ValueError {
     NoPart,
     #[error("a minus before what is no number")]
     Minus,
-    /// What is spread, as JSON.
+    /// The spread value, as JSON.
     #[error("`**{0}`, which is not in this file")]
     Spread(Value),
     #[error("a call of a value")]
@@ -320,15 +320,11 @@ impl ConfigValue {
 }
 
 /// A number as a person would have written it: no trace of binary fractions.
-pub(super) fn number(value: f64, is_whole: bool) -> Option<Value> {
-    if !value.is_finite() {
-        return None;
-    }
-    if is_whole && value.fract() == 0.0 && value.abs() < 9e15 {
-        return Some(json!(value as i64));
-    }
-    let short: f64 = format!("{value:.12e}").parse().ok()?;
-    Some(json!(short))
+fn number(value: f64, is_whole: bool) -> Result<ConfigValue, ValueError> {
+    let short: Option<f64> = format!("{value:.12e}").parse().ok().filter(|_| value.is_finite());
+    let short = short.ok_or(ValueError::NotFinite)?;
+    let is_whole = is_whole && value.fract() == 0.0 && value.abs() < 9e15;
+    Ok(ConfigValue::Plain(if is_whole { json!(value as i64) } else { json!(short) }))
 }
 
 impl ConfigNames {
@@ -336,9 +332,7 @@ impl ConfigNames {
     pub fn value(&self, expr: &Expr, own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, ValueError> {
         let plain = |value| Ok(ConfigValue::Plain(value));
         match expr {
-            Expr::Number(value, is_whole) => {
-                number(*value, *is_whole).map(ConfigValue::Plain).ok_or(ValueError::NotFinite)
-            }
+            Expr::Number(value, is_whole) => number(*value, *is_whole),
             Expr::Text(text) => plain(json!(text)),
             Expr::Bool(is) => plain(json!(is)),
             Expr::None => plain(Value::Null),
@@ -374,10 +368,7 @@ impl ConfigNames {
             }
             Expr::Call(function, args) => self.call(function, args, own),
             Expr::Minus(inner) => match self.value(inner, own)? {
-                ConfigValue::Plain(Value::Number(n)) => {
-                    let negative = number(-n.as_f64().unwrap_or_default(), n.is_i64());
-                    negative.map(ConfigValue::Plain).ok_or(ValueError::NotFinite)
-                }
+                ConfigValue::Plain(Value::Number(n)) => number(-n.as_f64().unwrap_or_default(), n.is_i64()),
                 _ => Err(ValueError::Minus),
             },
             Expr::Binary(sign, left, right) => binary(sign, &self.value(left, own)?, &self.value(right, own)?),
@@ -418,9 +409,7 @@ impl ConfigNames {
         let ConfigValue::Symbol(name) = self.value(function, own)? else { return Err(ValueError::CallOfValue) };
         match (name.as_str(), args.as_slice()) {
             ("copy.deepcopy" | "deepcopy" | "copy.copy" | "dict" | "float" | "str", [plain]) => Ok(plain.clone()),
-            ("int", [ConfigValue::Plain(Value::Number(n))]) => number(n.as_f64().unwrap_or_default().trunc(), true)
-                .map(ConfigValue::Plain)
-                .ok_or(ValueError::NotFinite),
+            ("int", [ConfigValue::Plain(Value::Number(n))]) => number(n.as_f64().unwrap_or_default().trunc(), true),
             _ => Ok(ConfigValue::Call(name, args)),
         }
     }
@@ -443,7 +432,7 @@ fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigV
             "//" => (a / b).floor(),
             _ => a.powf(b),
         };
-        return number(result, is_whole).map(ConfigValue::Plain).ok_or(ValueError::NotFinite);
+        return number(result, is_whole);
     }
     match (sign, text(left), text(right)) {
         // A path.
