@@ -17,7 +17,6 @@ static TABLE: &[Opt] = &[
 ];
 
 /// Options without a meaning here, and why.
-#[rustfmt::skip]
 const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes in its file"),
     (&["--repeats"], "a result is measured once and kept; `regatta run … --repeat-number 2` measures once more"),

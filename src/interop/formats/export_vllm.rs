@@ -19,7 +19,7 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
         "label",
         json!(format!("regatta {}, in the shape of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
     );
-    // As its `--metadata KEY=VALUE` puts texts here.
+    // vLLM's `--metadata KEY=VALUE` adds texts in the same way.
     for (name, value) in identity_entries(run) {
         insert(&format!("regatta_{}", name.replace([' ', '-'], "_")), json!(value));
     }
@@ -80,7 +80,7 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
     out.json("vllm_bench.json", &Value::Object(object));
 }
 
-/// Of the server's `usage` where it sends one, as vLLM 0.33.0 has it (`output.prompt_len` in
+/// Prompt tokens from the server's `usage` where it sends one, as in vLLM 0.33.0 (`output.prompt_len` in
 /// vllm/benchmarks/lib/endpoint_request_func.py).
 fn input_length(trace: &RequestTrace) -> Option<u32> {
     trace.input_server.or(trace.input)
@@ -106,7 +106,7 @@ fn burstiness(result: &RunResult) -> Result<f64, &'static str> {
     }
 }
 
-/// One value for each request that was issued, in seconds.
+/// Adds the arrays with one value for each issued request, in seconds.
 fn put_details(run: &MeasuredRun, object: &mut Map<String, Value>, out: &mut Exported) {
     let since_issue = |trace: &RequestTrace, at: Option<f64>| at.map_or(0.0, |at| (at - trace.issue) / 1e3);
     let first = |trace: &RequestTrace| trace.first(ChunkFilter::Token).map(|chunk| chunk.at);
@@ -148,7 +148,7 @@ mod tests {
             (&fixed, poisson, Some(1.0), Ok(json!(4.0))),
             (&fixed, gamma, Some(0.25), Ok(json!(4.0))),
             (&fixed, Arrivals::Constant, None, Ok(json!(4.0))),
-            // These have no law, and `arrivals` has its default.
+            // These loads have no distribution of arrivals; `arrivals` has its default.
             (&users, poisson, None, inf.clone()),
             (&LoadPattern::Offline, poisson, None, inf),
             (&trace, poisson, None, Err("the arrivals were not at one rate")),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::file_format::ImportedNumbers;
 use harness::SweepLevel;
 
-/// Requested settings that are a level: of the load, or of the lengths.
+/// Requested settings that are levels of a sweep: the load, or the lengths.
 const LEVELS: [&str; 8] = [
     "request_rate",
     "concurrency",
@@ -21,17 +21,17 @@ const LEVELS: [&str; 8] = [
     "output_seq_len",
 ];
 
-/// Requested settings that are load, too, and have no order.
+/// Further settings of the load, whose values have no order.
 const OTHER_LOAD: [&str; 3] = ["ramp", "scenario", "dataset"];
 
-/// How long a run went on, how it ended, and what is read with its load: `requests`, `strategy`.
+/// Settings that do not tell runs apart: how long a run went on, how it ended, and what is read with its load.
 const NO_IDENTITY: [&str; 4] = ["requests", "strategy", "min_duration_ms", "loadgen_result"];
 
-/// By which share measured mean lengths of prompts and of answers differ where the requests are alike: other seeds draw
-/// others, and how long an answer gets is up to the model.
+/// How much measured mean lengths of prompts and answers may differ between runs of the same requests: seeds draw
+/// different lengths, and the model decides how long an answer is.
 const TOLERANCE: [f64; 2] = [0.1, 0.2];
 
-/// By which share the mean number of requests in flight differs at the same load.
+/// How much the mean number of requests in flight may differ between runs at the same load.
 const IN_FLIGHT_TOLERANCE: f64 = 0.1;
 
 const NOT_STATED: &str = "not stated";
@@ -99,7 +99,7 @@ impl ImportIdentity {
         self.load.as_ref()
     }
 
-    /// With the load that a name states, where the file does not.
+    /// Takes the load from a name, where the file does not state it.
     #[must_use]
     pub(super) fn or_load(self, named: impl FnOnce() -> Option<SweepLevel>) -> Self {
         Self { load: self.load.or_else(named), ..self }
@@ -109,7 +109,8 @@ impl ImportIdentity {
         self.settings.insert(key.to_owned(), setting.to_owned());
     }
 
-    /// Whether a requested setting of an imported result is load: what makes numbers unlike where it differs.
+    /// Whether a requested setting of an imported result belongs to the load. Numbers at different loads are not
+    /// comparable.
     pub fn is_load(key: &str, requested: &Map<String, Value>) -> bool {
         (LEVELS.contains(&key) || OTHER_LOAD.contains(&key)) && !(key == "target_qps" && is_offline(requested))
     }
@@ -171,7 +172,7 @@ pub(super) fn differences(runs: &[ImportIdentity]) -> Vec<RunDifference> {
         for run in runs {
             by_kind.entry(kind(run)).or_default().insert(setting(run));
         }
-        // A setting of one kind of load is no difference from the others.
+        // A setting that only one kind of load has does not tell runs apart.
         if by_kind.values().any(|settings| settings.len() > 1) {
             let applies = |run: &&ImportIdentity| by_kind[&kind(run)].iter().any(|setting| setting != NOT_STATED);
             list.push(runs.iter().map(|run| Some(run).filter(applies).map(|run| value(name, &setting(run)))).collect());
@@ -200,7 +201,7 @@ pub(super) fn differences(runs: &[ImportIdentity]) -> Vec<RunDifference> {
     list
 }
 
-/// Numbers that are alike become the least of them, whatever the order of the runs.
+/// Numbers within the tolerance of each other become the lowest of them, whatever the order of the runs.
 fn alike(numbers: &[Option<f64>], tolerance: f64) -> Vec<Option<f64>> {
     let mut sorted: Vec<f64> = numbers.iter().flatten().copied().collect();
     sorted.sort_by(f64::total_cmp);

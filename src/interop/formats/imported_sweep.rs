@@ -27,7 +27,7 @@ pub struct ImportedSweep {
 /// state no load.
 ///
 /// # Errors
-/// They are of several tools, or runs in different folders have the same identity.
+/// The runs were measured by several tools, or runs in different folders have the same identity.
 pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, ImportError> {
     let Some(first) = runs.first() else { return Err(ImportError::Unknown { name: name.to_owned() }) };
     let tool = first.run.tool;
@@ -97,7 +97,7 @@ fn group_folder(place: &Path) -> Option<&Path> {
     place.parent()?.ancestors().find(|folder| !is_number(folder))
 }
 
-/// As a part of a path.
+/// The level as part of a path.
 fn file_name(level: &SweepLevel) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || ".-_=".contains(c) { c } else { '-' };
     level.short().chars().map(plain).take(80).collect()
@@ -111,12 +111,12 @@ fn strategy(run: &LocatedRun) -> Option<&str> {
 /// Where a run is in the sweep.
 struct RunLevel {
     level: SweepLevel,
-    /// Each property in which runs differ, by number, else by text; of the runs of a point it is the same.
+    /// Each property in which runs differ, sorted as a number or as text. Runs of the same point have the same.
     order: Vec<(f64, String)>,
     load: Option<SweepLevel>,
 }
 
-/// What a run is, by its file, and by the names of folders where the file does not state it.
+/// The identity of a run from its file, and from the names of folders where the file does not state it.
 fn identity(LocatedRun { place, run }: &LocatedRun) -> ImportIdentity {
     let mut identity = run.identity.clone().or_load(|| named_level(place));
     let folders = place.ancestors().skip(1).filter_map(|folder| folder.file_name()?.to_str());
@@ -134,7 +134,7 @@ fn levels(runs: &[LocatedRun]) -> Vec<RunLevel> {
     let identities: Vec<ImportIdentity> = runs.iter().map(identity).collect();
     let mut differences = differences(&identities);
     let names: RunDifference = runs.iter().map(|run| Some(by_name(&run.place))).collect();
-    // Without a load in the file, runs that differ in nothing else may be at different ones.
+    // Runs that differ in nothing else may have different loads, if their files do not state the load.
     let key = |n: usize| format!("{:?}", differences.iter().map(|values| &values[n]).collect::<Vec<_>>());
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     let mut without_load = (0..runs.len()).filter(|n| identities[*n].load().is_none());
@@ -179,7 +179,7 @@ fn named_level(place: &Path) -> Option<SweepLevel> {
     })
 }
 
-/// Several runs of one folder are repeats, so the folder is the level; a file is, where it is alone.
+/// Several runs of one folder are repeats, so the folder names the level; a single file names it itself.
 fn by_name(place: &Path) -> SweepLevel {
     let is_run = |stem: &str| stem.starts_with("run=") || stem == "report" || stem.starts_with("mlperf_log");
     let stem = place.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -188,7 +188,7 @@ fn by_name(place: &Path) -> SweepLevel {
     SweepLevel::Value { name: "run".to_owned(), value }
 }
 
-/// What the levels are of; `auto` where they are of several kinds.
+/// The name of the axis; `auto` where levels are of several kinds.
 fn axis(levels: &[RunLevel]) -> &str {
     const fn name(level: &RunLevel) -> &str {
         match &level.level {
@@ -269,7 +269,7 @@ fn summary(metric: Option<&ImportedMetric>) -> LatencySummary {
     }
 }
 
-/// The numbers of all runs, by the names that a repeated measurement has for them.
+/// The numbers over all runs, under the names that a repeated measurement has.
 fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, AcrossRuns> {
     type Stat = fn(&ImportedMetric) -> Option<f64>;
     const STATS: [(&str, Stat); 4] = [

@@ -76,7 +76,7 @@ fn levels_of<'a>(column: &Column, levels: &'a [i16]) -> Option<&'a [i16]> {
     column.can_be_null.then_some(levels)
 }
 
-/// Values that are there, and for each place whether it has one.
+/// The values that are not null, and the definition level of each row.
 fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     let (mut there, mut levels) = (Vec::new(), Vec::new());
     for value in values {

@@ -89,7 +89,9 @@ pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
                     let label = row[0].replace('#', percentile);
                     let text = lines.iter().find_map(|line| Some(line.split_once(&label)?.1));
                     let value = text.and_then(|text| labelled(rows, &label, text.trim_start_matches([' ', ':'])));
-                    value.into_iter().for_each(|(place, value)| set(&mut object, &place, value));
+                    if let Some((place, value)) = value {
+                        set(&mut object, &place, value);
+                    }
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! A definition applied to requests: values in ms, or one rate. Pure.
+//! Applies a tool's definitions to requests: values in ms, or one rate. Pure.
 
 use super::request_trace::{RequestTrace, UNCOUNTED};
 use super::rules::{
@@ -39,7 +39,7 @@ impl MissingMetric {
 }
 
 impl Tool {
-    /// The values by request, as this tool defines them, of requests that have one; `Requests` has none.
+    /// The values of requests by this tool's definition, with the request's index; `Requests` has none.
     pub fn by_request(self, concept: MetricConcept, seen: &[RequestTrace]) -> Result<Vec<(u64, f64)>, MissingMetric> {
         let rules = self.rules();
         let ok: Vec<&RequestTrace> = seen.iter().filter(|trace| trace.ok).collect();
@@ -74,12 +74,12 @@ impl Tool {
         }
     }
 
-    /// Output tokens of a request as this tool counts them, or by another count where its own is missing.
+    /// Output tokens of a request as this tool counts them, or another count where that is missing.
     pub fn output_tokens(self, trace: &RequestTrace) -> Option<u32> {
         self.rules().output_tokens(trace)
     }
 
-    /// All values, pooled gaps too, with the tool's own rule for percentiles.
+    /// All values, including pooled gaps, with the tool's own rule for percentiles.
     pub fn spread(self, concept: MetricConcept, seen: &[RequestTrace]) -> Result<SortedValues, MissingMetric> {
         let rules = self.rules();
         let values = match (concept, rules.itl) {

@@ -8,7 +8,7 @@ use super::rules::{
 };
 use harness::are_counted_alike;
 
-/// Two numbers with one meaning may be subtracted.
+/// Only numbers with the same meaning are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricMeaning {
     pub formula: String,
@@ -40,7 +40,7 @@ impl MetricMeaning {
     /// The aspects in which two meanings differ, each as "aspect: this / that". The percentile rule is apart: a mean
     /// has none.
     pub fn differences(&self, other: &Self) -> Vec<String> {
-        // Text behind a colon only explains.
+        // Text after a colon is an explanation.
         let head = |text: &str| text.split(':').next().unwrap_or_default().trim().to_owned();
         let unlike = |aspect: &str, a: &str, b: &str| (head(a) != head(b)).then(|| format!("{aspect}: {a} / {b}"));
         // A tool that takes the server's count does not specify which of its counts.
@@ -62,7 +62,7 @@ impl MetricMeaning {
     }
 }
 
-/// Several of them.
+/// The chunks that a definition looks at, in the plural.
 const fn filter_plural(look: ChunkFilter) -> &'static str {
     match look {
         ChunkFilter::Token => "token chunks",

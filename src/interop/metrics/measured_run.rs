@@ -15,7 +15,7 @@ use harness::{REPEATS, RunIdentity, RunResult, TimeSlice};
 /// One run: its result and its requests.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
-    /// How the user calls it.
+    /// The name that the user gave.
     pub name: String,
     pub result: MeasuredResult,
     pub request_traces: Vec<RequestTrace>,
@@ -49,11 +49,11 @@ pub enum MeasuredResult {
 pub struct StatedMetric<'a> {
     /// `ttft`, `tpot`, …
     pub key: &'a str,
-    /// By name, ms.
+    /// Statistics by name, in ms.
     pub stats: [(&'static str, Option<f64>); 5],
-    /// Statistics of Regatta's own file beside those that every tool has.
+    /// Further statistics that only Regatta's own results have.
     pub own_stats: [(&'static str, Option<f64>); 2],
-    /// Another tool's; Regatta's own are the same in each result.
+    /// The definition of another tool; Regatta's own is the same in each result.
     pub definition: Option<&'a str>,
     pub population: &'a str,
     pub zero_point: &'a str,
@@ -62,7 +62,7 @@ pub struct StatedMetric<'a> {
     pub percentile_rule: &'a str,
 }
 
-/// Which file it is, before it is read in full.
+/// The keys that tell which kind of result a file is, before it is read in full.
 #[derive(Deserialize)]
 struct Header {
     schema: Option<IgnoredAny>,
@@ -227,12 +227,12 @@ impl MeasuredResult {
                 })
                 .collect(),
         };
-        // One that the file does not have states no rule.
+        // A metric that the file does not have states no percentile rule.
         stated.into_iter().filter(|metric| !metric.percentile_rule.is_empty()).collect()
     }
 }
 
-/// The result of an import. What the tool's file does not have is absent.
+/// The result of an import. Numbers that the tool's file does not have are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImportedResult {
     #[serde(default)]
@@ -254,7 +254,7 @@ pub struct ImportedResult {
     pub latency: IndexMap<String, ImportedMetric>,
 }
 
-/// What stands in place of a verdict: a tool's numbers are not judged.
+/// In place of a verdict: another tool's numbers are not judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImportedVerdict {
@@ -267,7 +267,7 @@ pub enum ImportedVerdict {
 #[serde(default)]
 pub struct ImportOrigin {
     pub from: Vec<String>,
-    /// By its name, which this version may not know.
+    /// The tool's name, which this version may not know.
     pub tool: String,
     pub tool_version: Option<String>,
     pub format: String,
@@ -352,7 +352,7 @@ impl ImportedMetric {
 }
 
 impl ImportedResult {
-    /// The tool that measured; `None` for one of another version.
+    /// The tool that measured; `None` for a name that this version does not know.
     pub fn tool(&self) -> Option<Tool> {
         self.imported.tool.parse().ok()
     }

@@ -30,10 +30,10 @@ pub use spread::{DeviationRule, SortedValues};
 use base::units::counted;
 use harness::{FailureClass, LatencyMetrics, Metric};
 
-/// The few numbers that most tools give of a metric.
+/// The statistics of a metric that most tools report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MetricStats {
-    /// How many values; 0 of a rate, and where a file does not have it.
+    /// Number of values; 0 for a rate, and where a file does not state it.
     pub n: u64,
     pub mean: Option<f64>,
     pub p50: Option<f64>,
@@ -79,7 +79,7 @@ pub struct CompatRow {
     pub measured_by: String,
     pub ours: Option<MetricStats>,
     pub theirs: Option<MetricStats>,
-    /// What they mean by it.
+    /// The tool's definition.
     pub formula: Option<String>,
     /// Why there is no number, or why it is an approximation.
     pub note: Option<String>,

@@ -38,7 +38,7 @@ pub struct RequestTrace {
 #[serde(rename_all = "snake_case")]
 pub enum TracedChunks {
     Every(Vec<TracedChunk>),
-    /// Only where the tokens began and ended, and in how many chunks they came.
+    /// Only the first and the last chunk with tokens, and the number of chunks.
     Ends {
         first: TracedChunk,
         last: TracedChunk,
@@ -52,7 +52,7 @@ impl Default for TracedChunks {
     }
 }
 
-/// Tokens of a chunk that may have several, where only the sum over all chunks is known.
+/// The token count of a chunk where only the sum over all chunks is known.
 pub const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub enum ChunkFilter {
     Token,
     /// With text.
     Text,
-    /// Whatever is not a mere count.
+    /// All chunks except usage counts.
     Any,
 }
 
@@ -136,7 +136,7 @@ impl RequestTrace {
 impl From<&RequestRecord> for RequestTrace {
     fn from(record: &RequestRecord) -> Self {
         let ms = |ns: u64| ns as f64 / 1e6;
-        // A text that was tokenized again has its first chunk counted, and no other.
+        // Of a text that was tokenized again only the first chunk is counted.
         let counted = |position: usize, tokens| {
             let is_known = !record.chunk_tokens_unknown || record.retokenized && position == 0;
             if is_known { tokens } else { UNCOUNTED }

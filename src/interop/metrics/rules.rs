@@ -44,7 +44,7 @@ impl Tool {
         Self::HfBenchmarker,
     ];
 
-    /// As it is typed.
+    /// The name as the user types it.
     pub const fn name(self) -> &'static str {
         self.rules().name
     }
@@ -117,7 +117,7 @@ pub(super) enum AnswerEnd {
     End,
 }
 
-/// How an answer of one token counts, which has no time per output token.
+/// How an answer of one token, which has no time per output token, is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SingleTokenRule {
     LeftOut,
@@ -216,7 +216,7 @@ pub(super) struct ToolRules {
     pub rate: Option<RateRule>,
     pub counted: TokenCountRule,
     pub rule: PercentileRule,
-    /// What surprises.
+    /// The caveat that users should know.
     pub note: &'static str,
 }
 
@@ -246,7 +246,7 @@ impl Tool {
         self.rules().counted.as_text()
     }
 
-    /// What surprises in this tool's numbers.
+    /// The caveat of this tool's numbers.
     pub const fn caveat(self) -> &'static str {
         self.rules().note
     }

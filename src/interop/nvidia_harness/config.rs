@@ -14,7 +14,7 @@ use crate::command_line::translation::{Translation, TranslationBuilder, Translat
 use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
-/// A larger file is no config.
+/// The largest file that is read as a config.
 const MAX_CONFIG_BYTES: usize = 1 << 20;
 
 /// What configs mean here. `files` are names and texts, base classes first; `pick` names settings, all where it is
@@ -110,7 +110,7 @@ pub fn read_config(
     builder.finish(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
 }
 
-/// Keeps the settings that were picked.
+/// Keeps only the settings that the user picked.
 fn choose(read: &mut ConfigFile, pick: &[String], place: &str, builder: &mut TranslationBuilder) {
     for name in pick {
         if !read.settings.iter().any(|setting| setting.name == *name) {
@@ -164,7 +164,7 @@ fn manifest(
     shape: &Value,
 ) -> Map<String, Value> {
     let names: Vec<&String> = entries.keys().collect();
-    // The one that is a Triton's, where there is one.
+    // A setting of the Triton harness, if there is one.
     let default = names.iter().find(|name| name.starts_with('t') || name.contains("Triton")).or(names.first());
     let mut manifest: Value =
         serde_yaml::from_str(include_str!("manifest.yaml")).expect("a shipped file is well-formed; goldens read it");

@@ -96,7 +96,7 @@ pub(super) fn benchmark(name: &str) -> Option<&'static str> {
     benchmarks().find(has_name).or_else(|| benchmarks().find(has_model)).map(|benchmark| benchmark.name.as_str())
 }
 
-/// The sentence on a name that no benchmark has.
+/// A hint for a name that no benchmark has.
 pub(super) fn benchmark_hint(name: &str) -> String {
     let names = TABLE.benchmark.iter().flat_map(|benchmark| &benchmark.names).map(String::as_str);
     did_you_mean(name, names).unwrap_or_default()

@@ -6,7 +6,7 @@ use crate::command_line::translation::{RunSetting, SystemNeed, Translation, Tran
 use crate::command_line::translation_error::TranslationError;
 use base::diag::nearest;
 
-/// The benchmark of a line that names none.
+/// The benchmark of a line that does not name one.
 const DEFAULT_BENCHMARK: &str = "llama2-70b";
 
 /// `make`'s arguments.
@@ -19,7 +19,7 @@ pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
     let has_run_args = words.iter().any(|word| unquoted(word).starts_with("RUN_ARGS="));
     for word in words {
         let word = unquoted(word);
-        // What the shell has taken the quotes from.
+        // Arguments whose quotes the shell has removed.
         if has_run_args && word.starts_with("--") {
             builder.note(format!("`{word}` is taken for a part of RUN_ARGS: make needs quotes around all of it"));
             args.read(word, &mut builder);
@@ -43,7 +43,7 @@ pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
     }
     audits_of_benchmark(words, &mut args, &mut builder);
     for (word, reason) in elsewhere {
-        // Alone it leaves nothing to run.
+        // Such a target alone leaves nothing to run.
         if has_stage {
             builder.push_untranslated(word, reason);
         } else {

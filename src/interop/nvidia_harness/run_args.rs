@@ -12,14 +12,14 @@ use base::diag::{did_you_mean, nearest};
 
 pub(super) const TOOL: &str = "RUN_ARGS";
 
-/// What the fields come to.
+/// The meaning of the fields of a line.
 #[derive(Debug, Default)]
 pub(super) struct HarnessFields {
     pub run: RunLine,
     /// Regatta's names; empty where the line names none.
     scenarios: Vec<String>,
     tuning: Vec<TuningField>,
-    /// Interactive was a benchmark of its own once.
+    /// The benchmark's name ends with `-interactive`, as in earlier rounds.
     is_interactive: bool,
     skips_server_spawn: bool,
     endpoints: Option<RunSetting>,
@@ -34,7 +34,7 @@ pub(crate) fn begin(first: &str, rest: &[String]) -> bool {
     names.any(|name| FIELDS.contains(&name) || nearest(name, ["benchmarks", "scenarios"]).is_some())
 }
 
-/// The line alone.
+/// RUN_ARGS without `make`.
 pub(crate) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
@@ -242,7 +242,7 @@ impl HarnessFields {
     }
 }
 
-/// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.
+/// NVIDIA's harness always measures with LoadGen. A line that measures nothing does not need it.
 fn by_loadgen(run: &mut RunLine) {
     let ends = |stage: &str| run.until.iter().any(|other| other == stage);
     let tests = [

@@ -1,4 +1,4 @@
-//! One setting's fields → what its stages need.
+//! The fields of one setting → the values that its stages need.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ pub(super) fn entry(
     StageEntry { value, benchmark, scenario }
 }
 
-/// What a config has and a manifest has no place for. Each is reported once.
+/// Fields of a config without a place in a manifest. Each is reported once.
 struct Untranslated<'a> {
     reported: &'a mut BTreeSet<String>,
     builder: &'a mut TranslationBuilder,
@@ -175,7 +175,7 @@ fn rates(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -> Rates 
     rates
 }
 
-/// As it is named, or as the only target shows it.
+/// The scenario that a field names, or that the only target implies.
 fn scenario(setting: &ConfigSetting, targets: &Map<String, Value>) -> Option<&'static str> {
     match setting.fields.get("scenario").and_then(ConfigValue::last) {
         Some("Offline") => Some("offline"),

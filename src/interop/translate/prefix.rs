@@ -70,7 +70,7 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     }
     let mut builder = TranslationBuilder::default();
     for prefix in around.iter().filter(|prefix| !(has_kept && is_kept(prefix))) {
-        // The note of `srun` itself covers it.
+        // `srun` has a note of its own.
         if let Some(name) = prefix.first().filter(|name| *name != "srun") {
             builder.push_untranslated(prefix.join(" "), why(name));
         }
