@@ -24,8 +24,8 @@ use runner::store::write_named;
 const MOST_INPUT: u64 = 64 << 20;
 
 pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {
-    let found = find(global, &request.result)?;
-    let records = found.records()?;
+    let result = find(global, &request.result)?;
+    let records = result.records()?;
     if records.is_empty() {
         return Err(CommandError::usage(
             ErrorText::new(format!(
@@ -40,14 +40,14 @@ again",
     }
     create_folder(&request.out)?;
     for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
-        let exported = interop::export(&found.run, &records, shape).map_err(anyhow::Error::from)?;
+        let exported = interop::export(&result.run, &records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
             let path = request.out.join(&file.name);
             write_named(&path, &file.bytes)?;
             print(&format!("{}\n", path.display()));
         }
-        for what in &exported.left_out {
-            print_error(&format!("{}: left out: {what}\n", shape.name()));
+        for part in &exported.left_out {
+            print_error(&format!("{}: left out: {part}\n", shape.name()));
         }
     }
     Ok(CliExit::Done)
@@ -89,7 +89,8 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     {
         if let Some(tool) = interop::tool_of_config(&text) {
             return Err(CommandError::Usage(format!(
-                "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, and import that: `regatta import -- LINE`",
+                "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, \
+                and import that: `regatta import -- LINE`",
                 file.display()
             )));
         }
@@ -163,8 +164,8 @@ fn put_result(new: &NewResult, folder: &Path, imported: &Imported) -> Result<(),
     new.write(&folder.join(RESULT), format!("{result}\n"))?;
     if !imported.seen.is_empty() {
         let mut text = String::new();
-        for one in &imported.seen {
-            text.push_str(&serde_json::to_string(one).map_err(anyhow::Error::from)?);
+        for trace in &imported.seen {
+            text.push_str(&serde_json::to_string(trace).map_err(anyhow::Error::from)?);
             text.push('\n');
         }
         new.write(&folder.join(SEEN), text)?;
@@ -172,7 +173,7 @@ fn put_result(new: &NewResult, folder: &Path, imported: &Imported) -> Result<(),
     Ok(())
 }
 
-/// A shell's script or a job's, by its name or its first line.
+/// Whether a file is a shell or job script, by its name or its first line.
 fn is_script(path: &Path) -> bool {
     let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
     let mut first = [0; 2];
@@ -180,7 +181,7 @@ fn is_script(path: &Path) -> bool {
     ["sh", "bash", "sub", "sbatch", "slurm"].contains(&suffix) || path.is_file() && begins() && first == *b"#!"
 }
 
-/// The text of a YAML file that is no longer than any config.
+/// The text of a YAML file that is small enough to be a config.
 fn short_yaml(path: &Path) -> Option<String> {
     const MOST_BYTES: u64 = 1 << 20;
     let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");

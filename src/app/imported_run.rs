@@ -1,4 +1,5 @@
-//! `regatta run …`, or `regatta serve …` where servers stay up, out of another tool's line: what the manifest declares of what the line sets, checked by planning it.
+//! `regatta run …`, or `regatta serve …` where servers stay up, out of another tool's line: what the manifest declares
+//! of what the line sets, checked by planning it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -39,10 +40,10 @@ impl NamedManifest<'_> {
 
     /// Like `with`, with any value for those that the user must give: what it declares is known without them.
     fn declared_with(&self, params: GivenParams) -> Result<Manifest, Diagnostics> {
-        self.with(params.clone()).or_else(|found| {
-            let missing = missing_parameters(&found).into_iter().map(|name| (name, ".".to_owned()));
+        self.with(params.clone()).or_else(|errors| {
+            let missing = missing_parameters(&errors).into_iter().map(|name| (name, ".".to_owned()));
             let filled: GivenParams = params.into_iter().chain(missing).collect();
-            if filled.is_empty() { Err(found) } else { self.with(filled) }
+            if filled.is_empty() { Err(errors) } else { self.with(filled) }
         })
     }
 
@@ -51,7 +52,8 @@ impl NamedManifest<'_> {
     }
 }
 
-/// The command line, with a newline at its end; `then` is a command to run while servers stay up. What it does not carry over is added to the translation.
+/// The command line, with a newline at its end; `then` is a command to run while servers stay up. What it does not
+/// carry over is added to the translation.
 ///
 /// # Errors
 /// There is no such manifest, or it refuses what the line sets.
@@ -62,8 +64,8 @@ pub(super) fn command(
     translation: &mut Translation,
 ) -> Result<String, CommandError> {
     let project = Project::open_current(global)?;
-    let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
-    let Some(name) = found else {
+    let shipped = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
+    let Some(name) = shipped else {
         return Err(CommandError::usage(
             ErrorText::new(format!(
                 "the line has no meaning here: this recipe is not shipped, there is no manifest {}",
@@ -177,12 +179,12 @@ manifests/{name}/{system}.yaml that includes a near one adds it"
             params.push(("system".to_owned(), system));
         }
         // Without a system the line is that of the default, if that takes its settings.
-        Err(why) if named.with(params.clone()).is_ok() => {
+        Err(reason) if named.with(params.clone()).is_ok() => {
             translation
                 .untranslated
-                .push(UntranslatedOption { argument: scale.argument.clone(), why: why.to_string() });
+                .push(UntranslatedOption { argument: scale.argument.clone(), why: reason.to_string() });
         }
-        Err(why) => return Err(CommandError::Usage(format!("{}: {why}", scale.argument))),
+        Err(reason) => return Err(CommandError::Usage(format!("{}: {reason}", scale.argument))),
     }
     Ok(())
 }
@@ -206,8 +208,8 @@ fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Trans
     front
 }
 
-/// Plans it, so that what it refuses is reported in the same way as for a run, and removes parameters that change nothing, which a
-/// run refuses. `None` where parameters are missing.
+/// Plans it, so that what it refuses is reported in the same way as for a run, and removes parameters that change
+/// nothing, which a run refuses. `None` where parameters are missing.
 fn check(
     named: &NamedManifest,
     params: &mut GivenParams,
@@ -215,10 +217,10 @@ fn check(
 ) -> Result<Option<Plan>, CommandError> {
     let plan = match named.with(params.clone()) {
         Ok(manifest) => expand(&manifest)?,
-        Err(found) => {
-            let names = missing_parameters(&found);
+        Err(errors) => {
+            let names = missing_parameters(&errors);
             if names.is_empty() {
-                return Err(found.into());
+                return Err(errors.into());
             }
             let notes =
                 names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it"));
@@ -250,7 +252,7 @@ fn place<'a>(setting: &'a RunSetting, manifest: &Manifest) -> Option<&'a String>
 
 /// The stages to end with, by the names that the manifest has for them.
 fn stages(line: &RunLine, manifest: &Manifest, plan: Option<&Plan>, translation: &mut Translation) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut ends = Vec::new();
     let tasks = || plan.into_iter().flat_map(|plan| &plan.tasks);
     for stage in &line.until {
         if stage == SERVERS && !manifest.stages.contains_key(stage) {
@@ -264,24 +266,24 @@ fn stages(line: &RunLine, manifest: &Manifest, plan: Option<&Plan>, translation:
                  in place of `regatta run` keeps them up, and `--until run_harness` measures them"
                     .to_owned(),
             );
-            all.extend(servers);
+            ends.extend(servers);
         } else if manifest.stages.contains_key(stage) {
-            let mut own = tasks().filter(|task| task.stage == *stage).peekable();
-            if own.peek().is_some() && own.all(|task| task.skipped.is_some()) {
+            let mut instances = tasks().filter(|task| task.stage == *stage).peekable();
+            if instances.peek().is_some() && instances.all(|task| task.skipped.is_some()) {
                 translation.notes.push(format!("the stage `{stage}` is skipped with these settings"));
             }
-            all.push(stage.clone());
+            ends.push(stage.clone());
         } else {
             let name = &manifest.name;
             translation.notes.push(format!("the manifest `{name}` has no stage `{stage}`: all of it is run"));
         }
     }
-    all
+    ends
 }
 
-/// Parameters that have no value, where that is the only error.
-fn missing_parameters(found: &Diagnostics) -> Vec<String> {
-    let names = found.sorted().into_iter().map(|one| match &one.missing {
+/// Parameters without a value, if these are the only errors.
+fn missing_parameters(errors: &Diagnostics) -> Vec<String> {
+    let names = errors.sorted().into_iter().map(|error| match &error.missing {
         Some(MissingValue::Parameter(name)) => Some(name.clone()),
         _ => None,
     });

@@ -1,8 +1,8 @@
 //! `docker run IMAGE [COMMAND]`: a stage has the image as its `container`, and the command is what is started in it.
+//! What listens on a port inside the container listens on the published one.
 
 use serde_json::{Map, Value, json};
 
-use super::published_ports::{listen_on, published};
 use crate::command_line::host_paths::mounts;
 use crate::command_line::options::{Opt, ParsedLine, flag, one, read_front};
 use crate::command_line::program::{base, is_secret};
@@ -41,7 +41,8 @@ pub(crate) fn translate(
         Some((command, rest)) if command == "run" => rest,
         Some((command, _)) if command == "build" => {
             return nothing(format!(
-                "`{engine} build` has no meaning here: an `image` stage builds an image, and stages that use it wait for it"
+                "`{engine} build` has no meaning here: an `image` stage builds an image, and stages that use it wait \
+                for it"
             ));
         }
         Some((command, _)) if command == "pull" => {
@@ -52,7 +53,8 @@ pub(crate) fn translate(
         other => {
             let command = other.map_or("", |(command, _)| command.as_str());
             return nothing(format!(
-                "`{engine} {command}` has no meaning here: a stage starts its container and removes it; `regatta logs` shows what it printed"
+                "`{engine} {command}` has no meaning here: a stage starts its container and removes it; `regatta logs` \
+                shows what it printed"
             ));
         }
     };
@@ -80,7 +82,8 @@ pub(crate) fn translate(
     }
     if entry == Some(&["text-generation-launcher"]) && command.is_empty() {
         return nothing(format!(
-            "the line has no meaning here: the settings of `{image}` are in its variables, which are not read; give them as options, `--model-id` and so on, behind the image"
+            "the line has no meaning here: the settings of `{image}` are in its variables, which are not read; give \
+            them as options, `--model-id` and so on, behind the image"
         ));
     }
     let is_shell = started.first().is_none_or(|word| matches!(base(word), "bash" | "sh" | "zsh"));
@@ -97,7 +100,8 @@ pub(crate) fn translate(
     // Its own entry point takes these arguments; its name does not show which program that is.
     if entry.is_none() && !line.has("--entrypoint") && started.first().is_some_and(|word| word.starts_with('-')) {
         return nothing(format!(
-            "the line has no meaning here: which program the image `{image}` starts is not known; write the program in front of its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
+            "the line has no meaning here: which program the image `{image}` starts is not known; write the program in \
+            front of its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
         ));
     }
     let mut translation = inner(&started).map_err(|error| error.within(&format!("in the container of `{image}`")))?;
@@ -112,7 +116,7 @@ pub(crate) fn translate(
             see_gpus(stage, given.value(), &mut builder);
         }
     }
-    // A client has no container here.
+    // Clients do not run in a container here.
     if let TranslationKind::Bench(bench) = &mut translation.kind {
         for (host, inside) in mounts(&container) {
             for word in &mut bench.args {
@@ -180,17 +184,9 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
     for given in &line.given {
         let value = given.value();
         match given.name {
-            "--net" => {
-                keys.insert("network".to_owned(), json!(value));
-            }
-            "--shm-size" => {
-                keys.insert("shm_size".to_owned(), json!(value));
-            }
-            "--user" => {
-                keys.insert("user".to_owned(), json!(value));
-            }
-            "--name" => {
-                keys.insert("name".to_owned(), json!(value));
+            "--net" | "--shm-size" | "--user" | "--name" => {
+                let key = if given.name == "--net" { "network" } else { given.name.trim_start_matches('-') };
+                keys.insert(key.replace('-', "_"), json!(value));
             }
             "--ulimit" => match value.split_once('=').map(|(name, limit)| (name, limit.parse::<i64>())) {
                 Some((name, Ok(limit))) => {
@@ -242,4 +238,87 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
         }
     }
     ContainerKeys { keys, secrets }
+}
+
+/// Triton's ports, and their defaults.
+const TRITON: [(&str, u64); 3] = [("http_port", 8000), ("grpc_port", 8001), ("metrics_port", 8002)];
+
+/// The ports on the host and inside the container: `9000:8000`, `127.0.0.1:9000:8000/tcp`, `8000-8002:8000-8002`. One
+/// without a port on the host is published on a free one, and is not listed.
+fn published(text: &str) -> Vec<(u64, u64)> {
+    let text = text.split('/').next().unwrap_or_default();
+    let mut parts = text.rsplit(':');
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some(first.parse::<u16>().ok()?..=last.parse::<u16>().ok()?)
+    };
+    let (Some(inside), Some(host)) = (parts.next().and_then(range), parts.next().and_then(range)) else {
+        return Vec::new();
+    };
+    host.zip(inside).map(|(host, inside)| (u64::from(host), u64::from(inside))).collect()
+}
+
+/// With the host's network a server of the stage listens on the published port itself.
+fn listen_on(stage: &mut Map<String, Value>, ports: &[(u64, u64)]) {
+    let Some(serve) = stage.get_mut("serve").and_then(Value::as_object_mut) else { return };
+    let on_host = |inside: u64| ports.iter().find(|(_, other)| *other == inside).map(|(host, _)| *host);
+    for (kind, keys) in serve.iter_mut() {
+        let Some(keys) = keys.as_object_mut() else { continue };
+        if kind == "triton" {
+            for (key, usual) in TRITON {
+                let inside = keys.get(key).and_then(Value::as_u64).unwrap_or(usual);
+                if let Some(host) = on_host(inside) {
+                    keys.insert(key.to_owned(), json!(host));
+                    if let Some(words) = keys.get_mut("words").and_then(Value::as_array_mut) {
+                        put_option(words, &format!("--{}", key.replace('_', "-")), host);
+                    }
+                }
+            }
+            continue;
+        }
+        let host = match (keys.get("port").and_then(Value::as_u64), ports) {
+            (Some(inside), _) => on_host(inside),
+            // Its default is what the page publishes.
+            (None, [(host, _)]) => Some(*host),
+            (None, _) => None,
+        };
+        if let Some(host) = host {
+            keys.insert("port".to_owned(), json!(host));
+        }
+    }
+}
+
+/// The option of a command line with another value; at its end where the line does not have it.
+fn put_option(words: &mut Vec<Value>, option: &str, value: u64) {
+    let is_option = |word: &Value| word.as_str().is_some_and(|word| word.split('=').next() == Some(option));
+    match words.iter().position(is_option) {
+        Some(at) if words[at] == option && at + 1 < words.len() => words[at + 1] = json!(value.to_string()),
+        Some(at) => words[at] = json!(format!("{option}={value}")),
+        None => words.push(json!(format!("{option}={value}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_ports_are_those_of_the_host() {
+        assert_eq!(published("9000:8000"), [(9000, 8000)]);
+        assert_eq!(published("127.0.0.1:9000:8000/tcp"), [(9000, 8000)]);
+        assert_eq!(published("9000-9001:8000-8001"), [(9000, 8000), (9001, 8001)]);
+        assert_eq!(published("8000"), []);
+        let stage = |value: Value| value.as_object().cloned().unwrap();
+        let mut triton = stage(json!({"serve": {"triton": {"grpc_port": 8001}}}));
+        listen_on(&mut triton, &[(9000, 8000), (9001, 8001)]);
+        assert_eq!(triton["serve"]["triton"], json!({"grpc_port": 9001, "http_port": 9000}));
+        let words = json!(["tritonserver", "--http-port", "8000", "--grpc-port=8001"]);
+        let mut line = stage(json!({"serve": {"triton": {"words": words}}}));
+        listen_on(&mut line, &[(9000, 8000), (9001, 8001), (9002, 8002)]);
+        let words = &line["serve"]["triton"]["words"];
+        assert_eq!(*words, json!(["tritonserver", "--http-port", "9000", "--grpc-port=9001", "--metrics-port=9002"]));
+        let mut other = stage(json!({"serve": {"command": {"words": []}}}));
+        listen_on(&mut other, &[(9000, 8000)]);
+        assert_eq!(other["serve"]["command"]["port"], 9000);
+    }
 }

@@ -1,4 +1,5 @@
-//! Other tools of this field: their command lines, one folder for each, their result files, and what their metrics mean.
+//! Other tools of this field: their command lines, one folder for each, their result files, and what their metrics
+//! mean.
 //!
 //! The options of each program are a file, `tools/NAME.toml`; `command_line::tool_table` reads it and does what its rows
 //! say. What tools share is in `command_line` (arguments, and what each of them means here). `translate` knows all tools
@@ -9,7 +10,7 @@
 //! A part uses only those to the left of it (above, on the lines before):
 //!
 //! ```text
-//!  command_line  metrics  published_ports  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf
+//!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf
 //!  curl  docker  genai_perf  git_clone  guidellm  llmb_run  nvidia_harness  nvidia_smi  prepare_dataset  sglang  slurm
 //!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
@@ -29,7 +30,6 @@ mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;
 mod prepare_dataset;
-mod published_ports;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;

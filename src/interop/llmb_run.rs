@@ -17,7 +17,6 @@ static TABLE: &[Opt] = &[
 ];
 
 /// Options without a meaning here, and why.
-#[rustfmt::skip]
 const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes in its file"),
     (&["--repeats"], "a result is measured once and kept; `regatta run … --repeat-number 2` measures once more"),
@@ -64,10 +63,10 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     }
     let workload = line.value("--workload").unwrap_or_default();
     if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {
-        let why = format!(
+        let reason = format!(
             "the line has no meaning here: `{workload}` is {what}; the recipes of inference, `inference_…`, are measured"
         );
-        return TranslationBuilder::nothing(TOOL, why);
+        return TranslationBuilder::nothing(TOOL, reason);
     }
     let mut run = RunLine::default();
     match line.value("--workload") {
@@ -103,11 +102,11 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
             }
             "--dry-run" => run.plans = true,
             name => {
-                let why = UNTRANSLATED
+                let reason = UNTRANSLATED
                     .iter()
                     .find(|(names, _)| names.contains(&name))
-                    .map_or("there is nothing like it here", |it| it.1);
-                builder.push_untranslated(given.as_written(), why);
+                    .map_or("there is nothing like it here", |row| row.1);
+                builder.push_untranslated(given.as_written(), reason);
             }
         }
     }

@@ -21,7 +21,8 @@ pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
 pub(crate) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
     let text = match gpu_clocks(arguments, false) {
         Some(clocks) => format!(
-            "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while it runs, and unlocks them at its end",
+            "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks \
+            while it runs, and unlocks them at its end",
             clocks["graphics"]
         ),
         None => {

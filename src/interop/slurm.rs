@@ -227,15 +227,15 @@ pub(crate) fn sbatch(name: &str, words: &[String]) -> Result<Translation, Transl
 
 /// As `--slurm` takes them.
 fn settings(line: &ParsedLine) -> String {
-    let found = KEYS.iter().filter_map(|(option, key)| Some(format!("--slurm {key}={}", line.value(option)?)));
-    found.collect::<Vec<_>>().join(" ")
+    let options = KEYS.iter().filter_map(|(option, key)| Some(format!("--slurm {key}={}", line.value(option)?)));
+    options.collect::<Vec<_>>().join(" ")
 }
 
 /// `is_step`: the options of a step are written in the manifest.
 fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     let is_left = |name: &str| !is_step || OF_THE_ALLOCATION.contains(&name);
     for given in line.given.iter().filter(|given| is_left(given.name)) {
-        let why = match given.name {
+        let reason = match given.name {
             "--output" | "--error" | "--unbuffered" | "--label" => "each task's output is kept: `regatta logs TASK`",
             "--job-name" | "--comment" => "jobs are named by their run and task",
             "--ntasks" | "--ntasks-per-node" | "--gpus" | "--gpus-per-node" | "--gpus-per-task" | "--gres"
@@ -253,7 +253,7 @@ fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
             | "--parsable" | "--kill-on-bad-exit" => "it is no key of `host: slurm`; an `SBATCH_…` variable applies",
             _ => continue,
         };
-        builder.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), reason);
     }
 }
 

@@ -71,8 +71,8 @@ impl Run for CompareResults {
     }
 }
 
-fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::files(format!("cannot {what} {}: {error}", path.display()))
+fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::files(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 /// Row by row, in the order of the columns, the runs of each result.
@@ -98,15 +98,16 @@ fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRu
     let repeats = repeat_folders(&folder).map_err(|error| Failure::files(error.to_string()))?;
     if repeats.is_empty() {
         let mut run = read_run(name, &folder)?;
-        if let Some(what) = run.without_other_runs(&format!("{name} ({given})")) {
-            context.lease.notice(format!("{what}: it is compared as one run, the first; {COPY_REPEATS}"));
+        if let Some(missing) = run.without_other_runs(&format!("{name} ({given})")) {
+            context.lease.notice(format!("{missing}: it is compared as one run, the first; {COPY_REPEATS}"));
         }
         return Ok(vec![run]);
     }
     (1..).zip(repeats).map(|(number, folder)| read_run(&format!("{name}, run {number}"), &folder)).collect()
 }
 
-/// A result with its requests, where they were kept; a folder with the logs of LoadGen alone is the run that they report.
+/// A result with its requests, where they were kept; a folder with the logs of LoadGen alone is the run that they
+/// report.
 fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     let path = folder.join(RESULT);
     if !path.exists()
@@ -120,7 +121,8 @@ fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     }
     let text = read_text(&path).map_err(|error| {
         cannot("read", &path, &error).hint(
-            "name the output of a `bench` stage, `{{ stages.NAME.outs }}`, or what `regatta import FILES --out FOLDER` made of another tool's",
+            "name the output of a `bench` stage, `{{ stages.NAME.outs }}`, or what `regatta import FILES --out FOLDER` \
+            made of another tool's",
         )
     })?;
     let result = MeasuredResult::read(&text).map_err(|error| Failure::files(format!("{}: {error}", path.display())))?;

@@ -135,7 +135,11 @@ fn exports_have_the_tokens_of_every_answer_whoever_counted_them() {
         spec.scenario = LoadPattern::Concurrency { users: 1.0.into() };
         let measured = measure(&spec);
         let records: Vec<_> = measured.requests.iter().collect();
-        let run = interop::MeasuredRun::of("text", &measured);
+        let run = interop::MeasuredRun {
+            name: "text".to_owned(),
+            result: interop::MeasuredResult::Regatta(Box::new(measured.result.clone())),
+            request_traces: records.iter().map(interop::RequestTrace::from).collect(),
+        };
         let file = |format: ExportFormat, name: &str| -> Value {
             let exported = interop::export(&run, &records, format).expect("an export");
             let file = exported.files.into_iter().find(|file| file.name == name).expect(name);

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use base::diag::FeatureLeftOut;
 use serde_json::{Value, json};
 
-use super::{export_genai_perf, export_perf_analyzer, export_vllm, parquet};
+use super::{export_genai_perf, export_vllm, parquet};
 use crate::metrics::{
     ChunkFilter, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues, Tool,
 };
@@ -91,11 +91,11 @@ pub fn export(run: &MeasuredRun, records: &[RequestRecord], format: ExportFormat
     match format {
         ExportFormat::GenAiPerf => {
             export_genai_perf::write_genai_perf(run, &mut out);
-            export_perf_analyzer::write(run, &mut out);
+            export_genai_perf::write_perf_analyzer(run, &mut out);
         }
         ExportFormat::AiPerf => export_genai_perf::write_aiperf(run, &mut out),
         ExportFormat::Vllm => export_vllm::write(run, &mut out),
-        ExportFormat::PerfAnalyzer => export_perf_analyzer::write(run, &mut out),
+        ExportFormat::PerfAnalyzer => export_genai_perf::write_perf_analyzer(run, &mut out),
         ExportFormat::Parquet => parquet::write(run, records, &mut out)?,
     }
     Ok(out)
@@ -158,8 +158,8 @@ pub(super) fn gaps(run: &MeasuredRun, chunks: ChunkFilter, most: usize) -> Optio
     Some(linear(values))
 }
 
-/// Output tokens of each successful request as a tool counts them. Where one has no count, a sum would be of the others alone: then
-/// a note, and nothing.
+/// Output tokens of each successful request as a tool counts them. Where one has no count, a sum would be of the others
+/// alone: then a note, and nothing.
 pub(super) fn output_tokens(run: &MeasuredRun, tool: Tool, name: &str, out: &mut Exported) -> Option<SortedValues> {
     let counts: Option<Vec<u32>> = ok(run).map(|trace| tool.output_tokens(trace)).collect();
     if counts.is_none() {
@@ -189,8 +189,8 @@ pub(super) fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// What was measured, in every exported file: the verdict first, whether it was simulated, and the identity of servers, GPUs,
-/// engines, client and manifest.
+/// What was measured, in every exported file: the verdict first, whether it was simulated, and the identity of servers,
+/// GPUs, engines, client and manifest.
 pub(super) fn identity_entries(run: &MeasuredRun) -> Vec<(String, String)> {
     let verdict = ("verdict".to_owned(), run.result.verdict_text());
     let others = run.result.identity().map(RunIdentity::entries).unwrap_or_default();

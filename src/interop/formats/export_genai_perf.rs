@@ -1,5 +1,5 @@
 //! `profile_export_genai_perf.json` and `.csv` of GenAI-Perf, and AIPerf's files of the same form with the records of
-//! `profile_export.jsonl`.
+//! `profile_export.jsonl`; and the raw export of perf_analyzer, from which GenAI-Perf computes its numbers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,10 @@ use super::export::{
     Exported, cell, gaps, identity_object, identity_section, linear, model, ok, output_tokens, rate, spread, urls,
     users, wall_clock_ns,
 };
-use crate::metrics::{ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool};
+use crate::metrics::{
+    ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, SortedValues, Tool,
+    TracedChunks,
+};
 
 const OUTPUT_LENGTH: &str = "output_sequence_length";
 const TOKEN_LATENCY: &str = "inter_token_latency";
@@ -175,13 +178,13 @@ fn statistics(unit: &str, value: &RowValue, tool: Tool) -> Value {
         RowValue::Single(value) => return json!({ "unit": unit, "avg": value }),
     };
     let names = ["avg"].into_iter().chain(PERCENTILES.map(|(name, _)| name)).chain(["min", "max", "std"]);
-    let mut all = Map::from_iter([("unit".to_owned(), json!(unit))]);
-    all.extend(names.map(|name| (name.to_owned(), json!(statistic(values, name)))));
+    let mut object = Map::from_iter([("unit".to_owned(), json!(unit))]);
+    object.extend(names.map(|name| (name.to_owned(), json!(statistic(values, name)))));
     if tool == Tool::AiPerf {
-        all.insert("count".to_owned(), json!(values.n()));
-        all.insert("sum".to_owned(), json!(values.sum()));
+        object.insert("count".to_owned(), json!(values.n()));
+        object.insert("sum".to_owned(), json!(values.sum()));
     }
-    Value::Object(all)
+    Value::Object(object)
 }
 
 fn csv(rows: &[(&Row, RowValue)], columns: &[&str], number: fn(f64) -> String) -> String {
@@ -211,7 +214,7 @@ pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
     let mut rows = rows(&GENAI_PERF, Tool::GenAiPerf, run, out);
     let keys =
         rows.iter().map(|(Row(tag, unit, _, _), value)| ((*tag).to_owned(), statistics(unit, value, Tool::GenAiPerf)));
-    let mut all: Map<String, Value> = keys.collect();
+    let mut object: Map<String, Value> = keys.collect();
     let stimulus = match (rate(run), users(run)) {
         (Some(rate), _) => json!({ "request_rate": rate }),
         (None, Some(users)) => json!({ "concurrency": users }),
@@ -225,10 +228,10 @@ pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
         "input": { "random_seed": run.result.own().map(|result| result.requested.seed) },
         "regatta": identity_object(run),
     });
-    all.insert("input_config".to_owned(), input_config);
+    object.insert("input_config".to_owned(), input_config);
     note_other_counts(run, out);
     out.without("telemetry_stats, sessions: a run has none");
-    out.json("profile_export_genai_perf.json", &Value::Object(all));
+    out.json("profile_export_genai_perf.json", &Value::Object(object));
     rows.sort_by_key(|(Row(tag, ..), _)| FIRST_IN_CSV.iter().position(|first| first == tag).unwrap_or(usize::MAX));
     let columns = ["avg", "min", "max"].into_iter().chain(PERCENTILES.iter().rev().map(|(name, _)| *name));
     let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| cell(&grouped(number, 2)));
@@ -238,8 +241,8 @@ pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
 /// AIPerf's files.
 pub(super) fn write_aiperf(run: &MeasuredRun, out: &mut Exported) {
     let mut rows = rows(&AIPERF, Tool::AiPerf, run, out);
-    let mut all = Map::from_iter([("schema_version".to_owned(), json!("1.4"))]);
-    all.extend(
+    let mut object = Map::from_iter([("schema_version".to_owned(), json!("1.4"))]);
+    object.extend(
         rows.iter().map(|(Row(tag, unit, _, _), value)| ((*tag).to_owned(), statistics(unit, value, Tool::AiPerf))),
     );
     let result = run.result.own();
@@ -256,11 +259,11 @@ pub(super) fn write_aiperf(run: &MeasuredRun, out: &mut Exported) {
         "is_complete": unanswered == 0,
         "error_summary": error_summary(run),
     });
-    all.extend(further.as_object().cloned().unwrap_or_default());
+    object.extend(further.as_object().cloned().unwrap_or_default());
     out.without("aiperf_version, benchmark_id: AIPerf did not run");
     out.without("telemetry_data, http_req_*, effective_*: a run has none");
     note_other_counts(run, out);
-    out.json("profile_export_aiperf.json", &Value::Object(all));
+    out.json("profile_export_aiperf.json", &Value::Object(object));
     rows.sort_by_key(|(Row(_, _, heading, _), _)| *heading);
     let columns = ["avg", "min", "max", "sum"].into_iter().chain(PERCENTILES.map(|(name, _)| name)).chain(["std"]);
     let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| format!("{number:.2}"));
@@ -318,4 +321,56 @@ fn aiperf_records(run: &MeasuredRun) -> String {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// perf_analyzer's raw export, `profile_export.json`, from which every metric can be computed again.
+pub(super) fn write_perf_analyzer(run: &MeasuredRun, out: &mut Exported) {
+    let is_partly_kept = |trace: &RequestTrace| matches!(trace.chunks, TracedChunks::Ends { count, .. } if count > 2);
+    if run.request_traces.iter().any(is_partly_kept) {
+        return out.without(format!("profile_export.json: {}", MissingMetric::Timelines.reason()));
+    }
+    let ns = wall_clock_ns(run);
+    let request = |trace: &RequestTrace| {
+        json!({
+            "timestamp": ns(trace.issue),
+            "request_inputs": {},
+            "response_timestamps": chunk_times(trace).into_iter().map(&ns).collect::<Vec<u64>>(),
+            "response_outputs": [],
+        })
+    };
+    let first = run.request_traces.iter().map(|trace| trace.issue).fold(f64::INFINITY, f64::min);
+    let last = run.request_traces.iter().map(|trace| trace.end).fold(f64::NEG_INFINITY, f64::max);
+    let windows = if first.is_finite() { vec![ns(first), ns(last)] } else { Vec::new() };
+    let (mode, value) = match rate(run) {
+        Some(rate) => ("request_rate", rate),
+        // All at once is as many users as requests.
+        None => ("concurrency", users(run).unwrap_or(run.request_traces.len() as f64)),
+    };
+    out.without("request_inputs, response_outputs: a run keeps no contents");
+    out.without("wall-clock stamps: they count from the start of set-up (`started`), only differences are exact");
+    if run.request_traces.iter().any(|trace| !trace.ok) {
+        out.without("profile_export.json: failed requests; the shape has no place for them");
+    }
+    out.json(
+        "profile_export.json",
+        &json!({
+            "experiments": [{
+                "experiment": { "mode": mode, "value": value },
+                "requests": ok(run).map(request).collect::<Value>(),
+                "window_boundaries": windows,
+            }],
+            "version": "",
+            "service_kind": "triton",
+            "endpoint": "",
+            "regatta": identity_object(run),
+        }),
+    );
+}
+
+fn chunk_times(trace: &RequestTrace) -> Vec<f64> {
+    match &trace.chunks {
+        TracedChunks::Every(object) => object.iter().map(|chunk| chunk.at).collect(),
+        TracedChunks::Ends { first, count: 1, .. } => vec![first.at],
+        TracedChunks::Ends { first, last, .. } => vec![first.at, last.at],
+    }
 }

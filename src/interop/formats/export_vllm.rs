@@ -11,17 +11,17 @@ use harness::{LoadLevel, LoadPattern, RunResult};
 const TOOL: Tool = Tool::Vllm;
 
 pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
-    let mut all = Map::new();
-    let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
-    put("date", json!(started(run)));
-    put("backend", json!("regatta"));
-    put(
+    let mut object = Map::new();
+    let mut insert = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
+    insert("date", json!(started(run)));
+    insert("backend", json!("regatta"));
+    insert(
         "label",
         json!(format!("regatta {}, in the shape of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
     );
-    // As its `--metadata KEY=VALUE` puts texts here.
+    // vLLM's `--metadata KEY=VALUE` adds texts in the same way.
     for (name, value) in identity_entries(run) {
-        put(&format!("regatta_{}", name.replace([' ', '-'], "_")), json!(value));
+        insert(&format!("regatta_{}", name.replace([' ', '-'], "_")), json!(value));
     }
     let result = run.result.own();
     let requests = json!(run.request_traces.len());
@@ -37,7 +37,7 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
         ("max_concurrency", users),
     ] {
         match value {
-            Ok(value) => put(name, value),
+            Ok(value) => insert(name, value),
             Err(reason) => out.without(format!("{name}: {reason}")),
         }
     }
@@ -45,19 +45,19 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
     let output = output_tokens(run, TOOL, "total_output_tokens, output_throughput, total_token_throughput", out);
     let output = output.map(|output| output.sum() as u64);
     let completed = ok(run).count();
-    put("completed", json!(completed));
-    put("failed", json!(run.request_traces.len() - completed));
-    put("total_input_tokens", json!(input));
+    insert("completed", json!(completed));
+    insert("failed", json!(run.request_traces.len() - completed));
+    insert("total_input_tokens", json!(input));
     if let Some(output) = output {
-        put("total_output_tokens", json!(output));
+        insert("total_output_tokens", json!(output));
     }
     if let Some(rate) = TOOL.rate(&run.request_traces).ok().filter(|rate| *rate > 0.0) {
         let duration = completed as f64 / rate;
-        put("duration", json!(duration));
-        put("request_throughput", json!(rate));
+        insert("duration", json!(duration));
+        insert("request_throughput", json!(rate));
         if let Some(output) = output {
-            put("output_throughput", json!(output as f64 / duration));
-            put("total_token_throughput", json!((input + output) as f64 / duration));
+            insert("output_throughput", json!(output as f64 / duration));
+            insert("total_token_throughput", json!((input + output) as f64 / duration));
         }
     }
     for (concept, name) in [
@@ -67,26 +67,27 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
         (MetricConcept::E2e, "e2el"),
     ] {
         let Some(values) = spread(run, TOOL, concept, &format!("*_{name}_ms"), out) else { continue };
-        put(&format!("mean_{name}_ms"), json!(values.mean()));
-        put(&format!("median_{name}_ms"), json!(values.at(0.5)));
-        put(&format!("std_{name}_ms"), json!(values.deviation(DeviationRule::Population)));
+        insert(&format!("mean_{name}_ms"), json!(values.mean()));
+        insert(&format!("median_{name}_ms"), json!(values.at(0.5)));
+        insert(&format!("std_{name}_ms"), json!(values.deviation(DeviationRule::Population)));
         for (p, at) in [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)] {
-            put(&format!("{p}_{name}_ms"), json!(values.at(at)));
+            insert(&format!("{p}_{name}_ms"), json!(values.at(at)));
         }
     }
-    put_details(run, &mut all, out);
+    put_details(run, &mut object, out);
     out.without("generated_texts: a run keeps no contents");
     out.without("tokenizer_id, max_output_tokens_per_s, max_concurrent_requests: not known as vLLM counts them");
-    out.json("vllm_bench.json", &Value::Object(all));
+    out.json("vllm_bench.json", &Value::Object(object));
 }
 
-/// Of the server's `usage` where it sends one, as vLLM 0.33.0 has it (`output.prompt_len` in
+/// Prompt tokens from the server's `usage` where it sends one, as in vLLM 0.33.0 (`output.prompt_len` in
 /// vllm/benchmarks/lib/endpoint_request_func.py).
 fn input_length(trace: &RequestTrace) -> Option<u32> {
     trace.input_server.or(trace.input)
 }
 
-/// In requests per second. `inf`: no request waits for its time, as vLLM has it also with a limit on requests in flight.
+/// In requests per second. `inf`: no request waits for its time, as vLLM has it also with a limit on requests in
+/// flight.
 fn request_rate(result: &RunResult) -> Result<Value, &'static str> {
     match &result.requested.scenario {
         LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Ok(json!(rate)),
@@ -105,26 +106,26 @@ fn burstiness(result: &RunResult) -> Result<f64, &'static str> {
     }
 }
 
-/// One value for each request that was issued, in seconds.
-fn put_details(run: &MeasuredRun, all: &mut Map<String, Value>, out: &mut Exported) {
+/// Adds the arrays with one value for each issued request, in seconds.
+fn put_details(run: &MeasuredRun, object: &mut Map<String, Value>, out: &mut Exported) {
     let since_issue = |trace: &RequestTrace, at: Option<f64>| at.map_or(0.0, |at| (at - trace.issue) / 1e3);
     let first = |trace: &RequestTrace| trace.first(ChunkFilter::Token).map(|chunk| chunk.at);
     let last = |trace: &RequestTrace| trace.last(ChunkFilter::Token).map(|chunk| chunk.at);
-    let mut put = |name: &str, value: &dyn Fn(&RequestTrace) -> Value| {
-        all.insert(name.to_owned(), run.request_traces.iter().map(value).collect());
+    let mut insert = |name: &str, value: &dyn Fn(&RequestTrace) -> Value| {
+        object.insert(name.to_owned(), run.request_traces.iter().map(value).collect());
     };
-    put("input_lens", &|trace| json!(input_length(trace)));
-    put("output_lens", &|trace| json!(if trace.ok { TOOL.output_tokens(trace) } else { Some(0) }));
-    put("ttfts", &|trace| json!(since_issue(trace, first(trace))));
-    put("latencies", &|trace| json!(since_issue(trace, last(trace))));
-    put("start_times", &|trace| json!(trace.issue / 1e3));
-    put("errors", &|trace| json!(trace.error.as_deref().unwrap_or("")));
+    insert("input_lens", &|trace| json!(input_length(trace)));
+    insert("output_lens", &|trace| json!(if trace.ok { TOOL.output_tokens(trace) } else { Some(0) }));
+    insert("ttfts", &|trace| json!(since_issue(trace, first(trace))));
+    insert("latencies", &|trace| json!(since_issue(trace, last(trace))));
+    insert("start_times", &|trace| json!(trace.issue / 1e3));
+    insert("errors", &|trace| json!(trace.error.as_deref().unwrap_or("")));
     let gaps = |trace: &RequestTrace| {
         let gaps = trace.gaps(ChunkFilter::Token)?;
         Some(gaps.into_iter().map(|(gap, _)| json!(gap / 1e3)).collect::<Value>())
     };
     match run.request_traces.iter().map(gaps).collect::<Option<Value>>() {
-        Some(gaps) => drop(all.insert("itls".to_owned(), gaps)),
+        Some(gaps) => drop(object.insert("itls".to_owned(), gaps)),
         None => out.without(format!("itls: {}", MissingMetric::Timelines.reason())),
     }
 }
@@ -147,7 +148,7 @@ mod tests {
             (&fixed, poisson, Some(1.0), Ok(json!(4.0))),
             (&fixed, gamma, Some(0.25), Ok(json!(4.0))),
             (&fixed, Arrivals::Constant, None, Ok(json!(4.0))),
-            // These have no law, and `arrivals` has its default.
+            // These loads have no distribution of arrivals; `arrivals` has its default.
             (&users, poisson, None, inf.clone()),
             (&LoadPattern::Offline, poisson, None, inf),
             (&trace, poisson, None, Err("the arrivals were not at one rate")),

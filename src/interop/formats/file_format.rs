@@ -182,7 +182,7 @@ impl FileFormat {
     }
 
     fn based_on(self, base: &Self) -> Self {
-        let or = |own: Vec<Places>, others: &[Places]| if own.is_empty() { others.to_vec() } else { own };
+        let or = |first: Vec<Places>, others: &[Places]| if first.is_empty() { others.to_vec() } else { first };
         Self {
             requested: or(self.requested, &base.requested),
             own_texts: base.own_texts.clone(),
@@ -314,34 +314,34 @@ impl<'a> RunValues<'a> {
 
 /// Values of a run that its file does not have as such, at places of the table.
 fn computed(tool: Tool, run: &Value) -> Value {
-    let mut all = json!({});
+    let mut values = json!({});
     match tool {
         Tool::Vllm | Tool::SglangChat => {
             // SGLang counts no failures; its details have an error, or an empty text, for each request.
             if let (None, Some(errors)) = (number_at(run, "/failed"), run.get("errors").and_then(Value::as_array)) {
                 let failed = errors.iter().filter_map(Value::as_str).filter(|error| !error.is_empty()).count();
-                all["failed"] = json!(failed as f64);
+                values["failed"] = json!(failed as f64);
             }
             // Lengths of other data sets have these options, too, and do not follow them.
             if text_at(run, "/dataset_name").is_some_and(|name| name.starts_with("random")) {
                 for key in ["input", "output"] {
-                    all[format!("{key}_tokens")] = run.get(format!("random_{key}_len")).cloned().unwrap_or_default();
+                    values[format!("{key}_tokens")] = run.get(format!("random_{key}_len")).cloned().unwrap_or_default();
                 }
             }
         }
         Tool::GuideLlm => {
             let limit = at(run, "/config/strategy/max_concurrency").filter(|limit| !limit.is_null());
             match (text_at(run, "/config/strategy/type_").as_deref(), limit) {
-                (Some("synchronous"), _) => all["config"]["strategy"]["streams"] = json!(1),
+                (Some("synchronous"), _) => values["config"]["strategy"]["streams"] = json!(1),
                 // As many at once as may be; without a limit all.
-                (Some("throughput"), Some(limit)) => all["config"]["strategy"]["streams"] = limit.clone(),
-                (Some("throughput"), None) => all["config"]["strategy"]["rate"] = json!("inf"),
+                (Some("throughput"), Some(limit)) => values["config"]["strategy"]["streams"] = limit.clone(),
+                (Some("throughput"), None) => values["config"]["strategy"]["rate"] = json!("inf"),
                 _ => {}
             }
         }
         _ => {}
     }
-    all
+    values
 }
 
 /// The value at a place such as `/phases/-1/rate`.

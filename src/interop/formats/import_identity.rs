@@ -1,5 +1,5 @@
-//! What an imported run is: how it was sent, and what it was sent to. Runs of the same identity are repeats of one measurement; a
-//! property in which runs differ tells them apart.
+//! What an imported run is: how it was sent, and what it was sent to. Runs of the same identity are repeats of one
+//! measurement; a property in which runs differ tells them apart.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::discriminant;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::file_format::ImportedNumbers;
 use harness::SweepLevel;
 
-/// Requested settings that are a level: of the load, or of the lengths.
+/// Requested settings that are levels of a sweep: the load, or the lengths.
 const LEVELS: [&str; 8] = [
     "request_rate",
     "concurrency",
@@ -21,17 +21,17 @@ const LEVELS: [&str; 8] = [
     "output_seq_len",
 ];
 
-/// Requested settings that are load, too, and have no order.
+/// Further settings of the load, whose values have no order.
 const OTHER_LOAD: [&str; 3] = ["ramp", "scenario", "dataset"];
 
-/// How long a run went on, how it ended, and what is read with its load: `requests`, `strategy`.
+/// Settings that do not tell runs apart: how long a run went on, how it ended, and what is read with its load.
 const NO_IDENTITY: [&str; 4] = ["requests", "strategy", "min_duration_ms", "loadgen_result"];
 
-/// By which share measured mean lengths of prompts and of answers differ where the requests are alike: other seeds draw others, and
-/// how long an answer gets is up to the model.
+/// How much measured mean lengths of prompts and answers may differ between runs of the same requests: seeds draw
+/// different lengths, and the model decides how long an answer is.
 const TOLERANCE: [f64; 2] = [0.1, 0.2];
 
-/// By which share the mean number of requests in flight differs at the same load.
+/// How much the mean number of requests in flight may differ between runs at the same load.
 const IN_FLIGHT_TOLERANCE: f64 = 0.1;
 
 const NOT_STATED: &str = "not stated";
@@ -41,7 +41,8 @@ const NOT_STATED: &str = "not stated";
 pub struct ImportIdentity {
     /// Users, a rate, or all at once. `None`: the file does not state it.
     load: Option<SweepLevel>,
-    /// How requests are sent at a load of that kind: arrivals and the limit of a rate, the number of those sent at once.
+    /// How requests are sent at a load of that kind: arrivals and the limit of a rate, the number of those sent at
+    /// once.
     load_settings: BTreeMap<&'static str, String>,
     /// Mean tokens of a prompt and of an answer.
     lengths: [Option<MeanLength>; 2],
@@ -58,7 +59,8 @@ struct MeanLength {
     is_stated: bool,
 }
 
-/// A property in which runs differ, with its value in each run. `None`: it does not apply to the run's load, or the run has no answers.
+/// A property in which runs differ, with its value in each run. `None`: it does not apply to the run's load, or the run
+/// has no answers.
 pub(super) type RunDifference = Vec<Option<SweepLevel>>;
 
 impl ImportIdentity {
@@ -97,7 +99,7 @@ impl ImportIdentity {
         self.load.as_ref()
     }
 
-    /// With the load that a name states, where the file does not.
+    /// Takes the load from a name, where the file does not state it.
     #[must_use]
     pub(super) fn or_load(self, named: impl FnOnce() -> Option<SweepLevel>) -> Self {
         Self { load: self.load.or_else(named), ..self }
@@ -107,7 +109,8 @@ impl ImportIdentity {
         self.settings.insert(key.to_owned(), setting.to_owned());
     }
 
-    /// Whether a requested setting of an imported result is load: what makes numbers unlike where it differs.
+    /// Whether a requested setting of an imported result belongs to the load. Numbers at different loads are not
+    /// comparable.
     pub fn is_load(key: &str, requested: &Map<String, Value>) -> bool {
         (LEVELS.contains(&key) || OTHER_LOAD.contains(&key)) && !(key == "target_qps" && is_offline(requested))
     }
@@ -143,7 +146,7 @@ fn stated_length(value: &Value) -> Option<f64> {
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(all) => all.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
         Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
         other => other.to_string(),
     }
@@ -155,11 +158,11 @@ fn value(name: &str, value: &str) -> SweepLevel {
 
 /// The properties in which runs differ; the load is the last.
 pub(super) fn differences(runs: &[ImportIdentity]) -> Vec<RunDifference> {
-    let mut all: Vec<RunDifference> = Vec::new();
+    let mut list: Vec<RunDifference> = Vec::new();
     let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.settings.keys()).collect();
     for name in names {
         let stated = |run: &ImportIdentity| run.settings.get(name).map_or(NOT_STATED, String::as_str).to_owned();
-        all.push(runs.iter().map(|run| Some(value(name, &stated(run)))).collect());
+        list.push(runs.iter().map(|run| Some(value(name, &stated(run)))).collect());
     }
     let names: BTreeSet<&'static str> = runs.iter().flat_map(|run| run.load_settings.keys().copied()).collect();
     for name in names {
@@ -169,10 +172,10 @@ pub(super) fn differences(runs: &[ImportIdentity]) -> Vec<RunDifference> {
         for run in runs {
             by_kind.entry(kind(run)).or_default().insert(setting(run));
         }
-        // A setting of one kind of load is no difference from the others.
+        // A setting that only one kind of load has does not tell runs apart.
         if by_kind.values().any(|settings| settings.len() > 1) {
             let applies = |run: &&ImportIdentity| by_kind[&kind(run)].iter().any(|setting| setting != NOT_STATED);
-            all.push(runs.iter().map(|run| Some(run).filter(applies).map(|run| value(name, &setting(run)))).collect());
+            list.push(runs.iter().map(|run| Some(run).filter(applies).map(|run| value(name, &setting(run)))).collect());
         }
     }
     let lengths: [fn(u32) -> SweepLevel; 2] = [SweepLevel::InputTokens, SweepLevel::OutputTokens];
@@ -181,24 +184,24 @@ pub(super) fn differences(runs: &[ImportIdentity]) -> Vec<RunDifference> {
         let is_stated = each().all(|length| length.is_some_and(|length| length.is_stated));
         let tolerance = if is_stated { 0.0 } else { TOLERANCE[place] };
         let tokens: Vec<Option<f64>> = each().map(|length| Some(length?.tokens)).collect();
-        all.push(alike(&tokens, tolerance).into_iter().map(|tokens| Some(level(tokens?.round() as u32))).collect());
+        list.push(alike(&tokens, tolerance).into_iter().map(|tokens| Some(level(tokens?.round() as u32))).collect());
     }
     if runs.iter().all(|run| run.load.is_none()) {
         let in_flight: Vec<Option<f64>> = runs.iter().map(|run| run.in_flight).collect();
         let mean = |number: f64| value("mean requests in flight", &number.to_string());
-        all.push(alike(&in_flight, IN_FLIGHT_TOLERANCE).into_iter().map(|number| number.map(mean)).collect());
+        list.push(alike(&in_flight, IN_FLIGHT_TOLERANCE).into_iter().map(|number| number.map(mean)).collect());
     }
     let load = |run: &ImportIdentity| run.load.clone().unwrap_or_else(|| value("load", NOT_STATED));
-    all.push(runs.iter().map(|run| Some(load(run))).collect());
-    all.retain(|values| {
+    list.push(runs.iter().map(|run| Some(load(run))).collect());
+    list.retain(|values| {
         let mut applied = values.iter().flatten();
         let first = applied.next();
         applied.any(|value| Some(value) != first)
     });
-    all
+    list
 }
 
-/// Numbers that are alike become the least of them, whatever the order of the runs.
+/// Numbers within the tolerance of each other become the lowest of them, whatever the order of the runs.
 fn alike(numbers: &[Option<f64>], tolerance: f64) -> Vec<Option<f64>> {
     let mut sorted: Vec<f64> = numbers.iter().flatten().copied().collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! Several runs of another tool as the points of one sweep: the level of each, runs at one level as repeats of a point, and its
-//! numbers with the tool's own definitions.
+//! Several runs of another tool as the points of one sweep: the level of each, runs at one level as repeats of a point,
+//! and its numbers with the tool's own definitions.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +22,12 @@ pub struct ImportedSweep {
     pub results: Vec<(PathBuf, Imported)>,
 }
 
-/// The runs as points, by what tells them apart: runs of the same identity are repeats of a point, one property that differs is the
-/// axis, and where several differ each point is named by them. The names of files count where the files state no load.
+/// The runs as points, by what tells them apart: runs of the same identity are repeats of a point, one property that
+/// differs is the axis, and where several differ each point is named by them. The names of files count where the files
+/// state no load.
 ///
 /// # Errors
-/// They are of several tools, or runs in different folders have the same identity.
+/// The runs were measured by several tools, or runs in different folders have the same identity.
 pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, ImportError> {
     let Some(first) = runs.first() else { return Err(ImportError::Unknown { name: name.to_owned() }) };
     let tool = first.run.tool;
@@ -42,7 +43,7 @@ pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, 
     let origin = origin(tool, &runs);
     let mut points: Vec<(RunLevel, Vec<LocatedRun>)> = Vec::new();
     for (level, run) in levels.into_iter().zip(runs) {
-        match points.iter_mut().find(|(known, _)| known.order == level.order) {
+        match points.iter_mut().find(|(other, _)| other.order == level.order) {
             Some((_, runs)) => runs.push(run),
             None => points.push((level, vec![run])),
         }
@@ -83,7 +84,8 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Runs in one folder, or in one file, belong together, and those of folders that number them: `run_1`, `20260101-120000`.
+/// Runs in one folder, or in one file, belong together, and those of folders that number them: `run_1`,
+/// `20260101-120000`.
 fn group_folder(place: &Path) -> Option<&Path> {
     let is_number = |folder: &Path| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -95,7 +97,7 @@ fn group_folder(place: &Path) -> Option<&Path> {
     place.parent()?.ancestors().find(|folder| !is_number(folder))
 }
 
-/// As a part of a path.
+/// The level as part of a path.
 fn file_name(level: &SweepLevel) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || ".-_=".contains(c) { c } else { '-' };
     level.short().chars().map(plain).take(80).collect()
@@ -109,12 +111,12 @@ fn strategy(run: &LocatedRun) -> Option<&str> {
 /// Where a run is in the sweep.
 struct RunLevel {
     level: SweepLevel,
-    /// Each property in which runs differ, by number, else by text; of the runs of a point it is the same.
+    /// Each property in which runs differ, sorted as a number or as text. Runs of the same point have the same.
     order: Vec<(f64, String)>,
     load: Option<SweepLevel>,
 }
 
-/// What a run is, by its file, and by the names of folders where the file does not state it.
+/// The identity of a run from its file, and from the names of folders where the file does not state it.
 fn identity(LocatedRun { place, run }: &LocatedRun) -> ImportIdentity {
     let mut identity = run.identity.clone().or_load(|| named_level(place));
     let folders = place.ancestors().skip(1).filter_map(|folder| folder.file_name()?.to_str());
@@ -132,7 +134,7 @@ fn levels(runs: &[LocatedRun]) -> Vec<RunLevel> {
     let identities: Vec<ImportIdentity> = runs.iter().map(identity).collect();
     let mut differences = differences(&identities);
     let names: RunDifference = runs.iter().map(|run| Some(by_name(&run.place))).collect();
-    // Without a load in the file, runs that differ in nothing else may be at different ones.
+    // Runs that differ in nothing else may have different loads, if their files do not state the load.
     let key = |n: usize| format!("{:?}", differences.iter().map(|values| &values[n]).collect::<Vec<_>>());
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     let mut without_load = (0..runs.len()).filter(|n| identities[*n].load().is_none());
@@ -169,15 +171,15 @@ fn named_level(place: &Path) -> Option<SweepLevel> {
             let rest = if rest.is_empty() { parts.get(part + 1).copied()? } else { rest };
             rest.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0)
         };
-        let of = |words: &[&str]| (0..parts.len()).find_map(|at| words.iter().find_map(|word| after(at, word)));
-        let users = of(&["concurrency", "conc", "users", "streams", "c"]).filter(|users| users.fract() == 0.0);
+        let number = |words: &[&str]| (0..parts.len()).find_map(|at| words.iter().find_map(|word| after(at, word)));
+        let users = number(&["concurrency", "conc", "users", "streams", "c"]).filter(|users| users.fract() == 0.0);
         users
             .map(|users| SweepLevel::Users(users as u32))
-            .or_else(|| of(&["rate", "qps", "rps", "r"]).map(SweepLevel::Rate))
+            .or_else(|| number(&["rate", "qps", "rps", "r"]).map(SweepLevel::Rate))
     })
 }
 
-/// Several runs of one folder are repeats, so the folder is the level; a file is, where it is alone.
+/// Several runs of one folder are repeats, so the folder names the level; a single file names it itself.
 fn by_name(place: &Path) -> SweepLevel {
     let is_run = |stem: &str| stem.starts_with("run=") || stem == "report" || stem.starts_with("mlperf_log");
     let stem = place.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -186,7 +188,7 @@ fn by_name(place: &Path) -> SweepLevel {
     SweepLevel::Value { name: "run".to_owned(), value }
 }
 
-/// What the levels are of; `auto` where they are of several kinds.
+/// The name of the axis; `auto` where levels are of several kinds.
 fn axis(levels: &[RunLevel]) -> &str {
     const fn name(level: &RunLevel) -> &str {
         match &level.level {
@@ -208,8 +210,8 @@ fn origin(tool: Tool, runs: &[LocatedRun]) -> SweepOrigin {
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
     for (name, concept) in terms {
         let metric = |concept: MetricConcept| results().find_map(|result| result.latency.get(concept.name()));
-        let found = concept.and_then(|concept| Some((concept, metric(concept)?)));
-        if let Some((concept, metric)) = found {
+        let measured = concept.and_then(|concept| Some((concept, metric(concept)?)));
+        if let Some((concept, metric)) = measured {
             let own_name =
                 if concept.name() == name { String::new() } else { format!(", which it calls {}", concept.title()) };
             definitions.insert(name.to_owned(), format!("{}{own_name}", metric.definition));
@@ -231,8 +233,9 @@ fn point(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, tool: Tool
     let first = results[0];
     let metric = |concept: Option<MetricConcept>| concept.and_then(|concept| first.latency.get(concept.name()));
     let tpot = metric(tool.time_per_token());
-    let sum =
-        |of: fn(&ImportedResult) -> Option<f64>| results.iter().filter_map(|result| of(result)).sum::<f64>() as u64;
+    let sum = |count: fn(&ImportedResult) -> Option<f64>| {
+        results.iter().filter_map(|result| count(result)).sum::<f64>() as u64
+    };
     let (ok, failed) = (sum(|result| result.counts.ok), sum(|result| result.counts.failed));
     let once = SweepPoint {
         folder,
@@ -266,22 +269,26 @@ fn summary(metric: Option<&ImportedMetric>) -> LatencySummary {
     }
 }
 
-/// The numbers of all runs, by the names that a repeated measurement has for them.
+/// The numbers over all runs, under the names that a repeated measurement has.
 fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, AcrossRuns> {
     type Stat = fn(&ImportedMetric) -> Option<f64>;
-    const STATS: [(&str, Stat); 4] =
-        [("mean", |it| it.mean), ("p50", |it| it.p50), ("p90", |it| it.p90), ("p99", |it| it.p99)];
-    let mut all = BTreeMap::new();
+    const STATS: [(&str, Stat); 4] = [
+        ("mean", |metric| metric.mean),
+        ("p50", |metric| metric.p50),
+        ("p90", |metric| metric.p90),
+        ("p99", |metric| metric.p99),
+    ];
+    let mut numbers = BTreeMap::new();
     let mut add = |name: String, unit: &str, values: Option<Vec<f64>>| {
         if let Some(over) = values.and_then(|values| AcrossRuns::new(unit, values)) {
-            all.insert(name, over);
+            numbers.insert(name, over);
         }
     };
     let terms =
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
     for (name, concept) in terms.into_iter().filter_map(|(name, concept)| Some((name, concept?.name()))) {
-        for (stat, of) in STATS {
-            let values = results.iter().map(|result| of(result.latency.get(concept)?)).collect();
+        for (stat, read) in STATS {
+            let values = results.iter().map(|result| read(result.latency.get(concept)?)).collect();
             add(format!("{name}_{stat}"), "ms", values);
         }
         let counts = results.iter().map(|result| Some(result.latency.get(concept)?.n? as f64)).collect();
@@ -294,7 +301,7 @@ fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, Across
     ] {
         add(name.to_owned(), unit, results.iter().map(|result| result.rates.get(rate).copied()).collect());
     }
-    all
+    numbers
 }
 
 #[cfg(test)]

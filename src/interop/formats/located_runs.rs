@@ -7,14 +7,14 @@ use super::printed::LOADGEN_LOG_FILES;
 use super::read::{ImportError, ImportSource, Imported, import_runs};
 use base::files::{read_bytes, read_text};
 
-/// Folders below a named one are looked into so far.
+/// How many levels of folders below a named folder are searched.
 const DEPTH: usize = 4;
-/// Ends of files that may have what a tool printed.
+/// Suffixes of files that may contain what a tool printed.
 const PRINTED: [&str; 3] = ["log", "out", "txt"];
-/// Bytes of a log in a folder that may have what a tool printed; a server's may be as large as a disk.
+/// The largest log that is searched for printed results; a server's log can fill a disk.
 const MAX_PRINTED: u64 = 64 << 20;
 
-/// One run, and where its files are: what they are called tells the level where the files do not.
+/// One run and the path of its files, whose names tell the level where the contents do not.
 #[derive(Clone, Debug)]
 pub struct LocatedRun {
     pub place: PathBuf,
@@ -32,7 +32,7 @@ pub struct LocatedRuns {
 /// Every run in files and folders, with those in folders below. At least one.
 ///
 /// # Errors
-/// They cannot be read, none is known, or those of one folder are of several tools.
+/// A file cannot be read, no file is a known result, or the files of one folder are from several tools.
 pub fn locate_runs(paths: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
     let name = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| path.is_dir());
@@ -43,7 +43,7 @@ pub fn locate_runs(paths: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
     }
     let mut none = ImportError::Unknown { name: name.clone() };
     for FolderFiles { results, printed } in below {
-        // What a tool printed has the same numbers as its result beside it.
+        // The printed output of a tool has the same numbers as the result file next to it.
         for files in [results, printed] {
             match import_runs(&name, &read(&files)?) {
                 Ok(runs) => {
@@ -61,7 +61,7 @@ pub fn locate_runs(paths: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
     if located.runs.is_empty() { Err(none) } else { Ok(located) }
 }
 
-/// The run of a folder that LoadGen wrote its logs into; `None` where it has none.
+/// The run whose logs LoadGen wrote into a folder; `None` if the folder has no such logs.
 ///
 /// # Errors
 /// The logs cannot be read, or are of an accuracy run.
@@ -71,13 +71,14 @@ pub fn loadgen_run(folder: &Path) -> Option<Result<Imported, ImportError>> {
     runs.map(|located| located.runs.into_iter().next().map(|located| located.run)).transpose()
 }
 
-/// Files that were named are those of one run, or those of each folder belong together. Those that are no results are listed.
+/// Files that were named are those of one run, or those of each folder belong together. Those that are no results are
+/// listed.
 fn runs_of_files(name: &str, files: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
     let mut located = LocatedRuns::default();
     if files.is_empty() {
         return Ok(located);
     }
-    // The numbers of a run and its records may be in two folders.
+    // The summary of a run and its records may be in two folders.
     let together = import_runs(name, &read(files)?);
     if let Ok([(_, run)]) = together.as_deref()
         && run.result.imported.from.len() == files.len()
@@ -167,7 +168,7 @@ fn file_name(path: &Path) -> String {
 
 fn read(files: &[PathBuf]) -> Result<Vec<ImportSource>, ImportError> {
     let source = |path: &PathBuf| {
-        // A log may have bytes of another program.
+        // A log may contain bytes that another program wrote.
         let text = if has_end(path, &PRINTED) {
             read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         } else {

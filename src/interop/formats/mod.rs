@@ -1,16 +1,16 @@
-//! Result files: which tool wrote a file and what is in it ([`import_runs`]), and a run in the formats of other tools ([`export`]).
+//! Result files: which tool wrote a file and what is in it ([`import_runs`]), and a run in the formats of other tools
+//! ([`export`]).
 //!
-//! `formats.toml` is the table of the formats that are read; a format whose numbers stand at places of a JSON object is a row of it.
-//! Code is for texts that were printed (`printed`), and for requests one by one (`records`).
+//! `formats.toml` is the table of the formats that are read; a format whose numbers stand at places of a JSON object is
+//! a row of it. Code is for texts that were printed (`printed`), and for requests one by one (`records`).
 //!
 //! ```text
 //!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ imported_sweep ─→ a sweep
-//!  MeasuredRun ─ export ─→ export_genai_perf · export_perf_analyzer · export_vllm · parquet ─→ files
+//!  MeasuredRun ─ export ─→ export_genai_perf · export_vllm · parquet ─→ files
 //! ```
 
 mod export;
 mod export_genai_perf;
-mod export_perf_analyzer;
 mod export_vllm;
 mod file_format;
 mod import_identity;

@@ -37,7 +37,7 @@ pub(super) fn write(
 fn requests(measured_run: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, ParquetError> {
     let field = |column: &Column| {
         let repetition = if column.can_be_null { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-        let builder = match column.of {
+        let builder = match column.source {
             ColumnSource::Number(_) => Type::primitive_type_builder(column.name, Physical::INT64),
             ColumnSource::Text(_) => Type::primitive_type_builder(column.name, Physical::BYTE_ARRAY)
                 .with_logical_type(Some(LogicalType::String)),
@@ -54,13 +54,13 @@ fn requests(measured_run: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec
         let mut rows = writer.next_row_group()?;
         for column in &COLUMNS {
             let Some(mut out) = rows.next_column()? else { break };
-            match column.of {
-                ColumnSource::Number(of) => {
-                    let (values, levels) = split(group.iter().map(of));
+            match column.source {
+                ColumnSource::Number(read) => {
+                    let (values, levels) = split(group.iter().map(read));
                     out.typed::<Int64Type>().write_batch(&values, levels_of(column, &levels), None)?;
                 }
-                ColumnSource::Text(of) => {
-                    let texts = group.iter().map(|one| of(one).map(|text| ByteArray::from(text.into_bytes())));
+                ColumnSource::Text(read) => {
+                    let texts = group.iter().map(|record| read(record).map(|text| ByteArray::from(text.into_bytes())));
                     let (values, levels) = split(texts);
                     out.typed::<ByteArrayType>().write_batch(&values, levels_of(column, &levels), None)?;
                 }
@@ -76,7 +76,7 @@ fn levels_of<'a>(column: &Column, levels: &'a [i16]) -> Option<&'a [i16]> {
     column.can_be_null.then_some(levels)
 }
 
-/// Values that are there, and for each place whether it has one.
+/// The values that are not null, and the definition level of each row.
 fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     let (mut there, mut levels) = (Vec::new(), Vec::new());
     for value in values {
@@ -108,9 +108,9 @@ fn chunks(measured_run: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u
     )?;
     let all: Vec<(i64, i64, Option<i64>)> = records
         .iter()
-        .flat_map(|one| {
-            let tokens = |n: u32| (!one.chunk_tokens_unknown).then_some(i64::from(n));
-            one.timeline.iter().map(move |(at, n)| (one.index as i64, *at as i64, tokens(*n)))
+        .flat_map(|record| {
+            let tokens = |n: u32| (!record.chunk_tokens_unknown).then_some(i64::from(n));
+            record.timeline.iter().map(move |(at, n)| (record.index as i64, *at as i64, tokens(*n)))
         })
         .collect();
     for group in all.chunks(GROUP) {

@@ -1,4 +1,5 @@
-//! Texts that tools print, as the objects that they save: the tables of vLLM and SGLang, trtllm-bench's overviews, LoadGen's logs.
+//! Texts that tools print, as the objects that they save: the tables of vLLM and SGLang, trtllm-bench's overviews,
+//! LoadGen's logs.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,8 @@ pub(super) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
 /// The logs of LoadGen that are read, in the order in which they count. Both have the same numbers.
 pub const LOADGEN_LOG_FILES: [&str; 2] = ["mlperf_log_detail.txt", "mlperf_log_summary.txt"];
 
-/// A value that is printed next to a label of the format's table: its place, and the value where it is of the label's kind.
+/// A value that is printed next to a label of the format's table: its place, and the value where it is of the label's
+/// kind.
 fn labelled(rows: &[Vec<String>], label: &str, text: &str) -> Option<(String, Value)> {
     let percentile = |row: &str| ["50", "90", "95", "99"].into_iter().find(|p| row.replace('#', p) == label);
     let (row, percentile) = rows.iter().find_map(|row| Some((row, percentile(&row[0])?)))?;
@@ -46,14 +48,14 @@ pub(super) fn serving_tables(text: &str) -> Vec<ImportedNumbers> {
 /// The tables as the object that these tools save, with the settings that are printed above each.
 fn tables(text: &str) -> Vec<Value> {
     let rows = &FileFormat::named("vLLM bench serve, printed").labels;
-    let mut all = Vec::new();
+    let mut list = Vec::new();
     let (mut table, mut is_table) = (Map::new(), false);
     for line in text.lines() {
         // In a comment or a quotation, and after a bar of progress.
         let line = line.rsplit('\r').next().unwrap_or(line).trim_matches([' ', '\t', '#', '>']);
         if line.contains(TABLE) || is_table && line.len() > 20 && line.bytes().all(|byte| byte == b'=') {
             if is_table {
-                all.push(Value::Object(std::mem::take(&mut table)));
+                list.push(Value::Object(std::mem::take(&mut table)));
             }
             is_table = line.contains(TABLE);
         } else if line.contains("Namespace(") {
@@ -70,12 +72,13 @@ fn tables(text: &str) -> Vec<Value> {
         }
     }
     if is_table {
-        all.push(Value::Object(table));
+        list.push(Value::Object(table));
     }
-    all
+    list
 }
 
-/// Each overview in what trtllm-bench printed, with anything before and after it. Lines may begin with the logger's prefix.
+/// Each overview in what trtllm-bench printed, with anything before and after it. Lines may begin with the logger's
+/// prefix.
 pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
     let format = FileFormat::named("trtllm-bench PERFORMANCE OVERVIEW");
     let overview = |above: &str, below: &str| {
@@ -86,7 +89,9 @@ pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
                     let label = row[0].replace('#', percentile);
                     let text = lines.iter().find_map(|line| Some(line.split_once(&label)?.1));
                     let value = text.and_then(|text| labelled(rows, &label, text.trim_start_matches([' ', ':'])));
-                    value.into_iter().for_each(|(place, value)| set(&mut object, &place, value));
+                    if let Some((place, value)) = value {
+                        set(&mut object, &place, value);
+                    }
                 }
             }
         };

@@ -1,8 +1,8 @@
-//! Results of other tools, read into the format of Regatta's `result.json`: verdict `not_judged`, every number with the tool's
-//! own definition. What a file does not have stays absent; nothing is filled in.
+//! Results of other tools, read into the format of Regatta's `result.json`: verdict `not_judged`, every number with the
+//! tool's own definition. What a file does not have stays absent; nothing is filled in.
 //!
-//! A file is recognized by its content, not by its name. A tool's raw records, where they are given too, make it possible
-//! to compute its run with another tool's definitions.
+//! A file is recognized by its content, not by its name. A tool's raw records, where they are given too, make it
+//! possible to compute its run with another tool's definitions.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,8 @@ struct RunFiles {
     requests: Option<(String, ImportedRequests)>,
 }
 
-/// Reads the files of a folder, or those that were named together: every run in them, with the file that it is from. At least one.
+/// Reads the files of a folder, or those that were named together: every run in them, with the file that it is from. At
+/// least one.
 ///
 /// # Errors
 /// They cannot be read, none is known, or they are of several tools.
@@ -147,8 +148,8 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     Ok(runs.into_iter().filter_map(|run| imported(name, run)).collect())
 }
 
-/// Records without numbers belong to the run whose file is called like theirs, `c8.json` and `c8_genai_perf.json`, or to the only
-/// one of their tool; others are a run of their own.
+/// Records without numbers belong to the run whose file is called like theirs, `c8.json` and `c8_genai_perf.json`, or
+/// to the only one of their tool; others are a run of their own.
 fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
     let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let is_alone = runs.len() == 1 && records.len() == 1;
@@ -235,7 +236,8 @@ fn is_yaml(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// Python's `json` writes `Infinity` and `NaN`, which are no JSON. SGLang's file has the first as its rate, where vLLM's has `"inf"`.
+/// Python's `json` writes `Infinity` and `NaN`, which are no JSON. SGLang's file has the first as its rate, where
+/// vLLM's has `"inf"`.
 fn strict_json(text: &str) -> Cow<'_, str> {
     if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);
@@ -290,8 +292,8 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
         .collect();
     let ok: Vec<&RequestTrace> = traces.iter().filter(|trace| trace.ok).collect();
     let sum = |tokens: fn(&RequestTrace) -> Option<u32>| {
-        let all: Option<Vec<u32>> = ok.iter().map(|trace| tokens(trace)).collect();
-        all.map(|all| all.into_iter().map(f64::from).sum())
+        let counts: Option<Vec<u32>> = ok.iter().map(|trace| tokens(trace)).collect();
+        counts.map(|counts| counts.into_iter().map(f64::from).sum())
     };
     let requests_per_s = tool.rate(&traces).ok();
     let count = if tool == Tool::GenAiPerf { traces.len() } else { ok.len() } as f64;

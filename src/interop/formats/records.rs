@@ -1,4 +1,5 @@
-//! The requests of a run, one by one, in the files of AIPerf, GuideLLM, perf_analyzer and vLLM. Stamps become ms from the first request.
+//! The requests of a run, one by one, in the files of AIPerf, GuideLLM, perf_analyzer and vLLM. Stamps become ms from
+//! the first request.
 
 use serde_json::{Map, Value, json};
 
@@ -70,8 +71,8 @@ pub(super) fn aiperf(lines: &[Value]) -> ImportedRequests {
     ImportedRequests { counted, ..requests(Tool::AiPerf, "AIPerf profile_export.jsonl", traces) }
 }
 
-/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not show
-/// whether the option was set; where all counts agree, they are the server's count.
+/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not
+/// show whether the option was set; where all counts agree, they are the server's count.
 fn has_server_counts(lines: &[&Value]) -> bool {
     let is_same = |line: &Value, length: &str, usage: &str| {
         let metric = |tag: &str| number_at(line, &format!("/metrics/{tag}/value"));
@@ -122,9 +123,9 @@ pub(super) fn vllm(run: &Value) -> Option<ImportedRequests> {
 /// The requests of a benchmark of GuideLLM, with the times when they should have started.
 pub(super) fn guidellm(benchmark: &Value, file: &Value) -> Option<ImportedRequests> {
     let list = |kind: &str| at(benchmark, &format!("/requests/{kind}")).and_then(Value::as_array).into_iter().flatten();
-    let all = || list("successful").map(|one| (one, true)).chain(list("errored").map(|one| (one, false)));
+    let items = || list("successful").map(|one| (one, true)).chain(list("errored").map(|one| (one, false)));
     let time = |request: &Value, name: &str| number_at(request, &format!("/info/timings/{name}"));
-    let origin = all().filter_map(|(request, _)| time(request, "request_start")).fold(f64::INFINITY, f64::min);
+    let origin = items().filter_map(|(request, _)| time(request, "request_start")).fold(f64::INFINITY, f64::min);
     let trace = |(index, (request, ok)): (usize, (&Value, bool))| {
         let ms = |name: &str| time(request, name).map(|at| (at - origin) * 1e3);
         let issue = ms("request_start")?;
@@ -145,23 +146,24 @@ pub(super) fn guidellm(benchmark: &Value, file: &Value) -> Option<ImportedReques
             ..RequestTrace::default()
         })
     };
-    let traces: Vec<RequestTrace> = all().enumerate().filter_map(trace).collect();
+    let traces: Vec<RequestTrace> = items().enumerate().filter_map(trace).collect();
     let version = text_at(file, "/metadata/guidellm_version");
     (!traces.is_empty())
         .then(|| ImportedRequests { version, ..requests(Tool::GuideLlm, "GuideLLM benchmarks.json", traces) })
 }
 
-/// perf_analyzer's raw export, from which GenAI-Perf computes its numbers. Each level of a range is an experiment of its own.
+/// perf_analyzer's raw export, from which GenAI-Perf computes its numbers. Each level of a range is an experiment of
+/// its own.
 pub(super) fn experiments(file: &Value) -> Vec<ImportedRequests> {
     let version = text_at(file, "/version").filter(|version| !version.is_empty());
-    let all = file.get("experiments").and_then(Value::as_array).into_iter().flatten();
-    all.map(|experiment| ImportedRequests { version: version.clone(), ..experiment_requests(experiment) }).collect()
+    let items = file.get("experiments").and_then(Value::as_array).into_iter().flatten();
+    items.map(|experiment| ImportedRequests { version: version.clone(), ..experiment_requests(experiment) }).collect()
 }
 
 /// A stamp for each response; a response is a chunk.
 fn experiment_requests(experiment: &Value) -> ImportedRequests {
-    let all = || experiment.get("requests").and_then(Value::as_array).into_iter().flatten();
-    let start = all().filter_map(|request| request.get("timestamp")?.as_u64()).min().unwrap_or(0);
+    let items = || experiment.get("requests").and_then(Value::as_array).into_iter().flatten();
+    let start = items().filter_map(|request| request.get("timestamp")?.as_u64()).min().unwrap_or(0);
     let ms = |at: u64| at.saturating_sub(start) as f64 / 1e6;
     let trace = |(index, request): (usize, &Value)| {
         let issue = ms(request.get("timestamp")?.as_u64()?);
@@ -184,7 +186,7 @@ fn experiment_requests(experiment: &Value) -> ImportedRequests {
             ..RequestTrace::default()
         })
     };
-    let traces = all().enumerate().filter_map(trace).collect();
+    let traces = items().enumerate().filter_map(trace).collect();
     let level = text_at(experiment, "/experiment/mode").zip(at(experiment, "/experiment/value").cloned());
     ImportedRequests {
         requested: level.into_iter().collect(),
@@ -212,7 +214,8 @@ fn tensors(output: &Value) -> (ChunkKind, u32) {
     (ChunkKind::Token, tokens)
 }
 
-/// Where an event was read in two pieces, perf_analyzer has two responses of it: the first gets the whole, and its stamp.
+/// Where an event was read in two pieces, perf_analyzer has two responses of it: the first gets the whole, and its
+/// stamp.
 fn whole_events(texts: Vec<&str>) -> Vec<String> {
     let mut whole: Vec<String> = texts.into_iter().map(str::to_owned).collect();
     for n in (1..whole.len()).rev() {

@@ -16,7 +16,7 @@ pub struct Column {
     pub about: &'static str,
     #[serde(skip)]
     #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "what writes them is left out"))]
-    pub(super) of: ColumnSource,
+    pub(super) source: ColumnSource,
 }
 
 /// How a column is read from a request.
@@ -31,13 +31,13 @@ const fn number(
     name: &'static str,
     unit: &'static str,
     about: &'static str,
-    of: fn(&RequestRecord) -> Option<i64>,
+    read: fn(&RequestRecord) -> Option<i64>,
 ) -> Column {
-    Column { name, kind: "int64", unit, can_be_null: false, about, of: ColumnSource::Number(of) }
+    Column { name, kind: "int64", unit, can_be_null: false, about, source: ColumnSource::Number(read) }
 }
 
-const fn text(name: &'static str, about: &'static str, of: fn(&RequestRecord) -> Option<String>) -> Column {
-    Column { name, kind: "string", unit: "", can_be_null: true, about, of: ColumnSource::Text(of) }
+const fn text(name: &'static str, about: &'static str, read: fn(&RequestRecord) -> Option<String>) -> Column {
+    Column { name, kind: "string", unit: "", can_be_null: true, about, source: ColumnSource::Text(read) }
 }
 
 const fn or_null(column: Column) -> Column {
@@ -45,30 +45,40 @@ const fn or_null(column: Column) -> Column {
 }
 
 pub const COLUMNS: [Column; 17] = [
-    number("index", "", "place on the schedule", |one| Some(one.index as i64)),
-    number("endpoint", "", "which of requested.endpoints, from 0", |one| Some(i64::from(one.endpoint))),
-    number("input_tokens", "tokens", "prompt", |one| Some(i64::from(one.input_tokens))),
-    number("requested_tokens", "tokens", "requested output", |one| Some(i64::from(one.requested_tokens))),
-    number("tokens", "tokens", "output received", |one| Some(i64::from(one.tokens))),
-    or_null(number("first_tokens", "tokens", "in the first chunk that had any; null where that is not known", |one| {
-        one.known_first_tokens().map(i64::from)
+    number("index", "", "place on the schedule", |record| Some(record.index as i64)),
+    number("endpoint", "", "which of requested.endpoints, from 0", |record| Some(i64::from(record.endpoint))),
+    number("input_tokens", "tokens", "prompt", |record| Some(i64::from(record.input_tokens))),
+    number("requested_tokens", "tokens", "requested output", |record| Some(i64::from(record.requested_tokens))),
+    number("tokens", "tokens", "output received", |record| Some(i64::from(record.tokens))),
+    or_null(number(
+        "first_tokens",
+        "tokens",
+        "in the first chunk that had any; null where that is not known",
+        |record| record.known_first_tokens().map(i64::from),
+    )),
+    number("chunks", "", "chunks with at least one token", |record| Some(i64::from(record.chunks))),
+    number("final_marker", "", "1 when the end of the answer was marked", |record| {
+        Some(i64::from(record.final_marker))
+    }),
+    number("t_sched", "ns", "intended arrival, from the schedule's start", |record| Some(record.t_sched as i64)),
+    number("t_issue", "ns", "handed to its connection", |record| Some(record.t_issue as i64)),
+    or_null(number("t_first", "ns", "socket read of the first chunk with a token", |record| {
+        record.t_first.map(|at| at as i64)
     })),
-    number("chunks", "", "chunks with at least one token", |one| Some(i64::from(one.chunks))),
-    number("final_marker", "", "1 when the end of the answer was marked", |one| Some(i64::from(one.final_marker))),
-    number("t_sched", "ns", "intended arrival, from the schedule's start", |one| Some(one.t_sched as i64)),
-    number("t_issue", "ns", "handed to its connection", |one| Some(one.t_issue as i64)),
-    or_null(number("t_first", "ns", "socket read of the first chunk with a token", |one| {
-        one.t_first.map(|at| at as i64)
+    or_null(number("t_last", "ns", "socket read of the last chunk with a token", |record| {
+        record.t_last.map(|at| at as i64)
     })),
-    or_null(number("t_last", "ns", "socket read of the last chunk with a token", |one| one.t_last.map(|at| at as i64))),
-    number("t_end", "ns", "end of the stream, or of our patience", |one| Some(one.t_end as i64)),
-    number("max_gap", "ns", "largest gap between chunks", |one| Some(one.max_gap as i64)),
-    Column { can_be_null: false, ..text("ended", "ok, failed, or how the client ended it", |one| Some(ended(one))) },
-    text("failure_class", "why it failed, as result.json counts it", |one| match &one.ended {
+    number("t_end", "ns", "end of the stream, or of our patience", |record| Some(record.t_end as i64)),
+    number("max_gap", "ns", "largest gap between chunks", |record| Some(record.max_gap as i64)),
+    Column {
+        can_be_null: false,
+        ..text("ended", "ok, failed, or how the client ended it", |record| Some(ended(record)))
+    },
+    text("failure_class", "why it failed, as result.json counts it", |record| match &record.ended {
         RequestEnd::Failed { class, .. } => Some(class.as_str().to_owned()),
         _ => None,
     }),
-    text("failure", "error message of the server or of the connection", |one| match &one.ended {
+    text("failure", "error message of the server or of the connection", |record| match &record.ended {
         RequestEnd::Failed { why, .. } => Some(why.clone()),
         _ => None,
     }),

@@ -1,4 +1,4 @@
-//! A definition applied to requests: values in ms, or one rate. Pure.
+//! Applies a tool's definitions to requests: values in ms, or one rate. Pure.
 
 use super::request_trace::{RequestTrace, UNCOUNTED};
 use super::rules::{
@@ -39,54 +39,54 @@ impl MissingMetric {
 }
 
 impl Tool {
-    /// The values by request, as this tool defines them, of requests that have one; `Requests` has none.
+    /// The values of requests by this tool's definition, with the request's index; `Requests` has none.
     pub fn by_request(self, concept: MetricConcept, seen: &[RequestTrace]) -> Result<Vec<(u64, f64)>, MissingMetric> {
         let rules = self.rules();
-        let ok: Vec<&RequestTrace> = seen.iter().filter(|one| one.ok).collect();
-        if rules.zero == ClockZero::Schedule && ok.iter().any(|one| one.sched.is_none()) {
+        let ok: Vec<&RequestTrace> = seen.iter().filter(|trace| trace.ok).collect();
+        if rules.zero == ClockZero::Schedule && ok.iter().any(|trace| trace.sched.is_none()) {
             return Err(MissingMetric::Schedule);
         }
         let each = |value: &dyn Fn(&RequestTrace) -> Result<Option<f64>, MissingMetric>| {
-            let mut all = Vec::with_capacity(ok.len());
-            for one in &ok {
-                all.extend(value(one)?.map(|value| (one.index, value)));
+            let mut values = Vec::with_capacity(ok.len());
+            for trace in &ok {
+                values.extend(value(trace)?.map(|value| (trace.index, value)));
             }
-            Ok(all)
+            Ok(values)
         };
         match concept {
-            MetricConcept::Ttft if rules.ttft => each(&|one| {
-                let enough = one.count(rules.first) >= rules.least_chunks;
-                Ok(one.first(rules.first).filter(|_| enough).map(|first| first.at - rules.start(one)))
+            MetricConcept::Ttft if rules.ttft => each(&|trace| {
+                let enough = trace.count(rules.first) >= rules.least_chunks;
+                Ok(trace.first(rules.first).filter(|_| enough).map(|first| first.at - rules.start(trace)))
             }),
             MetricConcept::Tpot => {
                 let how = rules.tpot.ok_or(MissingMetric::NotDefinedByTool)?;
-                each(&|one| rules.per_request(one, how))
+                each(&|trace| rules.per_request(trace, how))
             }
             MetricConcept::Itl => match rules.itl.ok_or(MissingMetric::NotDefinedByTool)? {
-                ChunkGapRule::Request(how) => each(&|one| rules.per_request(one, how)),
+                ChunkGapRule::Request(how) => each(&|trace| rules.per_request(trace, how)),
                 ChunkGapRule::Gaps | ChunkGapRule::GapsPerToken => Err(MissingMetric::NotDefinedByTool),
             },
             MetricConcept::E2e => {
                 let until = rules.e2e.ok_or(MissingMetric::NotDefinedByTool)?;
-                each(&|one| Ok(until.of(one).map(|end| end - rules.start(one))))
+                each(&|trace| Ok(until.time(trace).map(|end| end - rules.start(trace))))
             }
             MetricConcept::Ttft | MetricConcept::Requests => Err(MissingMetric::NotDefinedByTool),
         }
     }
 
-    /// Output tokens of a request as this tool counts them, or by another count where its own is missing.
-    pub fn output_tokens(self, one: &RequestTrace) -> Option<u32> {
-        self.rules().output_tokens(one)
+    /// Output tokens of a request as this tool counts them, or another count where that is missing.
+    pub fn output_tokens(self, trace: &RequestTrace) -> Option<u32> {
+        self.rules().output_tokens(trace)
     }
 
-    /// All values, pooled gaps too, with the tool's own rule for percentiles.
+    /// All values, including pooled gaps, with the tool's own rule for percentiles.
     pub fn spread(self, concept: MetricConcept, seen: &[RequestTrace]) -> Result<SortedValues, MissingMetric> {
         let rules = self.rules();
         let values = match (concept, rules.itl) {
             (MetricConcept::Itl, Some(pool @ (ChunkGapRule::Gaps | ChunkGapRule::GapsPerToken))) => {
                 let mut values = Vec::new();
-                for one in seen.iter().filter(|one| one.ok) {
-                    for (gap, tokens) in one.gaps(rules.first).ok_or(MissingMetric::Timelines)? {
+                for trace in seen.iter().filter(|trace| trace.ok) {
+                    for (gap, tokens) in trace.gaps(rules.first).ok_or(MissingMetric::Timelines)? {
                         match pool {
                             ChunkGapRule::GapsPerToken if tokens == UNCOUNTED => {
                                 return Err(MissingMetric::ChunkTokens);
@@ -110,25 +110,25 @@ impl Tool {
     pub fn rate(self, seen: &[RequestTrace]) -> Result<f64, MissingMetric> {
         let rules = self.rules();
         let rate = rules.rate.ok_or(MissingMetric::NotDefinedByTool)?;
-        let ok = || seen.iter().filter(|one| one.ok);
+        let ok = || seen.iter().filter(|trace| trace.ok);
         let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
         let (count, span) = match rate {
             RateRule::LoadGen => {
-                let first = least(&mut seen.iter().map(|one| one.issue));
-                let last = ok().max_by(|a, b| a.issue.total_cmp(&b.issue)).map_or(first, |one| one.end);
+                let first = least(&mut seen.iter().map(|trace| trace.issue));
+                let last = ok().max_by(|a, b| a.issue.total_cmp(&b.issue)).map_or(first, |trace| trace.end);
                 (ok().count().saturating_sub(1), last - first)
             }
             RateRule::Span { failed_too, from, until } => {
                 let first = match from {
                     ClockZero::Issue => {
-                        least(&mut seen.iter().filter(|one| one.ok || !failed_too).map(|one| one.issue))
+                        least(&mut seen.iter().filter(|trace| trace.ok || !failed_too).map(|trace| trace.issue))
                     }
                     ClockZero::Schedule => {
-                        let at: Option<Vec<f64>> = seen.iter().map(|one| one.sched).collect();
+                        let at: Option<Vec<f64>> = seen.iter().map(|trace| trace.sched).collect();
                         least(&mut at.ok_or(MissingMetric::Schedule)?.into_iter())
                     }
                 };
-                let last = ok().filter_map(|one| until.of(one)).fold(f64::NEG_INFINITY, f64::max);
+                let last = ok().filter_map(|trace| until.time(trace)).fold(f64::NEG_INFINITY, f64::max);
                 (if failed_too { seen.len() } else { ok().count() }, last - first)
             }
         };
@@ -141,45 +141,45 @@ impl Tool {
 }
 
 impl AnswerEnd {
-    fn of(self, one: &RequestTrace) -> Option<f64> {
+    fn time(self, trace: &RequestTrace) -> Option<f64> {
         match self {
-            Self::Chunk(look) => Some(one.last(look)?.at),
-            Self::End => Some(one.end),
+            Self::Chunk(look) => Some(trace.last(look)?.at),
+            Self::End => Some(trace.end),
         }
     }
 }
 
 impl ToolRules {
-    fn start(&self, one: &RequestTrace) -> f64 {
+    fn start(&self, trace: &RequestTrace) -> f64 {
         match self.zero {
-            ClockZero::Schedule => one.sched.unwrap_or(one.issue),
-            ClockZero::Issue => one.issue,
+            ClockZero::Schedule => trace.sched.unwrap_or(trace.issue),
+            ClockZero::Issue => trace.issue,
         }
     }
 
-    fn output_tokens(&self, one: &RequestTrace) -> Option<u32> {
+    fn output_tokens(&self, trace: &RequestTrace) -> Option<u32> {
         match self.counted {
-            TokenCountRule::Server => one.tokens.or(one.retokenized),
-            TokenCountRule::Client => one.retokenized.or(one.tokens),
+            TokenCountRule::Server => trace.tokens.or(trace.retokenized),
+            TokenCountRule::Client => trace.retokenized.or(trace.tokens),
         }
     }
 
-    fn tokens(&self, one: &RequestTrace) -> Result<u32, MissingMetric> {
-        self.output_tokens(one).ok_or(MissingMetric::Tokens)
+    fn tokens(&self, trace: &RequestTrace) -> Result<u32, MissingMetric> {
+        self.output_tokens(trace).ok_or(MissingMetric::Tokens)
     }
 
-    fn per_request(&self, one: &RequestTrace, how: PerRequestMetric) -> Result<Option<f64>, MissingMetric> {
-        if one.count(self.first) < self.least_chunks {
+    fn per_request(&self, trace: &RequestTrace, how: PerRequestMetric) -> Result<Option<f64>, MissingMetric> {
+        if trace.count(self.first) < self.least_chunks {
             return Ok(None);
         }
-        let Some(first) = one.first(self.first) else { return Ok(None) };
-        let over = |until: AnswerEnd| until.of(one);
+        let Some(first) = trace.first(self.first) else { return Ok(None) };
+        let over = |until: AnswerEnd| until.time(trace);
         Ok(match how {
             PerRequestMetric::Later(until, alone) => {
-                let n = self.tokens(one)?;
+                let n = self.tokens(trace)?;
                 let later = over(until).map(|end| end - first.at);
                 match (n > 1, alone) {
-                    (true, SingleTokenRule::LeftOutInOnePiece) if one.count(self.first) < 2 => None,
+                    (true, SingleTokenRule::LeftOutInOnePiece) if trace.count(self.first) < 2 => None,
                     (true, _) => later.map(|time| time / f64::from(n - 1)),
                     (false, SingleTokenRule::LeftOut | SingleTokenRule::LeftOutInOnePiece) => None,
                     (false, SingleTokenRule::Zero) => Some(0.0),
@@ -187,10 +187,10 @@ impl ToolRules {
                 }
             }
             PerRequestMetric::AfterFirstChunk(until) => {
-                let n = self.tokens(one)?;
+                let n = self.tokens(trace)?;
                 let first_tokens = match first.tokens {
                     // Where chunks replace tokens, they do so here too.
-                    UNCOUNTED if n == one.count(self.first) => 1,
+                    UNCOUNTED if n == trace.count(self.first) => 1,
                     UNCOUNTED => return Err(MissingMetric::ChunkTokens),
                     tokens => tokens,
                 };
@@ -198,11 +198,11 @@ impl ToolRules {
                 over(until).filter(|_| later > 0).map(|end| (end - first.at) / f64::from(later))
             }
             PerRequestMetric::Whole(until) => {
-                let n = self.tokens(one)?;
-                over(until).filter(|_| n > 0).map(|end| (end - self.start(one)) / f64::from(n))
+                let n = self.tokens(trace)?;
+                over(until).filter(|_| n > 0).map(|end| (end - self.start(trace)) / f64::from(n))
             }
             PerRequestMetric::WithFirst => {
-                one.last(self.first).map(|last| (last.at - self.start(one)) / f64::from(one.count(self.first)))
+                trace.last(self.first).map(|last| (last.at - self.start(trace)) / f64::from(trace.count(self.first)))
             }
         })
     }

@@ -8,7 +8,7 @@ use super::rules::{
 };
 use harness::are_counted_alike;
 
-/// Two numbers with one meaning may be subtracted.
+/// Only numbers with the same meaning are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricMeaning {
     pub formula: String,
@@ -37,11 +37,12 @@ impl MetricMeaning {
         })
     }
 
-    /// In what two meanings differ, each as "what: this / that". The percentile rule is apart: a mean has none.
+    /// The aspects in which two meanings differ, each as "aspect: this / that". The percentile rule is apart: a mean
+    /// has none.
     pub fn differences(&self, other: &Self) -> Vec<String> {
-        // Text behind a colon only explains.
+        // Text after a colon is an explanation.
         let head = |text: &str| text.split(':').next().unwrap_or_default().trim().to_owned();
-        let unlike = |what: &str, a: &str, b: &str| (head(a) != head(b)).then(|| format!("{what}: {a} / {b}"));
+        let unlike = |aspect: &str, a: &str, b: &str| (head(a) != head(b)).then(|| format!("{aspect}: {a} / {b}"));
         // A tool that takes the server's count does not specify which of its counts.
         let is_some_server = |text: &str| text == "the server";
         let both_servers = [&self.token_source, &other.token_source].iter().all(|text| text.starts_with("the server"));
@@ -61,7 +62,7 @@ impl MetricMeaning {
     }
 }
 
-/// Several of them.
+/// The chunks that a definition looks at, in the plural.
 const fn filter_plural(look: ChunkFilter) -> &'static str {
     match look {
         ChunkFilter::Token => "token chunks",
@@ -134,15 +135,15 @@ fn population(rules: &ToolRules, concept: MetricConcept) -> String {
         SingleTokenRule::Zero => "successful requests, n = 1 as 0",
         SingleTokenRule::Negative => "successful requests, n = 1 as negative",
     };
-    let of = |how| match how {
+    let requests = |how| match how {
         PerRequestMetric::Later(_, alone) => single(alone),
         PerRequestMetric::AfterFirstChunk(_) => "successful requests with more tokens than their first chunk",
         PerRequestMetric::Whole(_) | PerRequestMetric::WithFirst => "successful requests",
     };
     let whole = match concept {
-        MetricConcept::Tpot => rules.tpot.map_or("successful requests", of),
+        MetricConcept::Tpot => rules.tpot.map_or("successful requests", requests),
         MetricConcept::Itl => match rules.itl {
-            Some(ChunkGapRule::Request(how)) => of(how),
+            Some(ChunkGapRule::Request(how)) => requests(how),
             Some(ChunkGapRule::Gaps) => "chunks after the first of successful requests",
             _ => "tokens after the first chunk of successful requests",
         },
@@ -160,15 +161,15 @@ fn zero_point(rules: &ToolRules, concept: MetricConcept) -> &'static str {
         ClockZero::Schedule => "schedule",
         ClockZero::Issue => "issue",
     };
-    let of = |how| match how {
+    let start_of_metric = |how| match how {
         PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_) => "first_chunk",
         PerRequestMetric::Whole(_) | PerRequestMetric::WithFirst => start,
     };
     match concept {
         MetricConcept::Ttft | MetricConcept::E2e => start,
-        MetricConcept::Tpot => rules.tpot.map_or(start, of),
+        MetricConcept::Tpot => rules.tpot.map_or(start, start_of_metric),
         MetricConcept::Itl => match rules.itl {
-            Some(ChunkGapRule::Request(how)) => of(how),
+            Some(ChunkGapRule::Request(how)) => start_of_metric(how),
             _ => "previous_chunk",
         },
         MetricConcept::Requests => match rules.rate {

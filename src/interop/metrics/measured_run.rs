@@ -1,40 +1,32 @@
-//! One run with its result, whichever tool measured it.
+//! One run with its result, whichever tool measured it; and the `result.json` of a run that another tool measured: its
+//! numbers, each with the tool's own definition.
 
+use indexmap::IndexMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::imported_result::ImportedResult;
 use super::request_trace::RequestTrace;
 use super::rules::Tool;
+use super::{MetricMeaning, MetricStats};
 use base::event::Verdict;
-use harness::{Measured, REPEATS, RunIdentity, RunResult, TimeSlice};
+use harness::{REPEATS, RunIdentity, RunResult, TimeSlice};
 
 /// One run: its result and its requests.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
-    /// How the user calls it.
+    /// The name that the user gave.
     pub name: String,
     pub result: MeasuredResult,
     pub request_traces: Vec<RequestTrace>,
-}
-
-impl MeasuredRun {
-    pub fn of(name: &str, measured: &Measured) -> Self {
-        Self {
-            name: name.to_owned(),
-            result: MeasuredResult::Regatta(Box::new(measured.result.clone())),
-            request_traces: measured.requests.iter().map(|record| RequestTrace::from(&record)).collect(),
-        }
-    }
 }
 
 /// What to do about [`MeasuredRun::without_other_runs`].
 pub const COPY_REPEATS: &str = "copy `repeats` with result.json, or compare the folder that has both";
 
 impl MeasuredRun {
-    /// A result of several runs whose folder is missing becomes that of the first of them, whose requests and spread are known.
-    /// Returns what is missing; `name` is how the result is called there.
+    /// A result of several runs whose folder is missing becomes that of the first of them, whose requests and spread
+    /// are known. Returns what is missing; `name` is how the result is called there.
     pub fn without_other_runs(&mut self, name: &str) -> Option<String> {
         let runs = self.result.runs();
         let MeasuredResult::Regatta(result) = &mut self.result else { return None };
@@ -51,17 +43,17 @@ pub enum MeasuredResult {
     Imported(Box<ImportedResult>),
 }
 
-/// A metric of a result with what the result states of its meaning. Of a measurement of several runs its numbers are means over
-/// them; the rest is of the run that the result shows.
+/// A metric of a result with what the result states of its meaning. Of a measurement of several runs its numbers are
+/// means over them; the rest is of the run that the result shows.
 #[derive(Clone, Copy, Debug)]
 pub struct StatedMetric<'a> {
     /// `ttft`, `tpot`, …
     pub key: &'a str,
-    /// By name, ms.
+    /// Statistics by name, in ms.
     pub stats: [(&'static str, Option<f64>); 5],
-    /// Statistics of Regatta's own file beside those that every tool has.
+    /// Further statistics that only Regatta's own results have.
     pub own_stats: [(&'static str, Option<f64>); 2],
-    /// Another tool's; Regatta's own are the same in each result.
+    /// The definition of another tool; Regatta's own is the same in each result.
     pub definition: Option<&'a str>,
     pub population: &'a str,
     pub zero_point: &'a str,
@@ -70,7 +62,7 @@ pub struct StatedMetric<'a> {
     pub percentile_rule: &'a str,
 }
 
-/// Which file it is, before it is read in full.
+/// The keys that tell which kind of result a file is, before it is read in full.
 #[derive(Deserialize)]
 struct Header {
     schema: Option<IgnoredAny>,
@@ -83,10 +75,11 @@ impl MeasuredResult {
     /// Whether a text is a `result.json`, of any version.
     pub fn is_one(text: &str) -> bool {
         let header: Result<Header, _> = serde_json::from_str(text);
-        header.is_ok_and(|it| it.schema.is_some() && it.verdict.is_some() && it.latency.is_some())
+        header.is_ok_and(|header| header.schema.is_some() && header.verdict.is_some() && header.latency.is_some())
     }
 
-    /// Reads a `result.json` of this or another version. Err: it lacks what makes it a result, or a value has another type.
+    /// Reads a `result.json` of this or another version. Err: it lacks what makes it a result, or a value has another
+    /// type.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         let header: Header = serde_json::from_str(text)?;
         Ok(match header.imported {
@@ -130,8 +123,8 @@ impl MeasuredResult {
         self.own()?.identity.as_ref()
     }
 
-    /// What was requested, by name. The settings of another tool have its own names and shapes; those of Regatta are given in
-    /// the same form, so that results of all tools can be compared field by field.
+    /// What was requested, by name. The settings of another tool have its own names and shapes; those of Regatta are
+    /// given in the same form, so that results of all tools can be compared field by field.
     pub fn requested(&self) -> Map<String, Value> {
         match self {
             Self::Imported(result) => result.requested.clone(),
@@ -147,8 +140,8 @@ impl MeasuredResult {
         self.own().map_or(1, RunResult::runs)
     }
 
-    /// `requests_full`, `requests_loadgen_completed` or `output_tokens` of the result's rates, per second; of several runs the
-    /// mean over them.
+    /// `requests_full`, `requests_loadgen_completed` or `output_tokens` of the result's rates, per second; of several
+    /// runs the mean over them.
     pub fn rate(&self, key: &str) -> Option<f64> {
         match self {
             Self::Imported(result) => result.rates.get(key).copied(),
@@ -200,35 +193,167 @@ impl MeasuredResult {
                 .latency
                 .each()
                 .into_iter()
-                .map(|(key, it)| StatedMetric {
+                .map(|(key, header)| StatedMetric {
                     key,
-                    stats: result.statistics(key, it),
-                    own_stats: [("p75", it.p75), ("max", it.max)],
+                    stats: result.statistics(key, header),
+                    own_stats: [("p75", header.p75), ("max", header.max)],
                     definition: None,
-                    population: &it.population,
-                    zero_point: &it.zero_point,
-                    token_source: &it.token_source,
-                    window: &it.window,
-                    percentile_rule: &it.percentile_rule,
+                    population: &header.population,
+                    zero_point: &header.zero_point,
+                    token_source: &header.token_source,
+                    window: &header.window,
+                    percentile_rule: &header.percentile_rule,
                 })
                 .collect(),
             Self::Imported(result) => result
                 .latency
                 .iter()
-                .map(|(key, it)| StatedMetric {
+                .map(|(key, header)| StatedMetric {
                     key,
-                    stats: [("mean", it.mean), ("p50", it.p50), ("p90", it.p90), ("p95", it.p95), ("p99", it.p99)],
+                    stats: [
+                        ("mean", header.mean),
+                        ("p50", header.p50),
+                        ("p90", header.p90),
+                        ("p95", header.p95),
+                        ("p99", header.p99),
+                    ],
                     own_stats: [("p75", None), ("max", None)],
-                    definition: Some(&it.definition),
-                    population: &it.population,
-                    zero_point: &it.zero_point,
-                    token_source: &it.token_source,
-                    window: &it.window,
-                    percentile_rule: &it.percentile_rule,
+                    definition: Some(&header.definition),
+                    population: &header.population,
+                    zero_point: &header.zero_point,
+                    token_source: &header.token_source,
+                    window: &header.window,
+                    percentile_rule: &header.percentile_rule,
                 })
                 .collect(),
         };
-        // One that the file does not have states no rule.
+        // A metric that the file does not have states no percentile rule.
         stated.into_iter().filter(|metric| !metric.percentile_rule.is_empty()).collect()
+    }
+}
+
+/// The result of an import. Numbers that the tool's file does not have are absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImportedResult {
+    #[serde(default)]
+    pub schema: u32,
+    #[serde(default)]
+    pub verdict: ImportedVerdict,
+    pub imported: ImportOrigin,
+    /// The tool's settings under its own names, so that they have no fixed shape.
+    #[serde(default, alias = "asked")]
+    pub requested: Map<String, Value>,
+    #[serde(default)]
+    pub counts: ImportedCounts,
+    #[serde(default)]
+    pub tokens: ImportedTokens,
+    /// `window_s` in seconds; the others per second.
+    #[serde(default)]
+    pub rates: IndexMap<String, f64>,
+    #[serde(default)]
+    pub latency: IndexMap<String, ImportedMetric>,
+}
+
+/// In place of a verdict: another tool's numbers are not judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImportedVerdict {
+    #[default]
+    NotJudged,
+}
+
+/// Which tool wrote which files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportOrigin {
+    pub from: Vec<String>,
+    /// The tool's name, which this version may not know.
+    pub tool: String,
+    pub tool_version: Option<String>,
+    pub format: String,
+    /// Whose definitions the numbers have.
+    pub definitions: String,
+    /// The source of token counts of single requests, where it is another than that of the numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_counted: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportedCounts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ok: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportedTokens {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<f64>,
+    /// The source of output token counts.
+    pub source: String,
+}
+
+/// A metric with the tool's definition; times are ms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportedMetric {
+    pub unit: String,
+    pub n: Option<u64>,
+    pub definition: String,
+    pub population: String,
+    pub zero_point: String,
+    pub token_source: String,
+    pub window: String,
+    pub percentile_rule: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p90: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p95: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+impl ImportedMetric {
+    /// A metric in ms with a tool's definition, where `counted` is the source of token counts.
+    pub(crate) fn new(meaning: MetricMeaning, stats: &MetricStats, counted: &str) -> Self {
+        let MetricMeaning { formula, population, zero_point, token_source, window, percentile_rule } = meaning;
+        let &MetricStats { n, mean, p50, p90, p95, p99, min, max } = stats;
+        Self {
+            unit: "ms".to_owned(),
+            n: (n > 0).then_some(n),
+            definition: formula,
+            population,
+            zero_point,
+            token_source: if token_source.is_empty() { token_source } else { counted.to_owned() },
+            window,
+            percentile_rule,
+            mean,
+            p50,
+            p90,
+            p95,
+            p99,
+            min,
+            max,
+        }
+    }
+}
+
+impl ImportedResult {
+    /// The tool that measured; `None` for a name that this version does not know.
+    pub fn tool(&self) -> Option<Tool> {
+        self.imported.tool.parse().ok()
     }
 }

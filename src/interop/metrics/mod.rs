@@ -5,38 +5,35 @@
 //!  a tool's file ─┴→ RequestTrace ─ rules of a Tool ─→ values ─→ SortedValues ─→ CompatRow: Regatta's beside the tool's
 //! ```
 //!
-//! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was kept,
-//! the row shows why.
+//! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was
+//! kept, the row shows why.
 
 mod apply;
-mod imported_result;
 mod meaning;
 mod measured_run;
 mod request_trace;
 mod rules;
 mod spread;
-mod vector;
 
 use serde::Serialize;
 
 pub use apply::MissingMetric;
-pub use imported_result::{
-    ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict,
-};
 pub use meaning::MetricMeaning;
-pub use measured_run::{COPY_REPEATS, MeasuredResult, MeasuredRun, StatedMetric};
-pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks};
+pub use measured_run::{
+    COPY_REPEATS, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict,
+    MeasuredResult, MeasuredRun, StatedMetric,
+};
+pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks, vector};
 pub use rules::{MetricConcept, PercentileRule, Tool, UnknownTool};
 pub use spread::{DeviationRule, SortedValues};
-pub use vector::vector;
 
 use base::units::counted;
 use harness::{FailureClass, LatencyMetrics, Metric};
 
-/// The few numbers that most tools give of a metric.
+/// The statistics of a metric that most tools report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MetricStats {
-    /// How many values; 0 of a rate, and where a file does not have it.
+    /// Number of values; 0 for a rate, and where a file does not state it.
     pub n: u64,
     pub mean: Option<f64>,
     pub p50: Option<f64>,
@@ -77,12 +74,12 @@ pub struct CompatRow {
     /// `ms` or `/s`. A rate has a mean only.
     pub unit: &'static str,
     pub tool: &'static str,
-    /// What measured the requests: Regatta, or the tool that wrote the imported file. Then `ours` is that tool's measurement by
-    /// Regatta's definition.
+    /// What measured the requests: Regatta, or the tool that wrote the imported file. Then `ours` is that tool's
+    /// measurement by Regatta's definition.
     pub measured_by: String,
     pub ours: Option<MetricStats>,
     pub theirs: Option<MetricStats>,
-    /// What they mean by it.
+    /// The tool's definition.
     pub formula: Option<String>,
     /// Why there is no number, or why it is an approximation.
     pub note: Option<String>,
@@ -118,15 +115,16 @@ fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option
     })
 }
 
-/// How many failed requests a tool counts as successful, because an error inside a stream that has begun is none to it: vLLM 0.33.0
-/// (vllm/benchmarks/lib/endpoint_request_func.py), SGLang 0.5.23 (sglang/benchmark/serving.py), and AIPerf 0.13.0.
+/// How many failed requests a tool counts as successful, because an error inside a stream that has begun is none to it:
+/// vLLM 0.33.0 (vllm/benchmarks/lib/endpoint_request_func.py), SGLang 0.5.23 (sglang/benchmark/serving.py), and AIPerf
+/// 0.13.0.
 fn failed_in_stream(measured_run: &MeasuredRun, tool: Tool) -> Option<String> {
     if measured_run.result.own().is_none() || !matches!(tool, Tool::Vllm | Tool::SglangChat | Tool::AiPerf) {
         return None;
     }
-    let is_in_stream = |one: &&RequestTrace| {
-        let class = one.error.as_deref().and_then(|error| error.split(':').next());
-        class == Some(FailureClass::Server.as_str()) && one.first(ChunkFilter::Any).is_some()
+    let is_in_stream = |trace: &&RequestTrace| {
+        let class = trace.error.as_deref().and_then(|error| error.split(':').next());
+        class == Some(FailureClass::Server.as_str()) && trace.first(ChunkFilter::Any).is_some()
     };
     let count = measured_run.request_traces.iter().filter(is_in_stream).count();
     (count > 0)

@@ -38,7 +38,7 @@ pub struct RequestTrace {
 #[serde(rename_all = "snake_case")]
 pub enum TracedChunks {
     Every(Vec<TracedChunk>),
-    /// Only where the tokens began and ended, and in how many chunks they came.
+    /// Only the first and the last chunk with tokens, and the number of chunks.
     Ends {
         first: TracedChunk,
         last: TracedChunk,
@@ -52,7 +52,7 @@ impl Default for TracedChunks {
     }
 }
 
-/// Tokens of a chunk that may have several, where only the sum over all chunks is known.
+/// The token count of a chunk where only the sum over all chunks is known.
 pub const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub enum ChunkFilter {
     Token,
     /// With text.
     Text,
-    /// Whatever is not a mere count.
+    /// All chunks except usage counts.
     Any,
 }
 
@@ -136,8 +136,8 @@ impl RequestTrace {
 impl From<&RequestRecord> for RequestTrace {
     fn from(record: &RequestRecord) -> Self {
         let ms = |ns: u64| ns as f64 / 1e6;
-        // A text that was tokenized again has its first chunk counted, and no other.
-        let known = |position: usize, tokens| {
+        // Of a text that was tokenized again only the first chunk is counted.
+        let counted = |position: usize, tokens| {
             let is_known = !record.chunk_tokens_unknown || record.retokenized && position == 0;
             if is_known { tokens } else { UNCOUNTED }
         };
@@ -145,10 +145,10 @@ impl From<&RequestRecord> for RequestTrace {
         let chunks = if record.timeline.is_empty() {
             match (record.t_first, record.t_last) {
                 (Some(first), Some(last)) => TracedChunks::Ends {
-                    first: chunk(ms(first), known(0, record.first_tokens)),
+                    first: chunk(ms(first), counted(0, record.first_tokens)),
                     last: chunk(
                         ms(last),
-                        known(
+                        counted(
                             1,
                             if record.chunks == 2 { record.tokens.saturating_sub(record.first_tokens) } else { 1 },
                         ),
@@ -159,7 +159,9 @@ impl From<&RequestRecord> for RequestTrace {
             }
         } else {
             let each = record.timeline.iter().enumerate();
-            TracedChunks::Every(each.map(|(position, (at, tokens))| chunk(ms(*at), known(position, *tokens))).collect())
+            TracedChunks::Every(
+                each.map(|(position, (at, tokens))| chunk(ms(*at), counted(position, *tokens))).collect(),
+            )
         };
         Self {
             index: record.index,
@@ -182,5 +184,52 @@ impl From<&RequestRecord> for RequestTrace {
                 _ => Some("ended by the client".to_owned()),
             },
         }
+    }
+}
+
+/// Five hand-made requests on which every tool's definition has a known number.
+///
+/// A chat answer with a role chunk, a chunk of three tokens and a usage chunk; one that the client held back for 500
+/// ms; a one-token answer; one with an empty text in its first token; an error.
+pub fn vector() -> Vec<RequestTrace> {
+    use ChunkKind::{Empty, Role, Token, Usage};
+    let held: Vec<(f64, u32, ChunkKind)> = (0..11).map(|i| (710.0 + 20.0 * f64::from(i), 1, Token)).collect();
+    let role = [(100.0, 0, Role), (200.0, 1, Token), (220.0, 1, Token), (240.0, 3, Token), (300.0, 1, Token)];
+    let role: Vec<_> = role.into_iter().chain([(305.0, 0, Usage)]).collect();
+    let empty = [(190.0, 1, Empty), (220.0, 1, Token), (250.0, 1, Token), (280.0, 1, Token), (310.0, 1, Token)];
+    vec![
+        seen(0, (0.0, 2.0, 306.0), 6, 6, &role),
+        seen(1, (10.0, 510.0, 912.0), 11, 11, &held),
+        seen(2, (20.0, 21.0, 223.0), 1, 1, &[(221.0, 1, Token)]),
+        seen(3, (30.0, 31.0, 311.0), 5, 4, &empty),
+        RequestTrace {
+            ok: false,
+            error: Some("an error after 20 ms".to_owned()),
+            ..seen(4, (40.0, 41.0, 61.0), 0, 0, &[])
+        },
+    ]
+}
+
+fn seen(
+    index: u64,
+    (sched, issue, end): (f64, f64, f64),
+    tokens: u32,
+    retokenized: u32,
+    chunks: &[(f64, u32, ChunkKind)],
+) -> RequestTrace {
+    RequestTrace {
+        index,
+        ok: true,
+        sched: Some(sched),
+        issue,
+        end,
+        input: None,
+        input_server: None,
+        tokens: Some(tokens),
+        retokenized: Some(retokenized),
+        chunks: TracedChunks::Every(
+            chunks.iter().map(|&(at, tokens, kind)| TracedChunk { at, tokens, kind }).collect(),
+        ),
+        error: None,
     }
 }

@@ -44,44 +44,14 @@ impl Tool {
         Self::HfBenchmarker,
     ];
 
-    /// As it is typed.
+    /// The name as the user types it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Regatta => "regatta",
-            Self::LoadGen => "loadgen",
-            Self::AiPerf => "aiperf",
-            Self::GenAiPerf => "genai-perf",
-            Self::PerfAnalyzer => "perf-analyzer",
-            Self::Vllm => "vllm",
-            Self::SglangChat => "sglang",
-            Self::SglangNative => "sglang-native",
-            Self::GuideLlm => "guidellm",
-            Self::InferencePerf => "inference-perf",
-            Self::LlmPerf => "llmperf",
-            Self::TrtllmBench => "trtllm-bench",
-            Self::Endpoints => "mlcommons-endpoints",
-            Self::HfBenchmarker => "hf-benchmarker",
-        }
+        self.rules().name
     }
 
     /// With the version of the sources from which the definitions were read.
     pub const fn title(self) -> &'static str {
-        match self {
-            Self::Regatta => concat!("Regatta ", env!("CARGO_PKG_VERSION")),
-            Self::LoadGen => "MLPerf LoadGen, Server",
-            Self::AiPerf => "AIPerf 0.13",
-            Self::GenAiPerf => "GenAI-Perf 0.0.16",
-            Self::PerfAnalyzer => "perf_analyzer 2.60",
-            Self::Vllm => "vLLM 0.33 bench serve",
-            Self::SglangChat => "SGLang 0.5 bench_serving, OpenAI",
-            Self::SglangNative => "SGLang 0.5 bench_serving, native",
-            Self::GuideLlm => "GuideLLM 0.8",
-            Self::InferencePerf => "inference-perf 0.7",
-            Self::LlmPerf => "llmperf",
-            Self::TrtllmBench => "trtllm-bench",
-            Self::Endpoints => "mlcommons/endpoints",
-            Self::HfBenchmarker => "HF inference-benchmarker",
-        }
+        self.rules().title
     }
 }
 
@@ -147,7 +117,7 @@ pub(super) enum AnswerEnd {
     End,
 }
 
-/// How an answer of one token counts, which has no time per output token.
+/// How an answer of one token, which has no time per output token, is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SingleTokenRule {
     LeftOut,
@@ -182,7 +152,8 @@ pub(super) enum ChunkGapRule {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RateRule {
-    /// Requests over the time from the first start to the last end. Failed ones that are counted do not stretch the time.
+    /// Requests over the time from the first start to the last end. Failed ones that are counted do not stretch the
+    /// time.
     Span { failed_too: bool, from: ClockZero, until: AnswerEnd },
     /// (ok − 1) / (end of the last-issued − first issue)
     LoadGen,
@@ -229,9 +200,11 @@ impl PercentileRule {
     }
 }
 
-/// One tool's definitions.
+/// One tool: its names and its definitions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToolRules {
+    pub name: &'static str,
+    pub title: &'static str,
     pub zero: ClockZero,
     pub first: ChunkFilter,
     /// Answers of fewer chunks have neither TTFT nor TPOT.
@@ -243,7 +216,7 @@ pub(super) struct ToolRules {
     pub rate: Option<RateRule>,
     pub counted: TokenCountRule,
     pub rule: PercentileRule,
-    /// What surprises.
+    /// The caveat that users should know.
     pub note: &'static str,
 }
 
@@ -252,6 +225,8 @@ const LAST_TEXT: AnswerEnd = AnswerEnd::Chunk(ChunkFilter::Text);
 const FROM_ISSUE: RateRule = RateRule::Span { failed_too: false, from: ClockZero::Issue, until: AnswerEnd::End };
 
 const PLAIN: ToolRules = ToolRules {
+    name: "",
+    title: "",
     zero: ClockZero::Issue,
     first: ChunkFilter::Text,
     least_chunks: 1,
@@ -271,13 +246,13 @@ impl Tool {
         self.rules().counted.as_text()
     }
 
-    /// What surprises in this tool's numbers.
+    /// The caveat of this tool's numbers.
     pub const fn caveat(self) -> &'static str {
         self.rules().note
     }
 
-    /// Its number for the pace of an answer after the first token: a time per output token without the TTFT inside. Some tools call
-    /// it ITL. `None`: it has none.
+    /// Its number for the pace of an answer after the first token: a time per output token without the TTFT inside.
+    /// Some tools call it ITL. `None`: it has none.
     pub const fn time_per_token(self) -> Option<MetricConcept> {
         let rules = self.rules();
         match (rules.tpot, rules.itl) {
@@ -292,6 +267,8 @@ impl Tool {
     pub(super) const fn rules(self) -> ToolRules {
         match self {
             Self::Regatta => ToolRules {
+                name: "regatta",
+                title: concat!("Regatta ", env!("CARGO_PKG_VERSION")),
                 zero: ClockZero::Schedule,
                 first: ChunkFilter::Token,
                 tpot: Some(PerRequestMetric::AfterFirstChunk(LAST_TOKEN)),
@@ -303,6 +280,8 @@ impl Tool {
                 ..PLAIN
             },
             Self::LoadGen => ToolRules {
+                name: "loadgen",
+                title: "MLPerf LoadGen, Server",
                 zero: ClockZero::Schedule,
                 first: ChunkFilter::Token,
                 tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::Negative)),
@@ -312,14 +291,19 @@ impl Tool {
                 ..PLAIN
             },
             Self::AiPerf => ToolRules {
+                name: "aiperf",
+                title: "AIPerf 0.13",
                 itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut))),
                 e2e: Some(LAST_TEXT),
                 rate: Some(RateRule::Span { failed_too: false, from: ClockZero::Issue, until: LAST_TEXT }),
                 counted: TokenCountRule::Client,
-                note: "output tokens are counted again by the client's tokenizer; its own file divides requests by the whole phase, a little longer than first request to last response",
+                note: "output tokens are counted again by the client's tokenizer; its own file divides requests by the \
+                    whole phase, a little longer than first request to last response",
                 ..PLAIN
             },
             Self::GenAiPerf => ToolRules {
+                name: "genai-perf",
+                title: "GenAI-Perf 0.0.16",
                 itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(
                     LAST_TEXT,
                     SingleTokenRule::LeftOutInOnePiece,
@@ -327,30 +311,42 @@ impl Tool {
                 e2e: Some(LAST_TEXT),
                 rate: Some(RateRule::Span { failed_too: true, from: ClockZero::Issue, until: LAST_TEXT }),
                 counted: TokenCountRule::Client,
-                note: "failed requests are inside requests/s; output tokens are counted again by the client's tokenizer; over KServe a response without text counts as one with text",
+                note: "failed requests are inside requests/s; output tokens are counted again by the client's \
+                    tokenizer; over KServe a response without text counts as one with text",
                 ..PLAIN
             },
             Self::PerfAnalyzer => ToolRules {
+                name: "perf-analyzer",
+                title: "perf_analyzer 2.60",
                 ttft: false,
                 rule: PercentileRule::Nearest,
-                note: "knows requests and responses, not tokens; its own file divides requests by its window, which is of whole seconds",
+                note: "knows requests and responses, not tokens; its own file divides requests by its window, which is \
+                    of whole seconds",
                 ..PLAIN
             },
             Self::Vllm => ToolRules {
+                name: "vllm",
+                title: "vLLM 0.33 bench serve",
                 first: ChunkFilter::Token,
                 tpot: Some(PerRequestMetric::Later(LAST_TOKEN, SingleTokenRule::LeftOut)),
                 itl: Some(ChunkGapRule::Gaps),
                 e2e: Some(LAST_TOKEN),
-                note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 take a chat's role chunk as the first token, and a result file does not name its version; text in `reasoning_content` alone is no token, and an empty `content` without a role always is one",
+                note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 take a \
+                    chat's role chunk as the first token, and a result file does not name its version; text in \
+                    `reasoning_content` alone is no token, and an empty `content` without a role always is one",
                 ..PLAIN
             },
             Self::SglangChat => ToolRules {
+                name: "sglang",
+                title: "SGLang 0.5 bench_serving, OpenAI",
                 tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::LeftOut)),
                 itl: Some(ChunkGapRule::Gaps),
                 note: "latency runs to the end of the stream; tool calls are no text",
                 ..PLAIN
             },
             Self::SglangNative => ToolRules {
+                name: "sglang-native",
+                title: "SGLang 0.5 bench_serving, native",
                 first: ChunkFilter::Token,
                 tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::LeftOut)),
                 itl: Some(ChunkGapRule::GapsPerToken),
@@ -360,13 +356,18 @@ impl Tool {
                 ..PLAIN
             },
             Self::GuideLlm => ToolRules {
+                name: "guidellm",
+                title: "GuideLLM 0.8",
                 tpot: Some(PerRequestMetric::Whole(LAST_TEXT)),
                 itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut))),
                 rule: PercentileRule::Ceiling,
-                note: "TPOT has the TTFT inside, and its own file weighs it by tokens; its ITL is what others call TPOT",
+                note: "TPOT has the TTFT inside, and its own file weighs it by tokens; its ITL is what others call \
+                    TPOT",
                 ..PLAIN
             },
             Self::InferencePerf => ToolRules {
+                name: "inference-perf",
+                title: "inference-perf 0.7",
                 least_chunks: 2,
                 tpot: Some(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut)),
                 itl: Some(ChunkGapRule::Gaps),
@@ -374,6 +375,8 @@ impl Tool {
                 ..PLAIN
             },
             Self::LlmPerf => ToolRules {
+                name: "llmperf",
+                title: "llmperf",
                 first: ChunkFilter::Any,
                 itl: Some(ChunkGapRule::Request(PerRequestMetric::WithFirst)),
                 e2e: None,
@@ -382,6 +385,8 @@ impl Tool {
                 ..PLAIN
             },
             Self::TrtllmBench => ToolRules {
+                name: "trtllm-bench",
+                title: "trtllm-bench",
                 first: ChunkFilter::Token,
                 tpot: Some(PerRequestMetric::Later(LAST_TOKEN, SingleTokenRule::Zero)),
                 rule: PercentileRule::Floor,
@@ -389,12 +394,16 @@ impl Tool {
                 ..PLAIN
             },
             Self::Endpoints => ToolRules {
+                name: "mlcommons-endpoints",
+                title: "mlcommons/endpoints",
                 tpot: Some(PerRequestMetric::AfterFirstChunk(AnswerEnd::End)),
                 counted: TokenCountRule::Client,
                 note: "latency from the issue, not from the schedule; TPOT runs to the end of the stream",
                 ..PLAIN
             },
             Self::HfBenchmarker => ToolRules {
+                name: "hf-benchmarker",
+                title: "HF inference-benchmarker",
                 itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::Zero))),
                 rate: None,
                 counted: TokenCountRule::Client,

@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::benchmarks::benchmark;
-use super::file::ConfigFile;
-use super::v4_1_fields::WeightFormat;
-use super::{entry, gpu_data_sheets};
+use super::config_file::ConfigFile;
+use super::harness_table::benchmark;
+use super::stage_entry::{WeightFormat, entry};
+use super::systems::machine;
 use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
-/// A larger file is no config.
-const MOST_CONFIG_BYTES: usize = 1 << 20;
+/// The largest file that is read as a config.
+const MAX_CONFIG_BYTES: usize = 1 << 20;
 
-/// What configs mean here. `files` are names and texts, base classes first; `pick` names settings, all where it is empty;
-/// `shape` gives `engine.model` of a benchmark.
+/// What configs mean here. `files` are names and texts, base classes first; `pick` names settings, all where it is
+/// empty; `shape` gives `engine.model` of a benchmark.
 pub fn read_config(
     files: &[(String, String)],
     pick: &[String],
@@ -27,7 +27,7 @@ pub fn read_config(
     let mut builder = TranslationBuilder::default();
     let mut read = ConfigFile::default();
     for (name, text) in files {
-        if text.len() > MOST_CONFIG_BYTES {
+        if text.len() > MAX_CONFIG_BYTES {
             builder.push_error(format!("{name} is {} bytes long: no config is", text.len()));
         } else {
             read.file(name, text, &mut builder);
@@ -35,14 +35,14 @@ pub fn read_config(
     }
     read.end(&mut builder);
     let place = files.last().map_or("", |(name, _)| name.as_str());
-    let path = Place::of(place);
+    let path = Place::new(place);
     choose(&mut read, pick, place, &mut builder);
     let mut entries = Map::new();
     let mut lines = BTreeSet::new();
     let (mut bench, mut scenario) = (path.benchmark, path.scenario);
     let mut accuracies = Vec::new();
     for setting in &read.settings {
-        let entry = entry::entry(setting, path.system.as_deref(), &mut lines, &mut builder);
+        let entry = entry(setting, path.system.as_deref(), &mut lines, &mut builder);
         bench = bench.or_else(|| benchmark(entry.benchmark.as_deref()?));
         scenario = scenario.or(entry.scenario);
         accuracies.push((setting.name.clone(), setting.accuracy));
@@ -91,10 +91,16 @@ pub fn read_config(
         }
     }
     if read.settings.iter().any(|setting| setting.harness != "Triton") {
-        builder.note("the Custom harness runs the engine in its own process; here it is served by Triton, one server for each replica");
+        builder.note(
+            "the Custom harness runs the engine in its own process; here it is served by Triton, one server \
+            for each replica",
+        );
     }
-    if read.settings.iter().any(|setting| WeightFormat::of(setting).kv_cache_dtype.is_some()) {
-        builder.note("`use_fp8`: the KV cache is fp8, too, unless a config sets `kv_cache_dtype`: so the README of v4.1 quantizes the weights");
+    if read.settings.iter().any(|setting| WeightFormat::new(setting).kv_cache_dtype.is_some()) {
+        builder.note(
+            "`use_fp8`: the KV cache is fp8, too, unless a config sets `kv_cache_dtype`: so the README of \
+            v4.1 quantizes the weights",
+        );
     }
     if read.has_classes {
         builder.note("along a chain of classes mappings are merged, as v5.0 does it; v4.1 replaces them");
@@ -104,7 +110,7 @@ pub fn read_config(
     builder.finish(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
 }
 
-/// Keeps the settings that were picked.
+/// Keeps only the settings that the user picked.
 fn choose(read: &mut ConfigFile, pick: &[String], place: &str, builder: &mut TranslationBuilder) {
     for name in pick {
         if !read.settings.iter().any(|setting| setting.name == *name) {
@@ -127,13 +133,13 @@ struct Place {
 }
 
 impl Place {
-    fn of(path: &str) -> Self {
+    fn new(path: &str) -> Self {
         let mut place = Self::default();
         for step in path.split('/') {
             let step = step.strip_suffix(".py").unwrap_or(step);
             if let Some(name) = benchmark(step) {
                 place.benchmark = Some(name);
-            } else if gpu_data_sheets::machine(step).is_some() {
+            } else if machine(step).is_some() {
                 place.system = Some(step.to_owned());
             } else {
                 let scenario = match step {
@@ -158,83 +164,24 @@ fn manifest(
     shape: &Value,
 ) -> Map<String, Value> {
     let names: Vec<&String> = entries.keys().collect();
-    // The one that is a Triton's, where there is one.
-    let usual = names.iter().find(|name| name.starts_with('t') || name.contains("Triton")).or(names.first());
-    let text = json!({
-        "regatta": 1,
-        "name": format!("{bench}-{}", scenario.replace('_', "-")),
-        "about": format!("{bench}, {scenario}: from {TOOL}"),
-        "params": {
-            "setting": { "about": "Of the config", "choice": names, "default": usual },
-            "round": { "about": "Of MLPerf Inference", "choice": ["v5.0", "v5.1", "v6.0"], "default": round },
-            "checkpoint": { "about": "Folder of the Hugging Face checkpoint", "path": "optional" },
-            "trtllm": { "about": "Folder of the TensorRT-LLM checkout", "path": "optional" },
-            "engine_dir": { "about": "Reuse an engine that was built before", "path": "optional" },
-            "dataset": { "about": "The processed data set, as it is published; without it a stand-in with its shape", "path": "optional" },
-            "rehearse": { "about": "All rules but the durations; what comes out cannot be submitted", "switch": {}, "default": false },
-        },
-        "vars": {
-            "model": shape,
-            "settings": entries,
-            "chosen": "{{ settings[setting] }}",
-        },
-        "stages": {
-            "loadgen": { "mlperf": { "loadgen": { "round": "{{ round }}" } } },
-            "dataset": { "mlperf": { "dataset": {
-                "round": "{{ round }}",
-                "benchmark": "{{ chosen.benchmark }}",
-                "from": "{{ dataset or none }}",
-                "synthetic": "{{ none if dataset else { 'seed': 20240601, 'samples': 256 if rehearse else none } }}",
-            } } },
-            "generate_engines": {
-                "when": "{{ not engine_dir }}",
-                "gpus": "{{ chosen.tensor_parallelism * chosen.pipeline_parallelism }}",
-                "engine": {
-                    "backend": "tensorrt_llm",
-                    "model": "{{ model }}",
-                    "system": "{{ chosen.machine }}",
-                    "precision": "{{ chosen.precision }}",
-                    "tensor_parallelism": "{{ chosen.tensor_parallelism }}",
-                    "pipeline_parallelism": "{{ chosen.pipeline_parallelism }}",
-                    "checkpoint": "{{ checkpoint or none }}",
-                    "trtllm": "{{ trtllm or none }}",
-                    "checkpoint_flags": "{{ chosen.checkpoint_flags }}",
-                    "build_flags": "{{ chosen.build_flags }}",
-                },
-            },
-            "generate_triton_config": {
-                "gpus": "{{ chosen.machine.gpus }}",
-                "repository": {
-                    "engine": "{{ engine_dir or stages.generate_engines.out }}",
-                    "triton_num_servers": "{{ chosen.triton_num_servers }}",
-                    "streaming": scenario != "offline",
-                    "models": ["tensorrt_llm"],
-                    "runtime_flags": "{{ chosen.runtime_flags }}",
-                },
-            },
-            "triton": {
-                "gpus": "{{ chosen.machine.gpus }}",
-                "serve": { "triton": { "repository": "{{ stages.generate_triton_config.out }}" } },
-            },
-            "run_harness": { "bench": {
-                "target": "{{ stages.triton }}",
-                "scenario": scenario,
-                "triton_num_frontends_per_model": "{{ chosen.triton_num_frontends_per_model }}",
-                "triton_num_clients_per_frontend": "{{ chosen.triton_num_clients_per_frontend }}",
-                "loadgen": {
-                    "library": "{{ stages.loadgen.out }}",
-                    "dataset": "{{ stages.dataset.out }}",
-                    "round": "{{ round }}",
-                    "benchmark": "{{ chosen.benchmark }}",
-                    "target_qps": "{{ chosen.target_qps }}",
-                    "user_conf": "{{ chosen.user_conf }}",
-                    "rehearse": "{{ rehearse }}",
-                },
-            } },
-        },
-    });
-    match text {
-        Value::Object(manifest) => manifest,
-        _ => Map::new(),
+    // A setting of the Triton harness, if there is one.
+    let default = names.iter().find(|name| name.starts_with('t') || name.contains("Triton")).or(names.first());
+    let mut manifest: Value =
+        serde_yaml::from_str(include_str!("manifest.yaml")).expect("a shipped file is well-formed; goldens read it");
+    for (place, value) in [
+        ("/name", json!(format!("{bench}-{}", scenario.replace('_', "-")))),
+        ("/about", json!(format!("{bench}, {scenario}: from {TOOL}"))),
+        ("/params/setting/choice", json!(names)),
+        ("/params/setting/default", json!(default)),
+        ("/params/round/default", json!(round)),
+        ("/vars/model", shape.clone()),
+        ("/vars/settings", json!(entries)),
+        ("/stages/generate_triton_config/repository/streaming", json!(scenario != "offline")),
+        ("/stages/run_harness/bench/scenario", json!(scenario)),
+    ] {
+        if let Some(target) = manifest.pointer_mut(place) {
+            *target = value;
+        }
     }
+    manifest.as_object().cloned().unwrap_or_default()
 }

@@ -1,59 +1,13 @@
 //! `make TARGET… NAME=VALUE…` of NVIDIA's MLPerf code: each target becomes the stage that does the same.
 
-use super::placeholder::placeholder;
-use super::run_args::{HarnessFields, TOOL};
+use super::harness_table::MakeTarget;
+use super::run_args::{HarnessFields, TOOL, placeholder};
 use crate::command_line::translation::{RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind};
 use crate::command_line::translation_error::TranslationError;
-use base::diag::{did_you_mean, nearest};
+use base::diag::nearest;
 
-/// What a target of the Makefile is here.
-enum Target {
-    /// Stages that a real system has and a simulated one does not.
-    Built(&'static [&'static str]),
-    /// Stages that every system has.
-    Run(&'static [&'static str]),
-    /// Nothing is left to do, or it is another command; the sentence that states it.
-    Elsewhere(&'static str),
-}
-
-/// The benchmark of a line that names none.
+/// The benchmark of a line that does not name one.
 const DEFAULT_BENCHMARK: &str = "llama2-70b";
-
-/// Every target of rounds v4.1 to v6.0 that a page tells the user to run.
-#[rustfmt::skip]
-const TARGETS: &[(&[&str], Target)] = &[
-    (&["prebuild", "build_docker", "docker_add_user", "launch_docker", "attach_docker", "prebuild_llm"], Target::Built(&["prebuild"])),
-    (&["clone_trt_llm"], Target::Built(&["clone_trt_llm"])),
-    (&["build_trt_llm", "install_trt_llm"], Target::Built(&["build_trt_llm"])),
-    (&["clone_triton"], Target::Built(&["clone_triton", "clone_tensorrtllm_backend"])),
-    (&["build_triton"], Target::Built(&["build_triton"])),
-    (&["build"], Target::Built(&["build_trt_llm", "build_triton"])),
-    (&["download_model"], Target::Built(&["download_model"])),
-    (&["calibrate"], Target::Built(&["quantize"])),
-    (&["clone_loadgen", "build_loadgen"], Target::Run(&["build_loadgen"])),
-    (&["download_data", "preprocess_data"], Target::Run(&["dataset"])),
-    (&["generate_engines"], Target::Run(&["generate_engines"])),
-    (&["generate_triton_config"], Target::Run(&["generate_triton_config"])),
-    (&["run_llm_server"], Target::Run(&["run_llm_server"])),
-    (&["run_harness", "run"], Target::Run(&["run_harness"])),
-    (&["run_audit_harness", "run_audit_test06"], Target::Run(&["run_audit_harness"])),
-    (&["run_audit_test01", "run_audit_test04"], Target::Elsewhere("language models have TEST06 in its place: `make run_audit_test06`")),
-    (&["run_audit_test07"], Target::Run(&["verify_test07"])),
-    (&["run_audit_test09"], Target::Run(&["verify_test09"])),
-    (&["run_harness_power"], Target::Elsewhere("it has no meaning here: no power meter is read; the power of the GPUs is in every report")),
-    (&["run_harness_correlation"], Target::Elsewhere("the scores of an accuracy run are the stage `score`: `regatta run llama2-70b loadgen=true tests=accuracy`")),
-    (&["stage_results", "stage_compliance", "truncate_results", "check_submission", "check_submission_fast", "check_submission_staging", "summarize_results", "export_submission", "copy_results_artifacts", "pack_full_logs", "pack_submission"],
-        Target::Elsewhere("the package, with the runs that it is made of, is one command: `regatta run llama2-70b package=true`")),
-    (&["generate_conf_files"], Target::Elsewhere("user.conf is written when LoadGen's run starts: `make run_harness`")),
-    (&["generate_disagg_config"], Target::Elsewhere("disaggregated servers are not started here; `endpoints=HOST:PORT` measures those that are up")),
-    (&["link_dirs"], Target::Elsewhere("the folders of models and data are parameters: model_path=FOLDER, preprocessed_data=FOLDER")),
-    (&["build_plugins", "build_harness"], Target::Elsewhere("Regatta is the harness, and needs no plugins")),
-    (&["lock_clocks", "free_clocks"], Target::Elsewhere("clocks are locked before a run and freed after it: `nvidia-smi -lgc CLOCK`, `nvidia-smi -rgc`")),
-    (&["autotune"], Target::Elsewhere("`regatta mlperf search` finds the highest target_qps")),
-    (&["clean", "clean_shallow", "clean_triton"], Target::Elsewhere("`regatta clean` removes outputs of earlier runs")),
-    (&["info"], Target::Elsewhere("`regatta doctor` prints what this machine has")),
-    (&["shell"], Target::Elsewhere("`regatta plan -v` prints the commands of all stages")),
-];
 
 /// `make`'s arguments.
 pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
@@ -65,41 +19,35 @@ pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
     let has_run_args = words.iter().any(|word| unquoted(word).starts_with("RUN_ARGS="));
     for word in words {
         let word = unquoted(word);
-        // What the shell has taken the quotes from.
+        // Arguments whose quotes the shell has removed.
         if has_run_args && word.starts_with("--") {
             builder.note(format!("`{word}` is taken for a part of RUN_ARGS: make needs quotes around all of it"));
             args.read(word, &mut builder);
             continue;
         }
         let Some((name, value)) = word.split_once('=') else {
-            match TARGETS.iter().find(|(names, _)| names.contains(&word)) {
-                Some((_, Target::Built(stages))) => {
+            match MakeTarget::named(word) {
+                Ok(MakeTarget { elsewhere: Some(reason), .. }) => elsewhere.push((word, reason)),
+                Ok(MakeTarget { builds, runs, .. }) => {
                     has_stage = true;
-                    args.run.system = SystemNeed::Real;
-                    args.run.until.extend(stages.iter().map(|&stage| stage.to_owned()));
+                    if !builds.is_empty() {
+                        args.run.system = SystemNeed::Real;
+                    }
+                    args.run.until.extend(builds.iter().chain(runs).cloned());
                 }
-                Some((_, Target::Run(stages))) => {
-                    has_stage = true;
-                    args.run.until.extend(stages.iter().map(|&stage| stage.to_owned()));
-                }
-                Some((_, Target::Elsewhere(why))) => elsewhere.push((word, *why)),
-                None => {
-                    let known = TARGETS.iter().flat_map(|(names, _)| names.iter().copied());
-                    let hint = did_you_mean(word, known.collect::<Vec<_>>()).unwrap_or_default();
-                    builder.push_error(format!("`make {word}` is not a known target; {hint}"));
-                }
+                Err(hint) => builder.push_error(format!("`make {word}` is not a known target; {hint}")),
             }
             continue;
         };
         variable(name, unquoted(value), word, &mut args, &mut builder);
     }
     audits_of_benchmark(words, &mut args, &mut builder);
-    for (word, why) in elsewhere {
-        // Alone it leaves nothing to run.
+    for (word, reason) in elsewhere {
+        // Such a target alone leaves nothing to run.
         if has_stage {
-            builder.push_untranslated(word, why);
+            builder.push_untranslated(word, reason);
         } else {
-            builder.push_error(format!("`make {word}`: {why}"));
+            builder.push_error(format!("`make {word}`: {reason}"));
         }
     }
     if !has_stage && builder.problems.is_empty() {
@@ -112,20 +60,25 @@ pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
             builder.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
         }
         builder.note(format!(
-            "the line names no benchmark: it is the manifest `{DEFAULT_BENCHMARK}` here. An output that is made from the \
+            "the line names no benchmark: it is the manifest `{DEFAULT_BENCHMARK}` here. An output that is made from \
+            the \
              same settings is shared: all benchmarks of a round have one image, one TensorRT-LLM and one Triton"
         ));
         args.run.manifests.push(DEFAULT_BENCHMARK.to_owned());
     }
     if args.run.until.iter().any(|stage| stage == "dataset") {
-        builder.note("without preprocessed_data=FOLDER, MLCommons' processed data set, a stand-in of its shape and lengths is made");
+        builder.note(
+            "without preprocessed_data=FOLDER, MLCommons' processed data set, a stand-in of its shape and \
+            lengths is made",
+        );
     }
     args.run.until.dedup();
     let run = args.finish(&mut builder);
     builder.finish(TOOL, TranslationKind::Run(run))
 }
 
-/// The audits of gpt-oss-120b are TEST07 and TEST09, those of all others TEST06; `run_audit_harness` runs what the benchmark has.
+/// The audits of gpt-oss-120b are TEST07 and TEST09, those of all others TEST06; `run_audit_harness` runs what the
+/// benchmark has.
 fn audits_of_benchmark(words: &[String], args: &mut HarnessFields, builder: &mut TranslationBuilder) {
     const WITH_TEST07: &str = "gpt-oss-120b";
     let Some(target) = words.iter().map(|word| unquoted(word)).find(|word| word.starts_with("run_audit_")) else {
@@ -161,9 +114,9 @@ fn unquoted(text: &str) -> &str {
 }
 
 fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, builder: &mut TranslationBuilder) {
-    if let Some(found) = placeholder(value).filter(|_| name != "RUN_ARGS") {
+    if let Some(placeholder) = placeholder(value).filter(|_| name != "RUN_ARGS") {
         return builder.push_error(format!(
-            "`{word}`: {found} is a placeholder of the page: write a value of yours in its place"
+            "`{word}`: {placeholder} is a placeholder of the page: write a value of yours in its place"
         ));
     }
     match name {

@@ -1,18 +1,15 @@
 //! The harness of NVIDIA's MLPerf submissions: its configs, and the arguments of its Makefile.
+//!
+//! `nvidia-harness.toml` is the table of its benchmarks, targets and fields.
 
-mod benchmarks;
 mod config;
-mod entry;
-mod file;
-mod gpu_data_sheets;
+mod config_file;
+mod harness_table;
 mod make_targets;
-mod placeholder;
 pub(super) mod run_args;
-mod system_name;
+mod stage_entry;
+mod systems;
 mod tuning_fields;
-mod untranslated_fields;
-mod v4_1_fields;
-mod value;
 
 pub use config::read_config;
-pub use system_name::gpu_name;
+pub use systems::gpu_name;

@@ -1,12 +1,9 @@
 //! RUN_ARGS of NVIDIA's MLPerf code, the fields that its programs take: what each one sets here.
-//!
-//! The fields are those of round v5.1 with those that v6.0 added.
 
-use super::benchmarks::{BENCHMARKS, benchmark};
+use super::harness_table::{FieldValue, HarnessField, benchmark, benchmark_hint};
 pub(crate) use super::make_targets::make;
-use super::placeholder::placeholder;
-use super::system_name::system_name;
-use super::{tuning_fields, untranslated_fields};
+use super::systems::system_name;
+use super::tuning_fields::{self, TuningField, TuningFieldError};
 use crate::command_line::translation::{
     RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
 };
@@ -15,41 +12,14 @@ use base::diag::{did_you_mean, nearest};
 
 pub(super) const TOOL: &str = "RUN_ARGS";
 
-/// Fields that are read here; those of the engine, the servers and the clients are in `tuning_fields`.
-const FIELDS: [&str; 23] = [
-    "benchmarks",
-    "models",
-    "scenarios",
-    "accuracy_target",
-    "config_ver",
-    "system_name",
-    "harness_type",
-    "core_type",
-    "test_mode",
-    "test_run",
-    "min_duration",
-    "min_query_count",
-    "server_target_qps",
-    "offline_expected_qps",
-    "engine_dir",
-    "model_path",
-    "calib_data_dir",
-    "tensor_path",
-    "gpu_indices",
-    "log_dir",
-    "triton_skip_server_spawn",
-    "triton_grpc_ports",
-    "triton_server_urls",
-];
-
-/// What the fields come to.
+/// The meaning of the fields of a line.
 #[derive(Debug, Default)]
 pub(super) struct HarnessFields {
     pub run: RunLine,
     /// Regatta's names; empty where the line names none.
     scenarios: Vec<String>,
-    tuning: Vec<tuning_fields::TuningField>,
-    /// Interactive was a benchmark of its own once.
+    tuning: Vec<TuningField>,
+    /// The benchmark's name ends with `-interactive`, as in earlier rounds.
     is_interactive: bool,
     skips_server_spawn: bool,
     endpoints: Option<RunSetting>,
@@ -57,14 +27,14 @@ pub(super) struct HarnessFields {
 
 /// Whether words that begin with an option are of RUN_ARGS, and not the rest of another command.
 pub(crate) fn begin(first: &str, rest: &[String]) -> bool {
-    const OWN: [&str; 7] =
+    const FIELDS: [&str; 7] =
         ["benchmarks", "scenarios", "accuracy_target", "config_ver", "harness_type", "core_type", "test_mode"];
     let words = std::iter::once(first).chain(rest.iter().map(String::as_str)).flat_map(str::split_whitespace);
     let mut names = words.filter_map(|word| word.strip_prefix("--")?.split('=').next());
-    names.any(|name| OWN.contains(&name) || nearest(name, ["benchmarks", "scenarios"]).is_some())
+    names.any(|name| FIELDS.contains(&name) || nearest(name, ["benchmarks", "scenarios"]).is_some())
 }
 
-/// The line alone.
+/// RUN_ARGS without `make`.
 pub(crate) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
@@ -101,7 +71,7 @@ impl HarnessFields {
                     None => (name, "true"),
                 },
             };
-            if let Some(found) = placeholder(value) {
+            if let Some(placeholder) = placeholder(value) {
                 let instead = match name {
                     "benchmarks" | "models" => "write one of llama2-70b, mixtral-8x7b, llama3.1-405b, llama3.1-8b",
                     "scenarios" => "write one of Offline, Server, Interactive",
@@ -110,7 +80,7 @@ impl HarnessFields {
                     _ => "write a value of yours",
                 };
                 builder.push_error(format!(
-                    "`--{name}={value}`: {found} is a placeholder of the page: {instead} in its place"
+                    "`--{name}={value}`: {placeholder} is a placeholder of the page: {instead} in its place"
                 ));
                 continue;
             }
@@ -120,62 +90,19 @@ impl HarnessFields {
 
     fn field(&mut self, name: &str, value: &str, builder: &mut TranslationBuilder) {
         let word = format!("--{name}={value}");
-        let mut set = |name: &str, value: String| self.run.settings.push(RunSetting::new(name, value, &word));
+        let mut set = |name: &str, value: &str| self.run.settings.push(RunSetting::new(name, value, &word));
         match name {
             "benchmarks" | "models" => self.benchmarks(value, builder),
             "scenarios" => self.read_scenarios(value, builder),
-            // Up to v5.0 it names the settings, whose accuracy is in their name.
-            "config_ver" => match value {
-                "default" => set("accuracy", "99".to_owned()),
-                _ if value.starts_with("high_accuracy") => set("accuracy", "99.9".to_owned()),
-                _ if value.contains("maxq") || value.contains("MaxQ") => {
-                    builder.push_untranslated(word, "settings of MaxQ are not on file: those of MaxP run");
-                }
-                _ => builder.push_untranslated(word, "the settings of a system are in its file; `accuracy=99.9` is the other target"),
-            },
-            "accuracy_target" => match value {
-                ".99" | "0.99" => set("accuracy", "99".to_owned()),
-                ".999" | "0.999" => set("accuracy", "99.9".to_owned()),
-                _ => builder.push_error(format!("`{word}`: the targets are .99 and .999")),
-            },
             "system_name" => self.system(value, &word),
-            "harness_type" => match value {
-                "triton" => set("backend", "triton".to_owned()),
-                "custom" => builder.push_untranslated(
-                    word,
-                    "the Custom harness runs the engine in its own process; here Triton serves the engine. \
-                     `regatta import LOG_FOLDER` makes a result of a Custom run, and `regatta run ratio` compares the two",
-                ),
-                _ => builder.push_untranslated(word, "there are the harnesses custom and triton"),
-            },
-            "core_type" => match value {
-                "triton_grpc" => set("backend", "triton".to_owned()),
-                "trtllm_endpoint" => set("backend", "trtllm_serve".to_owned()),
-                "trtllm_executor" | "trtllm_hlapi" => {
-                    builder.push_untranslated(word, "it runs the engine in the harness's own process; here it is served");
-                }
-                _ => builder.push_untranslated(word, "there are triton_grpc and trtllm_endpoint"),
-            },
-            "test_mode" => match value {
-                "PerformanceOnly" => self.run.until = vec!["run_harness".to_owned()],
-                // The harness scores the answers when it ends.
-                "AccuracyOnly" => self.run.until = vec!["score".to_owned()],
-                _ => builder.push_untranslated(word, "performance and accuracy are stages of the manifest"),
-            },
             "test_run" => {
-                set("rehearse", "true".to_owned());
-                set("duration", "60s".to_owned());
-                builder.note("--test_run: there each scenario takes at least a minute, and all samples of the data set; here `rehearse=true` has fewer, `samples=N` sets how many");
+                set("rehearse", "true");
+                set("duration", "60s");
+                builder.note(
+                    "--test_run: there each scenario takes at least a minute, and all samples of the data set; here \
+                     `rehearse=true` has fewer, `samples=N` sets how many",
+                );
             }
-            "min_duration" => set("duration", format!("{value}ms")),
-            "min_query_count" => set("samples", value.to_owned()),
-            // A parameter of the shipped pipelines; others may have NVIDIA's name.
-            "server_target_qps" => {
-                let names = ["server_target_qps", "target_qps"].map(str::to_owned).to_vec();
-                self.run.settings.push(RunSetting { names, value: value.to_owned(), argument: word });
-            }
-            "offline_expected_qps" | "engine_dir" | "model_path" | "calib_data_dir" => set(name, value.to_owned()),
-            "tensor_path" => set("preprocessed_data", value.to_owned()),
             "gpu_indices" => {
                 // A number alone is how many, with a comma behind it which one.
                 let list = if value.contains(',') { value.to_owned() } else { format!("{value},") };
@@ -186,17 +113,40 @@ impl HarnessFields {
             "triton_grpc_ports" => self.endpoints = Some(RunSetting::new("endpoints", value, word)),
             "triton_server_urls" | "trtllm_server_urls" => {
                 if name.starts_with("trtllm") {
-                    set("backend", "trtllm_serve".to_owned());
+                    set("backend", "trtllm_serve");
                 }
                 self.endpoints = Some(RunSetting::new("endpoints", value.replace(',', "|"), word));
                 self.skips_server_spawn = true;
             }
             _ => match tuning_fields::read(name, value, &word) {
                 Some(Ok(fields)) => self.tuning.extend(fields),
-                Some(Err(why)) => builder.push_error(format!("`{word}`: {why}")),
-                None => unknown_or_left(name, word, builder),
+                Some(Err(TuningFieldError(problem))) => builder.push_error(format!("`{word}`: {problem}")),
+                None => self.row(name, value, word, builder),
             },
         }
+    }
+
+    /// A field that a row of the table describes: it sets a parameter, or has no place.
+    fn row(&mut self, name: &str, value: &str, word: String, builder: &mut TranslationBuilder) {
+        let Some(field) = HarnessField::named(name).filter(|field| field.is_of_line()) else {
+            let hint = HarnessField::hint(name, tuning_fields::names());
+            return builder.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
+        };
+        let value = match field.values.iter().find(|row| row.fits(value)) {
+            Some(FieldValue { until: Some(stage), .. }) => return self.run.until = vec![stage.clone()],
+            Some(FieldValue { value: Some(value), .. }) => value.clone(),
+            Some(FieldValue { reason, .. }) => {
+                return builder.push_untranslated(word, reason.as_deref().unwrap_or_default());
+            }
+            None if field.values.is_empty() && !field.sets.is_empty() => format!("{value}{}", field.unit),
+            None => {
+                return match &field.error {
+                    Some(error) => builder.push_error(format!("`{word}`: {error}")),
+                    None => builder.push_untranslated(word, field.reason_in_line().unwrap_or_default()),
+                };
+            }
+        };
+        self.run.settings.push(RunSetting { names: field.sets.clone(), value, argument: word });
     }
 
     /// `SYSTEM_NAME` of make, or the field.
@@ -212,7 +162,7 @@ impl HarnessFields {
             self.run.manifests = vec![name.to_owned(), format!("mlperf/{name}")];
             self.is_interactive = first.ends_with("-interactive");
         } else {
-            let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
+            let hint = benchmark_hint(first);
             builder.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
         }
         for more in names {
@@ -227,17 +177,17 @@ impl HarnessFields {
                 "`--scenarios={value}` is the page's notation for what may be left out: all of it is taken"
             ));
         }
-        for one in value.split([',', '[', ']']).filter(|one| !one.is_empty()) {
-            match one.to_lowercase().as_str() {
-                known @ ("offline" | "server" | "interactive") => self.scenarios.push(known.to_owned()),
+        for scenario in value.split([',', '[', ']']).filter(|scenario| !scenario.is_empty()) {
+            match scenario.to_lowercase().as_str() {
+                name @ ("offline" | "server" | "interactive") => self.scenarios.push(name.to_owned()),
                 "singlestream" => self.scenarios.push("single_stream".to_owned()),
                 "multistream" => {
                     builder.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
                 }
                 _ => {
                     let known = ["Offline", "Server", "Interactive", "SingleStream"];
-                    let hint = did_you_mean(one, known).unwrap_or_default();
-                    builder.push_error(format!("`{one}` is no scenario; {hint}"));
+                    let hint = did_you_mean(scenario, known).unwrap_or_default();
+                    builder.push_error(format!("`{scenario}` is no scenario; {hint}"));
                 }
             }
         }
@@ -269,7 +219,8 @@ impl HarnessFields {
             // A placeholder in its place was an error already.
             (None, true) if !builder.problems.is_empty() => {}
             (None, true) => builder.push_error(
-                "--triton_skip_server_spawn needs --triton_grpc_ports=HOST:PORT,PORT|HOST:PORT, the servers that are up",
+                "--triton_skip_server_spawn needs --triton_grpc_ports=HOST:PORT,PORT|HOST:PORT, the servers that are \
+                up",
             ),
             (None, false) => {}
         }
@@ -291,18 +242,9 @@ impl HarnessFields {
     }
 }
 
-fn unknown_or_left(name: &str, word: String, builder: &mut TranslationBuilder) {
-    if let Some(why) = untranslated_fields::reason(name) {
-        return builder.push_untranslated(word, why);
-    }
-    let known = FIELDS.into_iter().chain(tuning_fields::names()).chain(untranslated_fields::names());
-    let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
-    builder.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
-}
-
-/// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.
+/// NVIDIA's harness always measures with LoadGen. A line that measures nothing does not need it.
 fn by_loadgen(run: &mut RunLine) {
-    let ends = |stage: &str| run.until.iter().any(|one| one == stage);
+    let ends = |stage: &str| run.until.iter().any(|other| other == stage);
     let tests = [
         ("run_harness", "performance"),
         ("score", "accuracy"),
@@ -318,5 +260,41 @@ fn by_loadgen(run: &mut RunLine) {
     // `performance` is the default.
     if !tests.is_empty() && tests != ["performance"] {
         run.tool_defaults.push(("tests", tests.join(",")));
+    }
+}
+
+/// The first placeholder in a value, in backquotes.
+pub(super) fn placeholder(value: &str) -> Option<String> {
+    if let (Some(from), Some(to)) = (value.find('<'), value.rfind('>'))
+        && from < to
+    {
+        return Some(format!("`{}`", &value[from..=to]));
+    }
+    if value.starts_with("path/to/") || value.starts_with("/path/to/") {
+        return Some(format!("`{value}`"));
+    }
+    let part = value.split(['|', ',', ':']).find(|part| {
+        part.strip_prefix("port_").is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    part.map(|part| format!("`{part}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_of_the_pages_are_known() {
+        for (value, expected) in [
+            ("<model_name>", Some("`<model_name>`")),
+            ("<server/offline>", Some("`<server/offline>`")),
+            ("path/to/trtllm/engine", Some("`path/to/trtllm/engine`")),
+            ("host_0:port_0,port_1|host_1:port_0", Some("`port_0`")),
+            ("host_0:8001,8003", None),
+            ("llama2-70b", None),
+            (">a<", None),
+        ] {
+            assert_eq!(placeholder(value).as_deref(), expected, "{value}");
+        }
     }
 }

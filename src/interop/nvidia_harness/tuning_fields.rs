@@ -1,6 +1,6 @@
 //! Fields of RUN_ARGS that tune the engine, the servers and the clients: places in the manifest of a system.
 
-use super::v4_1_fields::{BUILD_FIELD, RUNTIME_FIELD};
+use super::stage_entry::{BUILD_FIELD, RUNTIME_FIELD};
 use crate::command_line::translation::{RunSetting, TranslationBuilder};
 use base::diag::nearest;
 use triton::repository::RUNTIME_FLAGS;
@@ -26,24 +26,13 @@ pub(super) struct TuningField {
     value: String,
     /// The argument that it is from.
     argument: String,
-    /// Of a flag that config.pbtxt has no place for.
-    unknown: Option<UnknownFlag>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct UnknownFlag {
-    /// The nearest that config.pbtxt has a place for.
-    nearest: Option<&'static str>,
+    /// A flag that config.pbtxt has no place for.
+    is_unknown: bool,
 }
 
 /// Why the value of a field is none.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TuningFieldError {
-    #[error("`{0}` is no whole number")]
-    Number(String),
-    #[error("`{0}` is not KEY:VALUE; commas separate the pairs")]
-    Pair(String),
-}
+#[derive(Debug)]
+pub(super) struct TuningFieldError(pub String);
 
 /// All names of such fields.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
@@ -52,31 +41,31 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
 
 /// What a field sets, or why its value is none. `None`: it is no such field.
 pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, TuningFieldError>> {
-    let one = |place: String, value: &str| TuningField {
+    let field = |place: String, value: &str| TuningField {
         place,
         value: yaml(value),
         argument: word.to_owned(),
-        unknown: None,
+        is_unknown: false,
     };
     if NUMBERS.contains(&name) {
         // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
         let number = value.rsplit(':').next().unwrap_or(value);
         if number.parse::<u64>().is_err() {
-            return Some(Err(TuningFieldError::Number(number.to_owned())));
+            return Some(Err(TuningFieldError(format!("`{number}` is no whole number"))));
         }
-        return Some(Ok(vec![one(name.to_owned(), number)]));
+        return Some(Ok(vec![field(name.to_owned(), number)]));
     }
     if name == "precision" {
-        return Some(Ok(vec![one(".vars.precision".to_owned(), value)]));
+        return Some(Ok(vec![field(".vars.precision".to_owned(), value)]));
     }
-    if let Some((field, flags)) = FLAGS_OF_V4_1.iter().find(|(field, _)| *field == name) {
-        return read(flags, &format!("{field}:{value}"), word);
+    if let Some((flag, flags)) = FLAGS_OF_V4_1.iter().find(|(flag, _)| *flag == name) {
+        return read(flags, &format!("{flag}:{value}"), word);
     }
     let kind = FLAGS.contains(&name).then(|| name.trim_start_matches("trtllm_"))?;
     let mut fields = Vec::new();
     for pair in value.split(',').filter(|pair| !pair.is_empty()) {
         let Some((flag, value)) = pair.split_once(':') else {
-            return Some(Err(TuningFieldError::Pair(pair.to_owned())));
+            return Some(Err(TuningFieldError(format!("`{pair}` is not KEY:VALUE; commas separate the pairs"))));
         };
         let place = match (kind, flag) {
             ("build_flags", "max_batch_size") => "gpu_batch_size".to_owned(),
@@ -86,11 +75,8 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
             ("checkpoint_flags", _) => format!(".workload.checkpoint_flags.{flag}"),
             _ => format!("{kind}.{flag}"),
         };
-        let mut field = one(place, value);
-        if kind == "runtime_flags" && !RUNTIME_FLAGS.contains(&flag) {
-            field.unknown = Some(UnknownFlag { nearest: nearest(flag, RUNTIME_FLAGS.iter().copied()) });
-        }
-        fields.push(field);
+        let is_unknown = kind == "runtime_flags" && !RUNTIME_FLAGS.contains(&flag);
+        fields.push(TuningField { is_unknown, ..field(place, value) });
     }
     Some(Ok(fields))
 }
@@ -108,9 +94,10 @@ fn yaml(value: &str) -> String {
 impl TuningField {
     /// The values to set, one for each scenario where it has one for each.
     pub fn settings(&self, scenarios: &[String], builder: &mut TranslationBuilder) -> Vec<RunSetting> {
-        if let Some(UnknownFlag { nearest: near }) = self.unknown {
-            let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        if self.is_unknown {
             let flag = self.place.rsplit('.').next().unwrap_or_default();
+            let near = nearest(flag, RUNTIME_FLAGS.iter().copied());
+            let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
             builder.push_untranslated(
                 format!("{} of {}", flag, self.argument),
                 format!("no config.pbtxt has a place for it{near}"),
@@ -138,34 +125,35 @@ mod tests {
         Ok(fields
             .iter()
             .flat_map(|field| field.settings(&scenarios, &mut builder))
-            .map(|one| format!("{}={}", one.names.last().expect("a name"), one.value))
+            .map(|setting| format!("{}={}", setting.names.last().expect("a name"), setting.value))
             .collect())
     }
 
     #[test]
     fn flags_of_the_engine_and_of_the_servers_have_places() {
-        let of = |name: &str, value: &str| places(name, value).unwrap().join(" ");
-        assert_eq!(of("gpu_batch_size", "llama2-70b:2048"), "tuning.server.gpu_batch_size=2048");
-        assert_eq!(of("triton_num_servers", "8"), "tuning.server.triton_num_servers=8");
+        let joined = |name: &str, value: &str| places(name, value).unwrap().join(" ");
+        assert_eq!(joined("gpu_batch_size", "llama2-70b:2048"), "tuning.server.gpu_batch_size=2048");
+        assert_eq!(joined("triton_num_servers", "8"), "tuning.server.triton_num_servers=8");
         assert_eq!(
-            of("trtllm_build_flags", "max_num_tokens:1536,tensor_parallelism:2,use_fused_mlp:enable"),
-            "tuning.server.build_flags.max_num_tokens=1536 tuning.server.tensor_parallelism=2 tuning.server.build_flags.use_fused_mlp=enable"
+            joined("trtllm_build_flags", "max_num_tokens:1536,tensor_parallelism:2,use_fused_mlp:enable"),
+            "tuning.server.build_flags.max_num_tokens=1536 tuning.server.tensor_parallelism=2 \
+            tuning.server.build_flags.use_fused_mlp=enable"
         );
         assert_eq!(
-            of("trtllm_checkpoint_flags", "kv_cache_dtype:fp8,effective_bits:8"),
+            joined("trtllm_checkpoint_flags", "kv_cache_dtype:fp8,effective_bits:8"),
             "tuning.server.kv_cache_dtype=fp8 workload.checkpoint_flags.effective_bits=8"
         );
         assert_eq!(
-            of("trtllm_runtime_flags", "enable_chunked_context:True,cuda_graph_batch_sizes:1"),
+            joined("trtllm_runtime_flags", "enable_chunked_context:True,cuda_graph_batch_sizes:1"),
             "tuning.server.runtime_flags.enable_chunked_context=true"
         );
-        assert_eq!(of("precision", "fp4"), "vars.precision=fp4");
+        assert_eq!(joined("precision", "fp4"), "vars.precision=fp4");
         assert_eq!(
-            of("kvcache_free_gpu_mem_frac", "0.97"),
+            joined("kvcache_free_gpu_mem_frac", "0.97"),
             "tuning.server.runtime_flags.kvcache_free_gpu_mem_frac=0.97"
         );
-        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().to_string().contains("KEY:VALUE"));
-        assert!(places("triton_num_servers", "all").unwrap_err().to_string().contains("no whole number"));
+        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().0.contains("KEY:VALUE"));
+        assert!(places("triton_num_servers", "all").unwrap_err().0.contains("no whole number"));
         assert!(read("log_dir", "x", "x").is_none());
     }
 }

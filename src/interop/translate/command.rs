@@ -7,6 +7,7 @@ use std::path::Path;
 use super::no_meaning::no_meaning;
 use super::prefix::{keep, need_own_line};
 use super::script::read_commands;
+use crate::command_line::host_paths::on_the_host;
 use crate::command_line::program::{Env, Program, program};
 use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::command_line::translation_error::{ProblemKind, TranslationError};
@@ -124,6 +125,19 @@ fn small_file(path: &Path) -> Option<String> {
     read_text_up_to(path, MOST_BYTES).ok()
 }
 
+/// What a command line of another tool means here; on error everything that is wrong with it.
+pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
+    let mut translation = match words {
+        // One argument is a line that was quoted.
+        [line] => read_commands(None, line)?,
+        // The prompt of a terminal.
+        [prompt, words @ ..] if prompt == "$" => translate(words, &Surroundings::default())?,
+        words => translate(words, &Surroundings::default())?,
+    };
+    on_the_host(&mut translation);
+    Ok(translation)
+}
+
 /// What a command means here; on error everything that is wrong with it.
 pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, TranslationError> {
     /// A command in a command in a command … of more than these is no page's.
@@ -235,7 +249,8 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ) => TranslationBuilder::nothing(
             "genai-perf",
             format!(
-                "`genai-perf {other}` has no meaning here: it measures nothing itself; lines of `profile` and `analyze` are imported"
+                "`genai-perf {other}` has no meaning here: it measures nothing itself; lines of `profile` and \
+                `analyze` are imported"
             ),
         ),
         ("genai-perf" | "genai_perf", _) => genai_perf::command_line::translate(

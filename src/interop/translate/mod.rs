@@ -3,7 +3,6 @@
 //! Each tool translates its own arguments with the means of `command_line`; here is what knows all of them.
 
 mod command;
-mod line;
 mod loops;
 mod no_meaning;
 mod prefix;
@@ -11,5 +10,5 @@ mod script;
 mod stage_names;
 mod unknown_values;
 
-pub use line::read_line;
+pub use command::read_line;
 pub use script::read_script;

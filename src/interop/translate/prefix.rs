@@ -1,5 +1,5 @@
-//! What stands in front of a program: launchers of ranks, profilers, bindings to processors. A program that a stage starts as it
-//! was written keeps them.
+//! What stands in front of a program: launchers of ranks, profilers, bindings to processors. A program that a stage
+//! starts as it was written keeps them.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,8 @@ pub(super) fn kept(around: &[Vec<String>]) -> Vec<String> {
     around.iter().filter(|prefix| is_kept(prefix)).flatten().cloned().collect()
 }
 
-/// Puts the prefixes in front of the servers that are started by their own line; the others are left, each with the reason.
+/// Puts the prefixes in front of the servers that are started by their own line; the others are left, each with the
+/// reason.
 pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     let beginning = kept(around);
     let mut has_kept = false;
@@ -69,7 +70,7 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     }
     let mut builder = TranslationBuilder::default();
     for prefix in around.iter().filter(|prefix| !(has_kept && is_kept(prefix))) {
-        // The note of `srun` itself covers it.
+        // `srun` has a note of its own.
         if let Some(name) = prefix.first().filter(|name| *name != "srun") {
             builder.push_untranslated(prefix.join(" "), why(name));
         }

@@ -1,5 +1,5 @@
-//! A text of several commands → one translation: its stages become one manifest, in which what one command wrote is what the
-//! next one reads. It is read from the top, nothing of it is run; loops and conditions are not followed.
+//! A text of several commands → one translation: its stages become one manifest, in which what one command wrote is
+//! what the next one reads. It is read from the top, nothing of it is run; loops and conditions are not followed.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +110,8 @@ impl Script {
                 .and_then(|values| Some((values, end_of_loop(&commands[at..])?)));
             if let Some(((name, values), length)) = followed {
                 let note = format!(
-                    "the loop over `{name}` is written out, {} times; `foreach: {{ {name}: […] }}` of a stage does that in one",
+                    "the loop over `{name}` is written out, {} times; `foreach: {{ {name}: […] }}` of a stage does \
+                    that in one",
                     values.len()
                 );
                 self.builder.note(note);
@@ -190,8 +191,9 @@ impl Script {
         const AROUND: [&str; 9] = ["do", "done", "then", "else", "fi", "esac", "{", "}", "!"];
         if words.first().is_some_and(|word| LOOPS.contains(&word.as_str())) {
             let head = words.join(" ");
-            let why = "loops and conditions are not followed, their commands are read once: `foreach` and `when` of a stage do that";
-            self.not_followed.push(UntranslatedOption { argument: format!("{place}: {head}"), why: why.to_owned() });
+            let reason = "loops and conditions are not followed, their commands are read once: `foreach` and `when` of \
+                a stage do that";
+            self.not_followed.push(UntranslatedOption { argument: format!("{place}: {head}"), why: reason.to_owned() });
             words.clear();
         }
         let count = words.iter().take_while(|word| AROUND.contains(&word.as_str())).count();
@@ -261,8 +263,8 @@ impl Script {
             let content = self.here_document(command);
             self.surroundings.written.insert(name, content);
             let file = as_written(file, &self.variables.unknown);
-            let why = format!("the text writes `{file}`, and that is not done here: write the file before the run");
-            return self.builder.push_untranslated(format!("{place}: cat > {file}"), why);
+            let reason = format!("the text writes `{file}`, and that is not done here: write the file before the run");
+            return self.builder.push_untranslated(format!("{place}: cat > {file}"), reason);
         }
         // `bash << EOF`: the text is its script.
         if command.has_here_document && all.last().is_some_and(|word| ["bash", "sh"].contains(&base(word))) {
@@ -299,16 +301,16 @@ impl Script {
         if command.is_literal { text.clone() } else { self.variables.expand_text(text) }
     }
 
-    /// The exported variables that a program gets, where it does not set them itself. Those that the text itself uses are for the
-    /// text.
+    /// The exported variables that a program gets, where it does not set them itself. Those that the text itself uses
+    /// are for the text.
     fn exported_for(&self, words: &[String]) -> Vec<(String, String)> {
-        let own = |name: &str| words.iter().map_while(|word| assignment(word)).any(|(other, _)| other == name);
-        let all = self.variables.for_programs().filter(|(name, _)| !own(name));
-        all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        let is_set = |name: &str| words.iter().map_while(|word| assignment(word)).any(|(other, _)| other == name);
+        let exported = self.variables.for_programs().filter(|(name, _)| !is_set(name));
+        exported.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// Notes which exported variables have a place in a translation. Those that its program does not read are for another
-    /// program, perhaps: they are named at the end, if there is none.
+    /// Notes which exported variables have a place in a translation. Those that its program does not read are for
+    /// another program, perhaps: they are named at the end, if there is none.
     fn place_exported(&mut self, program: &str, exported: &[(String, String)], translation: &mut Translation) {
         for (name, _) in exported {
             let written = format!("{name}=…");
@@ -326,8 +328,8 @@ impl Script {
         names.map(|name| UntranslatedOption { argument: format!("{name}=…"), why: NOT_RUN.to_owned() }).collect()
     }
 
-    /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is named
-    /// after.
+    /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is
+    /// named after.
     fn with_its_name(&self, mut words: Vec<String>) -> Vec<String> {
         let scripts = || TOOLS.iter().filter_map(|tool| Some((*tool, tool.strip_suffix(".py")?)));
         for word in words.iter_mut().take(2) {
@@ -356,7 +358,7 @@ impl Script {
             self.builder.absorb(place, &mut translation);
         }
         match translation.kind {
-            TranslationKind::Nothing(why) => self.without.push((place.to_owned(), why)),
+            TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(bench) => {
                 let server = self.server_of_target(bench.args.first().map(String::as_str).unwrap_or_default());
@@ -475,8 +477,9 @@ impl Script {
         }
         for (from, to) in std::mem::take(&mut self.copied) {
             self.count += 1;
-            let why = "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a `shell` stage";
-            self.without.push((format!("cp {from} {to}"), format!("`cp` has no meaning here: {why}")));
+            let reason = "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a \
+                `shell` stage";
+            self.without.push((format!("cp {from} {to}"), format!("`cp` has no meaning here: {reason}")));
         }
         if let (Some(repository), Some(tree)) = (repository, tree) {
             const NAME: &str = "generate_triton_config";
@@ -511,15 +514,17 @@ impl Script {
             return Ok(only);
         }
         if self.count == 0 && self.builder.problems.is_empty() {
-            let text = "the line has no meaning here: it only sets variables; paste it together with the commands that use them";
+            let text = "the line has no meaning here: it only sets variables; paste it together with the commands that \
+                use them";
             return self.builder.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
         }
         if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| self.whole.stages.is_empty()) {
-            let why = format!(
-                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while it runs",
+            let reason = format!(
+                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the \
+                clocks while it runs",
                 clocks["graphics"]
             );
-            self.without.push(("nvidia-smi -lgc".to_owned(), why));
+            self.without.push(("nvidia-smi -lgc".to_owned(), reason));
         }
         let whole = &self.whole;
         let is_empty =
@@ -546,13 +551,13 @@ impl Script {
             (true, Some(container)) => TranslationKind::Container(container),
             (true, None) => {
                 let sentences: BTreeSet<String> =
-                    std::mem::take(&mut self.without).into_iter().map(|(_, why)| why).collect();
+                    std::mem::take(&mut self.without).into_iter().map(|(_, reason)| reason).collect();
                 TranslationKind::Nothing(sentences.into_iter().collect::<Vec<_>>().join(". "))
             }
             (false, _) => TranslationKind::Script(self.whole),
         };
-        for (place, why) in self.without {
-            self.builder.push_untranslated(place, why);
+        for (place, reason) in self.without {
+            self.builder.push_untranslated(place, reason);
         }
         // A line of one tool twice is still of that tool.
         let tool = match self.tools.iter().collect::<Vec<_>>().as_slice() {

@@ -6,7 +6,7 @@ use crate::command_line::translation::{Translation, TranslationKind};
 
 /// A name that none of the stages has, and none of these.
 pub(super) fn unique(name: &str, beside: &[String], stages: &Map<String, Value>) -> String {
-    let is_free = |one: &String| !stages.contains_key(one) && (one == name || !beside.contains(one));
+    let is_free = |free: &String| !stages.contains_key(free) && (free == name || !beside.contains(free));
     let numbered = (2..).map(|number| format!("{name}_{number}"));
     std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
 }
@@ -67,8 +67,8 @@ fn with_stage_renamed(text: &str, name: &str, to: &str) -> String {
 fn rename_stage(value: &mut Value, name: &str, to: &str) {
     match value {
         Value::String(text) => *text = with_stage_renamed(text, name, to),
-        Value::Array(all) => all.iter_mut().for_each(|one| rename_stage(one, name, to)),
-        Value::Object(all) => all.values_mut().for_each(|one| rename_stage(one, name, to)),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_stage(item, name, to)),
+        Value::Object(items) => items.values_mut().for_each(|item| rename_stage(item, name, to)),
         _ => {}
     }
 }

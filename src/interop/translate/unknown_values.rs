@@ -5,8 +5,8 @@ use crate::command_line::shell::{UnknownValue, as_written, unmentioned};
 use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::command_line::translation_error::{ProblemKind, TranslationError, TranslationProblem};
 
-/// The translation of a command. On error the values that it does not have, although the command's words do: something else was computed
-/// in their place.
+/// The translation of a command. On error the values that it does not have, although the command's words do: something
+/// else was computed in their place.
 pub(super) fn with_every_value(
     words: &[String],
     translation: Translation,

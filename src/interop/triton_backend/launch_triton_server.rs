@@ -18,13 +18,27 @@ static TABLE: &[Opt] = &[
     flag(&["--oversubscribe"]), flag(&["--no-mpi"]), flag(&["--trtllm_llmapi_launch"]), one(&["--exit_timeout"]),
 ];
 
-/// Keys that take a number as it is, with the script's default where that differs from Regatta's.
-const NUMBERS: [(&str, &str, Option<u64>); 5] = [
-    ("--grpc_port", "grpc_port", Some(8001)),
-    ("--http_port", "http_port", Some(8000)),
-    ("--metrics_port", "metrics_port", Some(8002)),
-    ("--exit_timeout", "exit_timeout_secs", None),
-    ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", None),
+/// How an option becomes the value of a key.
+enum ServerSetting {
+    /// A number, with the script's default where that differs from Regatta's.
+    Number(Option<u64>),
+    On,
+    /// The key is off where the line does not have the option.
+    OffWithout,
+    Names,
+}
+
+/// Options and the keys of `serve.triton` that they set.
+const SETTINGS: [(&str, &str, ServerSetting); 9] = [
+    ("--grpc_port", "grpc_port", ServerSetting::Number(Some(8001))),
+    ("--http_port", "http_port", ServerSetting::Number(Some(8000))),
+    ("--metrics_port", "metrics_port", ServerSetting::Number(Some(8002))),
+    ("--exit_timeout", "exit_timeout_secs", ServerSetting::Number(None)),
+    ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", ServerSetting::Number(None)),
+    ("--oversubscribe", "oversubscribe", ServerSetting::On),
+    ("--trtllm_llmapi_launch", "trtllm_llmapi_launch", ServerSetting::On),
+    ("--force", "force", ServerSetting::OffWithout),
+    ("--tensorrt_llm_model_name", "tensorrt_llm_model_name", ServerSetting::Names),
 ];
 
 pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
@@ -70,22 +84,18 @@ pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilde
     if line.has("--no-mpi") {
         server.insert("launcher".to_owned(), json!("none"));
     }
-    for (option, key, usual) in NUMBERS {
-        if let Some(value) = number(&line, option, builder).or(usual.map(Quantity::Known)) {
-            server.insert(key.to_owned(), json!(value));
-        }
-    }
-    for (option, key) in [("--oversubscribe", "oversubscribe"), ("--trtllm_llmapi_launch", "trtllm_llmapi_launch")] {
-        if line.has(option) {
-            server.insert(key.to_owned(), json!(true));
-        }
-    }
-    if !line.has("--force") {
-        server.insert("force".to_owned(), json!(false));
-    }
-    if let Some(names) = line.value("--tensorrt_llm_model_name") {
-        let names: Vec<&str> = names.split(',').map(str::trim).collect();
-        server.insert("tensorrt_llm_model_name".to_owned(), json!(names));
+    for (option, key, setting) in SETTINGS {
+        let value = match setting {
+            ServerSetting::Number(default) => {
+                number(&line, option, builder).or(default.map(Quantity::Known)).map(|number| json!(number))
+            }
+            ServerSetting::On => line.has(option).then(|| json!(true)),
+            ServerSetting::OffWithout => (!line.has(option)).then(|| json!(false)),
+            ServerSetting::Names => {
+                line.value(option).map(|names| names.split(',').map(|name| json!(name.trim())).collect())
+            }
+        };
+        server.extend(value.map(|value| (key.to_owned(), value)));
     }
     let file = line.value("--log-file");
     if line.has("--log") {

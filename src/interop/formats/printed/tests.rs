@@ -125,7 +125,7 @@ Per User Output Speed (tps/user):                 75.7500
 
 #[test]
 fn every_overview_is_read_with_everything_in_it() {
-    let [first, numbers]: [ImportedNumbers; 2] = overviews(OVERVIEWS).try_into().ok().expect("two overviews");
+    let [first, numbers]: [ImportedNumbers; 2] = overviews(OVERVIEWS).try_into().expect("two overviews");
     assert_eq!((first.requests_per_s, first.tokens_per_s, first.ok), (Some(1.0), None, None));
     assert_eq!(numbers.in_flight, Some(612.5));
     assert_eq!(

@@ -1,86 +1,20 @@
-//! One setting's fields → what its stages need.
+//! The fields of one setting → the values that its stages need.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::file::ConfigSetting;
-use super::gpu_data_sheets::machine;
-use super::v4_1_fields::{self, BUILD_FIELD, RUNTIME_FIELD, WeightFormat};
-use super::value::ConfigValue;
+use super::config_file::{ConfigSetting, ConfigValue};
+use super::harness_table::ConfigField;
+use super::systems::machine;
 use crate::command_line::translation::TranslationBuilder;
 use base::diag::nearest;
 use triton::repository::RUNTIME_FLAGS;
 
-/// LoadGen's settings that go to user.conf unchanged.
-const USER_CONF: [&str; 6] = [
-    "min_duration",
-    "max_duration",
-    "min_query_count",
-    "max_query_count",
-    "performance_sample_count_override",
-    "single_stream_expected_latency_ns",
-];
-
-/// Fields that have no place, and why.
-#[rustfmt::skip]
-const UNTRANSLATED: &[(&str, &str)] = &[
-    ("vboost_slider", "the machine's state is set before a run: `nvidia-smi boost-slider --vboost 1`"),
-    ("power_limit", "the machine's state is set before a run: `nvidia-smi -pl WATTS`"),
-    ("numa_config", "processes are not bound to NUMA nodes"),
-    ("use_graphs", "it is for the executor of the Custom harness"),
-    ("enable_sort", "it is a placeholder there"),
-    ("tensor_path", "the parameter `dataset` is the path of the processed data set"),
-    ("input_dtype", "token ids are 32-bit whole numbers"),
-    ("llm_gen_config_path", "the generation settings are those of the round's benchmark"),
-    ("model_path", "the parameter `checkpoint` is the path of the weights"),
-    ("core_type", "here Triton serves the engine, with any core"),
-    ("warmup_iterations", "LoadGen's runs begin with one warm-up request"),
-    ("moe_expert_parallelism", "engines are cut by tensor and pipeline parallelism here"),
-    ("triton_grpc_ports", "servers are started here; `serve: { attach: … }` measures those that are up"),
-    ("triton_skip_server_spawn", "servers are started here; `serve: { attach: … }` measures those that are up"),
-    ("trtllm_server_urls", "servers are started here"),
-    ("server_target_latency_ns", "the round decides it"),
-    ("server_target_latency_percentile", "the round decides it"),
-    ("harness_use_hf_tokenizer", "LoadGen's samples are token ids"),
-    ("enable_metrics", "the servers' metrics are read by themselves"),
-    ("traffic_distribution_policy", "requests go to the servers in turn"),
-    ("readiness_timeout", "`ready.timeout` of the servers"),
-    ("calib_batch_size", "`checkpoint_flags.calib_size` is the number of calibration samples"),
-    ("calib_max_batches", "`checkpoint_flags.calib_size` is the number of calibration samples"),
-    ("workspace_size", "trtllm-build has no such option"),
-];
-/// Always so, or set elsewhere in the manifest.
-const ALWAYS_SET: [&str; 8] = [
-    "use_token_latencies",
-    "use_triton",
-    "system",
-    "scenario",
-    "benchmark",
-    "test_run",
-    "gpu_indices",
-    "coalesced_tensor",
-];
-
-/// Read one by one, below.
-const READ: [&str; 16] = [
-    "precision",
-    "use_fp8",
-    RUNTIME_FIELD,
-    BUILD_FIELD,
-    "gpu_batch_size",
-    "tensor_parallelism",
-    "pipeline_parallelism",
-    "trtllm_build_flags",
-    "trtllm_runtime_flags",
-    "trtllm_checkpoint_flags",
-    "triton_num_servers",
-    "triton_num_frontends_per_model",
-    "triton_num_clients_per_frontend",
-    "triton_num_models_per_server",
-    "server_target_qps",
-    "offline_expected_qps",
-];
+/// A field of its own in v4.1, and one of `trtllm_runtime_flags` since.
+pub(super) const RUNTIME_FIELD: &str = "kvcache_free_gpu_mem_frac";
+/// A field of its own in v4.1, and one of `trtllm_build_flags` since.
+pub(super) const BUILD_FIELD: &str = "max_num_tokens";
 
 /// What a manifest's stages take from one setting.
 pub(super) struct StageEntry {
@@ -103,7 +37,8 @@ pub(super) fn entry(
             value.insert("machine".to_owned(), machine);
         }
         None => builder.push_error(format!(
-            "{}: the GPU of `{system}` is not known here: known are H100, H200, GH200, B200, B300, GB200, GB300, L40S and RTX PRO 6000, with `x<number>` at the end",
+            "{}: the GPU of `{system}` is not known here: known are H100, H200, GH200, B200, B300, GB200, GB300, L40S \
+            and RTX PRO 6000, with `x<number>` at the end",
             setting.name
         )),
     }
@@ -112,7 +47,7 @@ pub(super) fn entry(
     let (tp, pp) = parallelism(setting, &mut build);
     value.insert("tensor_parallelism".to_owned(), json!(tp));
     value.insert("pipeline_parallelism".to_owned(), json!(pp));
-    let format = WeightFormat::of(setting);
+    let format = WeightFormat::new(setting);
     let mut checkpoint = flags(setting, "trtllm_checkpoint_flags");
     if let Some(kv_cache_dtype) = format.kv_cache_dtype {
         checkpoint.entry("kv_cache_dtype").or_insert_with(|| json!(kv_cache_dtype));
@@ -120,7 +55,7 @@ pub(super) fn entry(
     value.insert("precision".to_owned(), json!(format.precision));
     value.insert("checkpoint_flags".to_owned(), Value::Object(checkpoint));
     let benchmark = batch_size(setting, &mut build);
-    v4_1_fields::add_field(&mut build, setting, BUILD_FIELD);
+    add_field(&mut build, setting, BUILD_FIELD);
     value.insert("build_flags".to_owned(), Value::Object(build));
     let mut untranslated = Untranslated { reported, builder };
     if format.is_contradicted {
@@ -141,7 +76,7 @@ pub(super) fn entry(
     StageEntry { value, benchmark, scenario }
 }
 
-/// What a config has and a manifest has no place for. Each is reported once.
+/// Fields of a config without a place in a manifest. Each is reported once.
 struct Untranslated<'a> {
     reported: &'a mut BTreeSet<String>,
     builder: &'a mut TranslationBuilder,
@@ -156,13 +91,13 @@ impl Untranslated<'_> {
 }
 
 fn whole(setting: &ConfigSetting, field: &str) -> Option<u64> {
-    setting.fields.get(field).map(ConfigValue::json).and_then(|found| found.as_u64())
+    setting.fields.get(field).map(ConfigValue::json).and_then(|value| value.as_u64())
 }
 
 /// Tensor and pipeline parallelism; they may stand among the flags of the build, which are then without them.
 fn parallelism(setting: &ConfigSetting, build: &mut Map<String, Value>) -> (u64, u64) {
     let mut parallel = |field: &str| {
-        let inside = build.shift_remove(field).and_then(|found| found.as_u64());
+        let inside = build.shift_remove(field).and_then(|value| value.as_u64());
         whole(setting, field).or(inside).unwrap_or(1).max(1)
     };
     (parallel("tensor_parallelism"), parallel("pipeline_parallelism"))
@@ -194,7 +129,7 @@ fn runtime_flags(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -
             untranslated.push(format!("trtllm_runtime_flags.{flag}"), why);
         }
     }
-    v4_1_fields::add_field(&mut runtime, setting, RUNTIME_FIELD);
+    add_field(&mut runtime, setting, RUNTIME_FIELD);
     runtime
 }
 
@@ -227,29 +162,20 @@ fn rates(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -> Rates 
             "offline_expected_qps" => {
                 rates.targets.insert("offline_qps".to_owned(), given.json());
             }
-            name if USER_CONF.contains(&name) => {
-                rates.user_conf.insert(name.to_owned(), given.json());
-            }
-            "triton_num_models_per_server" | "triton_num_clients_per_server" => untranslated.push(
-                field.clone(),
-                "copies in a server follow from its GPUs; clients are `triton_num_clients_per_frontend`".to_owned(),
-            ),
-            name if READ.contains(&name) || ALWAYS_SET.contains(&name) => {}
-            name => {
-                if let Some((_, why)) = UNTRANSLATED.iter().find(|(known, _)| *known == name) {
-                    untranslated.push(format!("{field}: {}", short(&given.json())), (*why).to_owned());
-                    continue;
+            name => match ConfigField::named(name) {
+                ConfigField::UserConf => drop(rates.user_conf.insert(name.to_owned(), given.json())),
+                ConfigField::Read => {}
+                ConfigField::Untranslated(reason) => {
+                    untranslated.push(format!("{field}: {}", short(&given.json())), reason);
                 }
-                let known = UNTRANSLATED.iter().map(|(known, _)| *known).chain(ALWAYS_SET).chain(USER_CONF).chain(READ);
-                let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-                untranslated.push(field.clone(), format!("no field of language models that is known here{near}"));
-            }
+                ConfigField::Unknown(reason) => untranslated.push(field.clone(), reason),
+            },
         }
     }
     rates
 }
 
-/// As it is named, or as the only target shows it.
+/// The scenario that a field names, or that the only target implies.
 fn scenario(setting: &ConfigSetting, targets: &Map<String, Value>) -> Option<&'static str> {
     match setting.fields.get("scenario").and_then(ConfigValue::last) {
         Some("Offline") => Some("offline"),
@@ -274,4 +200,90 @@ fn flags(setting: &ConfigSetting, field: &str) -> Map<String, Value> {
 fn short(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() > 60 { format!("{}…", text.chars().take(60).collect::<String>()) } else { text }
+}
+
+/// The format of the weights, and what follows from the field that names it.
+pub(super) struct WeightFormat {
+    pub precision: String,
+    /// Of the fp8 checkpoints of v4.1, which its README has quantized with `--kv_cache_dtype=fp8`. Its configs do not
+    /// name it.
+    pub kv_cache_dtype: Option<&'static str>,
+    /// `use_fp8` stands beside another quantized format.
+    pub is_contradicted: bool,
+}
+
+impl WeightFormat {
+    /// The builders of v4.1 want `precision = "fp16"` and `use_fp8 = True` for an fp8 engine. Later ones read
+    /// `precision` alone.
+    pub fn new(setting: &ConfigSetting) -> Self {
+        let precision = setting.fields.get("precision").and_then(ConfigValue::last).map(str::to_lowercase);
+        let is_fp8 = setting.fields.get("use_fp8").map(ConfigValue::json) == Some(json!(true));
+        match precision.as_deref() {
+            None | Some("fp16" | "bf16" | "fp32" | "fp8") if is_fp8 => {
+                Self { precision: "fp8".to_owned(), kv_cache_dtype: Some("fp8"), is_contradicted: false }
+            }
+            Some(precision) => Self { precision: precision.to_owned(), kv_cache_dtype: None, is_contradicted: is_fp8 },
+            None => Self { precision: "fp16".to_owned(), kv_cache_dtype: None, is_contradicted: false },
+        }
+    }
+}
+
+/// Puts a field of its own among the flags. What the mapping itself has counts.
+fn add_field(flags: &mut Map<String, Value>, setting: &ConfigSetting, field: &str) {
+    if let Some(given) = setting.fields.get(field)
+        && !flags.contains_key(field)
+    {
+        flags.insert(field.to_owned(), given.json());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::translation::{Translation, TranslationKind};
+    use crate::nvidia_harness::read_config;
+
+    /// What is imported from a class with these fields, as the one setting.
+    fn imported(fields: &str) -> (Value, Translation) {
+        let text = format!(
+            "class Base(object):\n    precision = \"fp16\"\n\n\n\
+             @ConfigRegistry.register(HarnessType.Custom, AccuracyTarget.k_99, PowerSetting.MaxP)\n\
+             class Box(Base):\n    system = KnownSystem.H200_SXM_141GBx8\n    server_target_qps = 80\n{fields}"
+        );
+        let file = ("configs/llama2-70b/Server/__init__.py".to_owned(), text);
+        let read = read_config(&[file], &[], &|_| Some(json!({}))).unwrap();
+        let TranslationKind::Manifest(manifest) = &read.kind else { panic!("no manifest") };
+        (manifest["vars"]["settings"]["Box"].clone(), read)
+    }
+
+    fn untranslated(read: &Translation) -> Vec<&str> {
+        read.untranslated.iter().map(|option| option.argument.as_str()).collect()
+    }
+
+    #[test]
+    fn use_fp8_beside_fp16_is_an_fp8_engine_with_an_fp8_kv_cache() {
+        let (fp8, read) = imported("    use_fp8 = True\n");
+        assert_eq!((&fp8["precision"], &fp8["checkpoint_flags"]), (&json!("fp8"), &json!({"kv_cache_dtype": "fp8"})));
+        assert_eq!(untranslated(&read), Vec::<&str>::new());
+        let (own, _) = imported("    use_fp8 = True\n    trtllm_checkpoint_flags = {'kv_cache_dtype': 'int8'}\n");
+        assert_eq!((&own["precision"], &own["checkpoint_flags"]), (&json!("fp8"), &json!({"kv_cache_dtype": "int8"})));
+        for fields in ["", "    use_fp8 = False\n"] {
+            let (wide, _) = imported(fields);
+            assert_eq!((&wide["precision"], &wide["checkpoint_flags"]), (&json!("fp16"), &json!({})), "{fields}");
+        }
+        let (fp4, read) = imported("    precision = \"fp4\"\n    use_fp8 = True\n");
+        assert_eq!(fp4["precision"], "fp4");
+        assert_eq!(untranslated(&read), ["use_fp8: true"]);
+    }
+
+    #[test]
+    fn the_share_of_the_kv_cache_and_the_token_limit_are_flags() {
+        let (setting, read) = imported("    kvcache_free_gpu_mem_frac = 0.97\n    max_num_tokens = 3584\n");
+        assert_eq!(setting["runtime_flags"], json!({"kvcache_free_gpu_mem_frac": 0.97}));
+        assert_eq!(setting["build_flags"], json!({"max_num_tokens": 3584}));
+        assert_eq!(untranslated(&read), Vec::<&str>::new());
+        let both =
+            "    kvcache_free_gpu_mem_frac = 0.97\n    trtllm_runtime_flags = {'kvcache_free_gpu_mem_frac': 0.9}\n";
+        assert_eq!(imported(both).0["runtime_flags"], json!({"kvcache_free_gpu_mem_frac": 0.9}));
+    }
 }
