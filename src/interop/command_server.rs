@@ -122,15 +122,20 @@ impl ServerProgram {
     /// Arguments are passed on as they are, also those that are not known here. One that is nearly a known option is
     /// named.
     fn doubt(&self, words: &[String], builder: &mut TranslationBuilder) {
-        let names = self.table.options.iter().flat_map(|option| option.names).copied();
         // `_` and `-` are the same in a name.
-        let names: Vec<String> = names.map(|name| name.replace('_', "-")).collect();
+        let with_dashes = |name: &str| name.replace('_', "-");
+        let names: Vec<&str> = self.table.options.iter().flat_map(|option| option.names).copied().collect();
         for word in words.iter().filter(|word| word.starts_with("--")) {
-            let name = word.split('=').next().unwrap_or(word).replace('_', "-");
+            let name = with_dashes(word.split('=').next().unwrap_or(word));
+            if names.iter().any(|other| with_dashes(other) == name) {
+                continue;
+            }
             // Two letters of a long name, and no other name that begins alike.
-            let is_near = |other: &&String| other.len() > 8 && strsim::damerau_levenshtein(&name, other) <= 2;
-            let near = names.iter().find(is_near);
-            let near = near.filter(|near| !names.contains(&name) && !name.starts_with(near.as_str()));
+            let is_near = |other: &&&str| {
+                let other = with_dashes(other);
+                other.len() > 8 && strsim::damerau_levenshtein(&name, &other) <= 2
+            };
+            let near = names.iter().find(is_near).filter(|near| !name.starts_with(&with_dashes(near)));
             if let Some(near) = near {
                 builder.push_untranslated(word.clone(), format!("it is passed on as it is; did you mean `{near}`?"));
             }

@@ -194,7 +194,10 @@ pub(crate) fn length_pairs(load: &mut TranslatedLoad, _: &ParsedLine, given: &Gi
         let mean = weighted.sum::<f64>() / total.max(f64::MIN_POSITIVE);
         load.put(key, (mean.round().max(1.0) as u64).to_string());
         if is_varied(&tokens) {
-            let weight = |(tokens, pair): (&f64, &LengthPair)| json!({"tokens": number(tokens.round()), "weight": number(pair.weight)});
+            let weight = |(tokens, pair): (&f64, &LengthPair)| {
+                let (tokens, weight) = (number(tokens.round()), number(pair.weight));
+                json!({"tokens": tokens, "weight": weight})
+            };
             let weighted: Vec<Value> = tokens.iter().zip(&pairs).map(weight).collect();
             load.set(key, json!({ "empirical": weighted }));
         }

@@ -349,7 +349,9 @@ mod tests {
         }
 
         #[test]
-        fn no_word_is_lost(words in proptest::collection::vec("(--model|--streaming|-m|--x|a|=|--|-1|-|--model=)", 0..12)) {
+        fn no_word_is_lost(
+            words in proptest::collection::vec("(--model|--streaming|-m|--x|a|=|--|-1|-|--model=)", 0..12),
+        ) {
             let mut builder = TranslationBuilder::default();
             let line = read("tool", TABLE, &words, &mut builder);
             let kept: usize = line.given.iter().map(|given| 1 + given.values.len()).sum::<usize>()

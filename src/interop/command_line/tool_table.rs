@@ -8,6 +8,9 @@
 //! - `reason`: why it has no place here. It is reported with the option.
 //!
 //! A row may apply only to some lines (`with`, `without`, `data_sets`); on the others its `reason` counts.
+//!
+//! A new option is a row. A new program is a file, a table made of it where the program's lines are translated (`tools.rs`
+//! lists these tables for the tests) and the program's name in `translate::command`.
 
 use serde::Deserialize;
 
@@ -19,7 +22,8 @@ use super::translation::TranslationBuilder;
 /// says why.
 pub(crate) type Compute = fn(&mut TranslatedLoad, &ParsedLine, &GivenOption) -> bool;
 
-/// What `computes` says of options that the tool's translator reads itself: together with others, or for a server's stage.
+/// What `computes` says of options that the tool's translator reads itself: together with others, or for a server's
+/// stage.
 const READ_BY_TRANSLATOR: [&str; 8] =
     ["together", "options", "port", "key", "hub_token", "socket", "template", "input"];
 
@@ -371,6 +375,7 @@ mod tests {
     #[test]
     fn every_key_that_a_row_sets_is_one_of_the_manifest() {
         let schema = manifest_schema();
+        assert!(!has_key(&schema, &schema["$defs"]["Stage"], &["bench", "stop", "no_such_key"]));
         for table in tables() {
             let action = if table.action.is_empty() { "bench" } else { &table.action };
             for key in table.rows.iter().filter_map(|row| row.sets.as_ref()) {
