@@ -10,12 +10,12 @@ use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::doctor;
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
-use base::diag::{ErrorText, Diagnostics};
+use base::diag::{Diagnostics, ErrorText};
 use base::event::Event;
 use base::files::{Digest, read_bytes};
 use interop::{SystemNeed, gpu_name};
-use plan::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, shipped};
 use plan::Plan;
+use plan::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, shipped};
 use runner::store::{
     CompilerId, PathError, PlanSources, StateFolder, WithPath as _, is_there, last_run, read_journal, replace,
 };

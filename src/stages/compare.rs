@@ -114,7 +114,7 @@ fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
         && let Some(run) = interop::loadgen_run(folder)
     {
         let run = run.map_err(|error| {
-            let failure = Failure::new(FailureKind::Files, error.to_string());
+            let failure = Failure::files(error.to_string());
             error.hint().into_iter().fold(failure, Failure::hint)
         })?;
         return Ok(MeasuredRun { name: name.to_owned(), ..run.into() });

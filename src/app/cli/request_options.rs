@@ -12,7 +12,7 @@ use base::spec::{BenchOption, FieldKind, REQUEST_FIELDS, RequestField};
 
 /// Keys of the manifest's `request` with their values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct RequestOptions(pub Map<String, Value>);
+pub struct RequestOptions(pub Map<String, Value>);
 
 /// The rows that an option is made from.
 fn rows() -> impl Iterator<Item = (&'static RequestField, BenchOption)> {

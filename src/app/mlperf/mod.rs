@@ -27,9 +27,9 @@ use mlperf::{
     AssembleError, AssembleRequest, ForeignResult, SubmissionReport, compress_divisions, require_archive_name,
     write_checksum,
 };
+use plan::Plan;
 use plan::loadgen::Cost;
 use plan::manifest::model::Bench;
-use plan::Plan;
 use report::Styler;
 use rules::Round;
 use runner::store::write_named;
@@ -279,8 +279,8 @@ pub(super) fn search(
     }
     if only_cost {
         for (task, bench) in &found {
-            let cost =
-                Cost::estimate(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
+            let cost = Cost::estimate(bench)
+                .map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
             print(&format!("{task}: {cost}\n"));
         }
         return Ok(CliExit::Done);
