@@ -17,9 +17,10 @@
 //!
 //! # Rooms
 //!
-//! Each folder of `src` is a crate, and its `lib.rs` is its door and first page: other crates see what it re-exports, and a crate may use
-//! those that its `Cargo.toml` lists. A room is a crate or, where small rooms share a crate, a module of it. This package
-//! holds no code: it re-exports every room under its name for tests, benchmarks and the fuzzer.
+//! Each folder of `src` is a crate, and its `lib.rs` is its door and first page: other crates see what it re-exports,
+//! and a crate may use those that its `Cargo.toml` lists. A room is a crate or, where small rooms share a crate, a
+//! module of it. This package holds no code: it re-exports every room under its name for tests, benchmarks and the
+//! fuzzer.
 //!
 //! A crate uses only those to the left of it:
 //!
@@ -51,8 +52,9 @@
 //! | `cli` | `app` | arguments → an `Invocation`; exit codes; what a shell completes |
 //! | `app` | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others |
 //!
-//! Three parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `parquet` (`interop`, `mlperf`)
-//! and `tokenizers` (`tokenizer`). A file `…left_out.rs` stands in for a part that a program was built without, and reports that.
+//! Three parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `parquet` (`interop`,
+//! `mlperf`) and `tokenizers` (`tokenizer`). A file `…left_out.rs` stands in for a part that a program was built
+//! without, and reports that.
 //!
 //! # Glossary
 //!

@@ -19,8 +19,8 @@ impl ObservedRun {
         Self::read_after(home, run, || is_held)
     }
 
-    /// `is_held` is asked first: the journal of a run that does not hold the lock any more is complete. In the other order a run
-    /// that ends in between would look like one that was killed.
+    /// `is_held` is asked first: the journal of a run that does not hold the lock any more is complete. In the other
+    /// order a run that ends in between would look like one that was killed.
     pub(super) fn read_after(
         home: &StateFolder,
         run: &RunId,
@@ -38,8 +38,8 @@ pub(super) fn is_held(home: &StateFolder, run: &RunId) -> Result<bool, PathError
     Ok(holding_run(home)?.is_some_and(|holding| holding == *run))
 }
 
-/// The run that the lock names, if its process is alive. The lock alone is not enough: the watchdog of a killed run holds it for a
-/// moment longer.
+/// The run that the lock names, if its process is alive. The lock alone is not enough: the watchdog of a killed run
+/// holds it for a moment longer.
 pub(super) fn holding_run(home: &StateFolder) -> Result<Option<RunId>, PathError> {
     let holder = match ProjectLock::holder(home) {
         // That of another user: the journals can be read all the same.

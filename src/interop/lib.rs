@@ -1,11 +1,11 @@
 //! Other tools of this field: their command lines, one folder for each, their result files, and what their metrics
 //! mean.
 //!
-//! The options of each program are a file, `tools/NAME.toml`; `command_line::tool_table` reads it and does what its rows
-//! say. What tools share is in `command_line` (arguments, and what each of them means here). `translate` knows all tools
-//! ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of result files, and
-//! recognizes and writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics mean;
-//! [`compat()`] computes them from the same requests.
+//! The options of each program are a file, `tools/NAME.toml`; `command_line::tool_table` reads it and does what its
+//! rows say. What tools share is in `command_line` (arguments, and what each of them means here). `translate` knows all
+//! tools ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of result
+//! files, and recognizes and writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics
+//! mean; [`compat()`] computes them from the same requests.
 //!
 //! A part uses only those to the left of it (above, on the lines before):
 //!

@@ -26,7 +26,8 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--verbose"], "`regatta -v` prints more"),
 ];
 
-/// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its settings.
+/// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its
+/// settings.
 pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
@@ -164,8 +165,8 @@ fn gpu_type(env: &Env) -> Option<String> {
     Some(value.to_lowercase())
 }
 
-/// Variables before the line. Those that are not mapped here stay before the command, `SBATCH_TIMELIMIT` among them: parameters of the
-/// recipe are read from them.
+/// Variables before the line. Those that are not mapped here stay before the command, `SBATCH_TIMELIMIT` among them:
+/// parameters of the recipe are read from them.
 fn variables(env: &Env, run: &mut RunLine, builder: &mut TranslationBuilder) {
     for (name, value) in &env.0 {
         match name.as_str() {

@@ -1,4 +1,5 @@
-//! `srun`, `sbatch` and the `#SBATCH` lines of a job's script: the settings of `--on slurm`, or of a stage with `host: slurm`.
+//! `srun`, `sbatch` and the `#SBATCH` lines of a job's script: the settings of `--on slurm`, or of a stage with
+//! `host: slurm`.
 
 use serde_json::{Map, Value, json};
 
@@ -68,8 +69,8 @@ const OF_THE_ALLOCATION: [&str; 18] = [
     "--switches",
 ];
 
-/// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are started by a
-/// step of the server's own.
+/// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are
+/// started by a step of the server's own.
 pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read_front("srun", TABLE, words, &mut builder);

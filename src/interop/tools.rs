@@ -1,4 +1,5 @@
-//! The programs whose options are in `tools/*.toml`, for the tests that hold the files to the manifest and to their functions.
+//! The programs whose options are in `tools/*.toml`, for the tests that hold the files to the manifest and to their
+//! functions.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! The upload of a submission: a compressed archive of its divisions, and its SHA-1 beside it.
 //!
-//! The names and the format are those of mlcommons/inference, `tools/submission/pack_submission.sh`. Its encryption is a step
-//! between the two functions here, for those who want it: "Currently submissions do not need to be encrypted"
+//! The names and the format are those of mlcommons/inference, `tools/submission/pack_submission.sh`. Its encryption is
+//! a step between the two functions here, for those who want it: "Currently submissions do not need to be encrypted"
 //! (`tools/submission/README.md`).
 
 use std::fs::{self, File};
@@ -50,7 +50,8 @@ pub fn require_archive_name(path: &Path) -> Result<(), ArchiveError> {
     stem(path).map(drop)
 }
 
-/// Packs the divisions of the submission in `root`, and returns the number of files. The same submission gives the same bytes.
+/// Packs the divisions of the submission in `root`, and returns the number of files. The same submission gives the same
+/// bytes.
 ///
 /// # Errors
 /// There is no division; a file cannot be read or written.

@@ -103,7 +103,8 @@ fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Va
 #[derive(Default)]
 struct ComparedSide {
     systems: BTreeMap<String, SystemKind>,
-    /// System, then benchmark and scenario; of a system's own description the latter is None. A single run has no system.
+    /// System, then benchmark and scenario; of a system's own description the latter is None. A single run has no
+    /// system.
     runs: Vec<(Option<String>, Option<String>, DiffedRun)>,
 }
 
@@ -233,7 +234,8 @@ fn described(path: &Path, round: &Round) -> Result<DiffedRun, DiffError> {
     Ok(DiffedRun { judged: JudgedRun::default(), settings })
 }
 
-// Which system of one submission is compared with which of another: the one of its name, else one of the same accelerators.
+// Which system of one submission is compared with which of another: the one of its name, else one of the same
+// accelerators.
 
 /// What a system is: its accelerator and how many there are in all. None: its description does not give them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //!  mlperf_log_*.txt, accuracy log, test.json ─→ what a run is worth ─→ accuracy.txt, verify_*.txt ─→ package ─→ submission check
 //! ```
 //!
-//! Pure, except for [`loadgen`]: reads and writes texts and folders that it is given, starts no process and connects to no server.
-//! [`loadgen`] drives the harness with MLPerf's own LoadGen, in a process of its own.
+//! Pure, except for [`loadgen`]: reads and writes texts and folders that it is given, starts no process and connects to
+//! no server. [`loadgen`] drives the harness with MLPerf's own LoadGen, in a process of its own.
 
 pub mod accuracy;
 mod archive;

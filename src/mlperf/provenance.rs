@@ -1,4 +1,5 @@
-//! `documentation/regatta.lock` of a package: where every file is from. Not the project's lock file (`app/lockfile`): another format.
+//! `documentation/regatta.lock` of a package: where every file is from. Not the project's lock file (`app/lockfile`):
+//! another format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,8 +12,8 @@ use super::TestRecord;
 use base::files::read_text;
 use base::spec::TestMode;
 
-/// Its name, below `<division>/<submitter>/documentation/`. Where a submission has several systems, each has one of its own:
-/// `regatta.<system>.lock`.
+/// Its name, below `<division>/<submitter>/documentation/`. Where a submission has several systems, each has one of its
+/// own: `regatta.<system>.lock`.
 pub const PACKAGE_LOCK_FILE: &str = "regatta.lock";
 
 /// The provenance of a package.
@@ -48,8 +49,8 @@ pub struct LockedRun {
     pub test: Option<TestRecord>,
     /// Name → SHA-256, as LoadGen wrote them: of a log that was truncated for the package, of the whole log.
     pub files: BTreeMap<String, String>,
-    /// What was measured: kind of stage (`engine`, `repository`, `serve`) → what it was made of. Two runs of one system have
-    /// the same.
+    /// What was measured: kind of stage (`engine`, `repository`, `serve`) → what it was made of. Two runs of one system
+    /// have the same.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub under_test: BTreeMap<String, BTreeSet<String>>,
     /// Its server was the simulator.
@@ -94,7 +95,8 @@ pub enum ProvenanceError {
 }
 
 impl PackageProvenance {
-    /// Of a submitter's folder: one for each system that Regatta packed, or that was assembled. An error names what is wrong.
+    /// Of a submitter's folder: one for each system that Regatta packed, or that was assembled. An error names what is
+    /// wrong.
     pub fn all(submitter: &Path) -> Result<Vec<Self>, ProvenanceError> {
         let folder = submitter.join("documentation");
         let items = std::fs::read_dir(&folder).into_iter().flatten().flatten();

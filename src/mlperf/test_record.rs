@@ -59,7 +59,8 @@ impl TestRecord {
     }
 }
 
-/// Whether the run in a folder was on the simulator, by Regatta's own record of its requests. Another harness leaves none.
+/// Whether the run in a folder was on the simulator, by Regatta's own record of its requests. Another harness leaves
+/// none.
 pub(super) fn is_simulated(folder: &Path) -> bool {
     harness::read_result(&folder.join(harness::RESULT)).is_ok_and(|result| result.is_simulated())
 }

@@ -37,8 +37,8 @@ pub fn is_truncated(log: &Path) -> io::Result<bool> {
     Ok(start.len() as u64 <= LONGEST && start.windows(CUT.len()).any(|part| part == CUT))
 }
 
-/// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them. With a
-/// blank behind it a line is none.
+/// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them.
+/// With a blank behind it a line is none.
 pub fn hashes(text: &str) -> Vec<&str> {
     text.split(['\n', '\r'])
         .filter_map(|line| line.strip_prefix("hash="))

@@ -8,8 +8,8 @@
 //!  Manifest ─expand→ Plan: each Task with its typed action, PlanReference in its texts ─→ what it needs, in which order
 //! ```
 //!
-//! `actions` lists all actions. A new one is a row there, a file there with its settings and `Check`, and a file in `stages`
-//! with `Run`.
+//! `actions` lists all actions. A new one is a row there, a file there with its settings and `Check`, and a file in
+//! `stages` with `Run`.
 
 mod actions;
 mod expand;

@@ -166,7 +166,8 @@ impl Task {
 
     /// [`Self::minimal`] with an action.
     pub fn new(id: TaskId, stage: String, action: TaskPart<Action>) -> Self {
-        Self { action: Some(action.clone()), ..Self::minimal(id, stage, action.kind()) }
+        let kind = action.kind();
+        Self { action: Some(action), ..Self::minimal(id, stage, kind) }
     }
 
     /// Its action as canonical JSON.
@@ -246,6 +247,7 @@ mod optional_part {
 
     use super::TaskPart;
 
+    #[expect(clippy::ref_option, reason = "serde gives it so")]
     pub fn serialize<T, S: Serializer>(part: &Option<TaskPart<T>>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(part.as_ref().map_or("", TaskPart::json))
     }

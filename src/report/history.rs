@@ -285,7 +285,7 @@ fn section(series: &HistorySeries) -> Section {
     } else {
         changes.is_empty().then(|| "no change of level was found".to_owned())
     };
-    let identity = identity.map(|block| block.on_page());
+    let identity = identity.map(super::document::Block::on_page);
     let blocks = identity.into_iter().chain([charts, table, Block::items(changes)]).chain(Block::notes(note));
     Section {
         badges: badges.into_iter().collect(),

@@ -291,7 +291,7 @@ fn notes(report: &SweepReport) -> Vec<Block> {
     }
     let definitions = report.imported.iter().flat_map(|origin| &origin.definitions);
     let on_page = definitions.map(|(name, definition)| format!("{name}: {definition}")).chain([about_charts(report)]);
-    Block::notes(notes).chain(Block::notes(on_page).map(|note| note.on_page())).collect()
+    Block::notes(notes).chain(Block::notes(on_page).map(super::document::Block::on_page)).collect()
 }
 
 fn about_charts(report: &SweepReport) -> String {
@@ -340,5 +340,5 @@ fn reasons(report: &SweepReport) -> Vec<Block> {
     let (warning_summary, _) = summary("Warnings of points", &warnings);
     let errors = (!errors.is_empty()).then(|| Block::items(errors).folded(error_summary, is_open));
     let warnings = (!warnings.is_empty()).then(|| Block::items(warnings).folded(warning_summary, false));
-    errors.into_iter().chain(warnings.map(|block| block.on_page())).collect()
+    errors.into_iter().chain(warnings.map(super::document::Block::on_page)).collect()
 }

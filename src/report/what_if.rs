@@ -1,7 +1,7 @@
 //! The simulator's answer on several systems and settings: a table with the commands that would measure each point,
 //! the Pareto fronts, latencies over the rate, or JSON.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::json;
 
@@ -208,7 +208,7 @@ fn curves(rows: &[WhatIfRow], charts: Vec<String>) -> Section {
         note += " Curves end a little above the highest rate; there points are hollow.";
     }
     if curves.len() > MOST_CURVES {
-        note += &format!(" The curves of {} more points are left out.", curves.len() - MOST_CURVES);
+        let _ = write!(note, " The curves of {} more points are left out.", curves.len() - MOST_CURVES);
     }
     let legend = curves.iter().take(MOST_CURVES).enumerate();
     let legend = legend.map(|(place, (at, row))| [(at + 1).to_string(), color(place), row.name()]).collect();

@@ -1,4 +1,5 @@
-//! The rules of MLPerf Inference as data and checks: rounds, benchmarks, LoadGen's settings and logs, the description of a system.
+//! The rules of MLPerf Inference as data and checks: rounds, benchmarks, LoadGen's settings and logs, the description
+//! of a system.
 //!
 //! ```text
 //!  manifests/rounds/v6.1.yaml ─→ Round ─→ Benchmark ─→ TestRequest ─→ user.conf and audit.config, or RuleError

@@ -89,7 +89,8 @@ impl TestRequest<'_> {
         }
     }
 
-    /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test sets its own.
+    /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test sets its
+    /// own.
     pub fn is_measured(&self) -> bool {
         !self.rehearsal && matches!(self.mode, TestMode::Performance)
     }
@@ -272,7 +273,8 @@ impl MlperfScenario {
     }
 }
 
-// audit.config: settings that an audit test puts over user.conf. Values are those of mlcommons/inference, `compliance/`.
+// audit.config: settings that an audit test puts over user.conf. Values are those of mlcommons/inference,
+// `compliance/`.
 
 /// The seed with which LoadGen draws the samples that it logs; the same for all tests.
 pub const LOG_SEED: u64 = 720_381_539_243_781_796;
@@ -289,8 +291,8 @@ pub struct AuditConfig {
     pub issue_unique: bool,
 }
 
-/// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark. `rehearsed`: the samples that a
-/// rehearsal loads, of which TEST07 and TEST09 issue each once.
+/// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark. `rehearsed`: the
+/// samples that a rehearsal loads, of which TEST07 and TEST09 issue each once.
 pub fn audit_config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> Option<AuditConfig> {
     let (samples, target, issue_unique) = match mode {
         TestMode::Performance | TestMode::Accuracy => return None,

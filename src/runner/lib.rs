@@ -27,7 +27,8 @@
 //!   then the journal has its event, then its dependents start.
 //! - **Journal**: `runs/<run>/journal.jsonl` has one sealed line for each [`base::event::Event`] that is a fact,
 //!   written before anything else takes the event. A prefix that was cut at any byte folds to the state at that point.
-//! - **Job**: the files of `jobs/<output folder>/` are its state. Each is one sealed line, but for `cancel`, which is empty.
+//! - **Job**: the files of `jobs/<output folder>/` are its state. Each is one sealed line, but for `cancel`, which is
+//!   empty.
 //!
 //! | files | the job |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Writes a simulated engine: a folder in TensorRT-LLM's layout with a timing model instead of kernels in its rank files,
-//! and reads it back. The files are marked as simulated. Same spec, same bytes.
+//! Writes a simulated engine: a folder in TensorRT-LLM's layout with a timing model instead of kernels in its rank
+//! files, and reads it back. The files are marked as simulated. Same spec, same bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use base::files::read_bytes;
 use base::spec::{AcceptanceRateError, SimCalibration};
 use triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
-/// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program supports.
+/// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program
+/// supports.
 const VERSION: &str = "0.19.0";
 
 /// What to build.

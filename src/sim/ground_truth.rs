@@ -2,8 +2,8 @@
 //! records when it wrote what. Real sockets, KServe v2 over HTTP/2; no model, no scheduler.
 //!
 //! The script is a pure function of the seed and the request's number, whatever the load. Each action of the server is
-//! stamped on this machine's monotonic clock just before the bytes are sent, so its own lateness is part of the truth and
-//! not of the load generator's error.
+//! stamped on this machine's monotonic clock just before the bytes are sent, so its own lateness is part of the truth
+//! and not of the load generator's error.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -130,7 +130,8 @@ impl Service {
         let body = if method == "ModelStreamInfer" {
             match self.pattern.clone() {
                 ResponsePattern::AtOnce { tokens } => {
-                    // An answer before the end of the request would make the rest of it a protocol error that h2 counts.
+                    // An answer before the end of the request would make the rest of it a protocol error that h2
+                    // counts.
                     let mut incoming = request.into_body();
                     let id = TruthAnswers::read_request(&mut incoming).await.map_or(0, |(id, _)| id);
                     while let Some(Ok(_)) = incoming.frame().await {}

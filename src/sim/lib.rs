@@ -1,8 +1,8 @@
 //! A Triton with a TensorRT-LLM engine that needs no GPU: the same files, the same protocol, simulated time.
 //!
-//! One discrete-event core, two clocks: virtual ([`simulate`]) and real ([`serve()`]). Step times come from data sheets and
-//! from coefficients that [`calibrate()`] fits to the step logs of real servers; a result of either is a model, never a
-//! measurement. Never prints, never starts a process.
+//! One discrete-event core, two clocks: virtual ([`simulate`]) and real ([`serve()`]). Step times come from data sheets
+//! and from coefficients that [`calibrate()`] fits to the step logs of real servers; a result of either is a model,
+//! never a measurement. Never prints, never starts a process.
 //!
 //! ```text
 //!  data sheets, step logs ─→ step times ─→ core: batches of SimulatedRequest ─→ VirtualRun, in virtual time

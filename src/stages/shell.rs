@@ -40,11 +40,11 @@ impl Run for ShellScript {
     async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
         let argv: Vec<OsString> = match self {
-            ShellScript::Text(text) if context.lease.task.strict => {
+            Self::Text(text) if context.lease.task.strict => {
                 vec!["/bin/sh".into(), "-eu".into(), "-c".into(), format!("{}{text}", pipefail(context)).into()]
             }
-            ShellScript::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
-            ShellScript::Words(words) => {
+            Self::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
+            Self::Words(words) => {
                 let mut words = words.clone();
                 if let Some(lowered) = &context.lease.lowered {
                     memory::lower_option(&mut words, lowered);

@@ -26,7 +26,7 @@ impl Run for TrtllmBench {
         let context = &context;
         let out = &context.lease.out;
         let path = |written: &String| context.path(written).to_string_lossy().into_owned();
-        let bench = TrtllmBench {
+        let bench = Self {
             dataset: path(&self.dataset),
             model_path: self.model_path.as_ref().map(path),
             engine_dir: self.engine_dir.as_ref().map(path),
@@ -34,7 +34,7 @@ impl Run for TrtllmBench {
         };
         let options = out.join(format!("{}.yml", bench.name));
         let wanted = without_nulls(&bench.options);
-        let bench = TrtllmBench { options: wanted, ..bench };
+        let bench = Self { options: wanted, ..bench };
         if !bench.options.is_empty() {
             let text = serde_yaml::to_string(&bench.options)
                 .map_err(|error| Failure::refused(format!("`options` cannot be written: {error}")))?;

@@ -181,8 +181,8 @@ impl EngineConfig {
 
 // Which addresses are this machine's.
 
-/// This host reaches an address of its own from that address. Where it could bind to it shows nothing: `ip_nonlocal_bind` lets it
-/// bind to any. No other machine is queried.
+/// This host reaches an address of its own from that address. Where it could bind to it shows nothing:
+/// `ip_nonlocal_bind` lets it bind to any. No other machine is queried.
 pub fn is_own_address(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified() || source_to(ip).is_ok_and(|source| source == ip)
 }

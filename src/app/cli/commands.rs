@@ -113,7 +113,6 @@ pub(super) struct GlobalArgs {
 
 /// A command with its arguments: what they are together has been checked.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum CliRequest {
     /// Run a manifest; finished stages are cached.
     #[command(after_long_help = help::RUN)]

@@ -2,7 +2,6 @@
 
 use super::question::Question;
 use crate::cli::{KeyValueArg, WhatIfRequest};
-use crate::error::CommandError;
 use crate::simulate::ServedTwin;
 use base::spec::{LatencyLimit, Length, Scenario};
 use plan::manifest::ManifestLibrary;
@@ -25,7 +24,7 @@ pub(super) fn questions_of(
     point: &[KeyValueArg],
     goal: Option<&[LatencyLimit]>,
     lengths: &Lengths,
-) -> Result<Vec<Question>, CommandError> {
+) -> Vec<Question> {
     let mut questions = Vec::new();
     for task in &plan.tasks {
         let Some(bench) = task.bench() else { continue };
@@ -60,7 +59,7 @@ pub(super) fn questions_of(
         if !is_offline && limits.is_empty() && !has_rate && request.fleet.is_none() {
             problem = Some("it has no limits and no rate: give --goal or --rate");
         }
-        let (command, rate_key) = command(library, plan, task, request, point, &bench);
+        let (command, rate_key) = command(library, plan, task, request, point, bench);
         questions.push(Question {
             row: WhatIfRow {
                 settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
@@ -87,7 +86,7 @@ pub(super) fn questions_of(
             rate_key,
         });
     }
-    Ok(questions)
+    questions
 }
 
 /// The command that measures it, and the key that sets its rate.

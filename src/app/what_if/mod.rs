@@ -32,7 +32,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
         let select = Select::default();
         let compiler = project.compiler(&request.manifest, &point);
         let plan = project.plan(&request.manifest, &point, &select, &compiler, false)?;
-        questions.extend(questions_of(&project.manifests, &plan, request, &point, goal.as_deref(), &lengths)?);
+        questions.extend(questions_of(&project.manifests, &plan, request, &point, goal.as_deref(), &lengths));
     }
     if questions.is_empty() {
         return Err(CommandError::usage(format!(

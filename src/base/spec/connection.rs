@@ -46,8 +46,8 @@ pub fn sets_length(extra: &Map<String, Value>) -> bool {
     ["max_tokens", "max_completion_tokens", "request_output_len"].iter().any(|key| extra.contains_key(*key))
 }
 
-/// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` gives them in place of text
-/// (`detokenize: false`), vLLM beside it (`return_token_ids: true`).
+/// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` gives them in
+/// place of text (`detokenize: false`), vLLM beside it (`return_token_ids: true`).
 pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
     extra.get("detokenize") == Some(&Value::Bool(false)) || extra.get("return_token_ids") == Some(&Value::Bool(true))
 }
@@ -96,13 +96,15 @@ pub enum StreamMode {
     /// A `ModelStreamInfer` for each: own flow control, and a cancelled call ends one request.
     #[default]
     PerRequest,
-    /// One `ModelStreamInfer` for all of them, as NVIDIA's harness and tritonclient do it. Needs a decoupled model; when the stream ends, all its requests fail.
+    /// One `ModelStreamInfer` for all of them, as NVIDIA's harness and tritonclient do it. Needs a decoupled model;
+    /// when the stream ends, all its requests fail.
     Shared,
 }
 
 // `bench.retries:` — off by default, and never for a request that had a token.
 
-/// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from the first intended time, and a run with any is VALID WITH WARNINGS at best.
+/// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from
+/// the first intended time, and a run with any is VALID WITH WARNINGS at best.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Retries {
@@ -172,8 +174,8 @@ pub struct ResponseSizeLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub frame: Option<u64>,
-    /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. [default: 1073741824
-    /// (1 GiB), or the largest of the other limits where that is more]
+    /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. [default:
+    /// 1073741824 (1 GiB), or the largest of the other limits where that is more]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub total: Option<u64>,

@@ -36,7 +36,8 @@ pub struct Mpi {
     /// Pass `--allow-run-as-root`: Open MPI refuses to run as root without this flag. [default: true]
     #[serde(default = "yes")]
     pub allow_run_as_root: bool,
-    /// Hosts with their slots, in the order of the ranks: `node1:8`. Only one server can be spread over hosts. [default: this machine]
+    /// Hosts with their slots, in the order of the ranks: `node1:8`. Only one server can be spread over hosts.
+    /// [default: this machine]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
 }
@@ -157,8 +158,8 @@ impl fmt::Display for ServerMode {
 /// What `nvidia-smi --lock-gpu-clocks` sets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct GpuClocks {
-    /// The least and the greatest clock of the graphics processor, MHz: `[1410, 1410]`. `nvidia-smi -q -d SUPPORTED_CLOCKS` lists those
-    /// that a GPU has.
+    /// The least and the greatest clock of the graphics processor, MHz: `[1410, 1410]`.
+    /// `nvidia-smi -q -d SUPPORTED_CLOCKS` lists those that a GPU has.
     pub graphics: [u32; 2],
     /// Call `sudo -n nvidia-smi`: only root may lock clocks.
     #[serde(default)]

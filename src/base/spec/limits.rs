@@ -13,7 +13,9 @@ use super::text_schema::{GOODPUT, PERCENT, text_schema};
 /// A field for each metric and statistic, so that a misspelt key is found with a suggestion.
 macro_rules! limits {
     ($($key:ident)*) => {
-        /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of failures; goodput. A missed limit makes the result INVALID(load).
+        /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the
+        /// statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of
+        /// failures; goodput. A missed limit makes the result INVALID(load).
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[schemars(deny_unknown_fields)]
         pub struct Limits {
@@ -21,7 +23,8 @@ macro_rules! limits {
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 pub $key: Option<TimeSpan>,
             )*
-            /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is INVALID(server); within it, VALID WITH WARNINGS. [default: none]
+            /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is
+            /// INVALID(server); within it, VALID WITH WARNINGS. [default: none]
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub failures: Option<Percent>,
             /// The least goodput by `slo`: `95%` of the scheduled requests, or `9/s`.

@@ -25,7 +25,8 @@ pub enum Arrivals {
 
 // `bench.stop:` — when the schedule ends.
 
-/// When the schedule ends: after N requests, or after the arrivals of this time; with both, whichever is later. One of them is required.
+/// When the schedule ends: after N requests, or after the arrivals of this time; with both, whichever is later. One of
+/// them is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StopAfter {
@@ -106,7 +107,8 @@ pub enum Scenario {
     Offline,
     /// Arrivals at a rate; latency from the intended time.
     Server,
-    /// Arrivals at the time stamps of `data`; later turns of a session also wait for the answer before; latency from the intended time.
+    /// Arrivals at the time stamps of `data`; later turns of a session also wait for the answer before; latency from
+    /// the intended time.
     Trace,
     /// N users; each sends its next request when its previous one has ended. Latency counts from then.
     Concurrency,

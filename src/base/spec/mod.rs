@@ -1,5 +1,5 @@
-//! The settings that a manifest may have and that the harness and the launch of servers act on: one type for each, in the
-//! manifest's form, with values already typed.
+//! The settings that a manifest may have and that the harness and the launch of servers act on: one type for each, in
+//! the manifest's form, with values already typed.
 //!
 //! Keys that a type does not know are reported by the walk over a manifest's YAML, which has places to point at. serde
 //! ignores them here: a result of another version may have some, and is read all the same.

@@ -28,7 +28,8 @@ pub enum DelayPlace {
     /// Before its own turn, as in AIPerf's files.
     #[default]
     BeforeTurn,
-    /// After its answer, before the next turn of its session, as in GenAI-Perf's files. It is always so in perf_analyzer's.
+    /// After its answer, before the next turn of its session, as in GenAI-Perf's files. It is always so in
+    /// perf_analyzer's.
     AfterAnswer,
 }
 
@@ -47,7 +48,9 @@ pub struct Prefixes {
     pub zipf: Option<f64>,
 }
 
-/// Conversations: the next turn is sent after the answer to the one before, and a pause (`turn_delay`, or `think_time`). Over `openai-chat` what came before it are messages of `user` and `assistant` in turn; over other protocols all is one text.
+/// Conversations: the next turn is sent after the answer to the one before, and a pause (`turn_delay`, or
+/// `think_time`). Over `openai-chat` what came before it are messages of `user` and `assistant` in turn; over other
+/// protocols all is one text.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sessions {
@@ -55,7 +58,8 @@ pub struct Sessions {
     pub turns: Length,
     #[serde(default)]
     pub history: History,
-    /// The pause before each turn but the first, in place of `think_time`, which is then the pause before a session only.
+    /// The pause before each turn but the first, in place of `think_time`, which is then the pause before a session
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_delay: Option<ThinkTime>,
 }

@@ -1,7 +1,9 @@
-//! A number of another tool's line or script: one that it has, or a formula over the parameters that stand for those it does not have.
+//! A number of another tool's line or script: one that it has, or a formula over the parameters that stand for those it
+//! does not have.
 //!
-//! In arguments and keys a formula is `{{tp:int·*·pp:int}}`. The kind behind a name is that of its parameter, and a [`BLANK`] is no blank, so
-//! that a shell's words stay whole. The manifest that is printed has `{{ tp * pp }}`, and a parameter for each name.
+//! In arguments and keys a formula is `{{tp:int·*·pp:int}}`. The kind behind a name is that of its parameter, and a
+//! [`BLANK`] is no blank, so that a shell's words stay whole. The manifest that is printed has `{{ tp * pp }}`, and a
+//! parameter for each name.
 
 use std::fmt;
 use std::fmt::Display;
@@ -222,8 +224,8 @@ impl<T: Serialize> Serialize for Quantity<T> {
 
 // A duration with the text that it was written as.
 
-/// `90s`, `1h30m`, `250ms`. It keeps its text, so that an action reads as its manifest does; two are equal when they last
-/// equally long.
+/// `90s`, `1h30m`, `250ms`. It keeps its text, so that an action reads as its manifest does; two are equal when they
+/// last equally long.
 #[derive(Clone, Debug, Eq)]
 pub struct TimeSpan {
     text: String,

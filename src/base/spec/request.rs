@@ -11,8 +11,8 @@ use super::request_field::add_bounds;
 use super::request_headers::RequestHeaders;
 
 /// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
-/// lacks the tensor is refused before the first request, and a key that the protocol cannot send is an error. A key without a value is not
-/// sent: the server's default applies.
+/// lacks the tensor is refused before the first request, and a key that the protocol cannot send is an error. A key
+/// without a value is not sent: the server's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields, transform = add_bounds)]
@@ -82,18 +82,19 @@ pub struct Request {
     /// Over openai-chat: the field that has the length of the answer. Not a tensor. [default: `max_tokens`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_field: Option<LengthField>,
-    /// Headers of every request, those before the measurement included: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is read from the
-    /// environment when requests are sent, and never shown or written down. `authorization` replaces the key of `api_key_env`.
-    /// Over gRPC they are metadata.
+    /// Headers of every request, those before the measurement included: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is
+    /// read from the environment when requests are sent, and never shown or written down. `authorization` replaces the
+    /// key of `api_key_env`. Over gRPC they are metadata.
     #[serde(skip_serializing_if = "RequestHeaders::is_empty")]
     pub headers: RequestHeaders,
-    /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
+    /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a
+    /// tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelPolicy>,
-    /// A request that is not finished this long after it was sent fails, with the class `deadline`: `5s`. Not a tensor. [default: only an
-    /// answer that does not end fails with that class, see `stall_timeout`]
+    /// A request that is not finished this long after it was sent fails, with the class `deadline`: `5s`. Not a tensor.
+    /// [default: only an answer that does not end fails with that class, see `stall_timeout`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeSpan>,
     /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.
@@ -138,7 +139,8 @@ pub enum WordList {
     Texts(Vec<String>),
 }
 
-/// Cancels some requests before they are finished. They count as cancelled early: neither ok nor failed. Needs streaming.
+/// Cancels some requests before they are finished. They count as cancelled early: neither ok nor failed. Needs
+/// streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct CancelPolicy {

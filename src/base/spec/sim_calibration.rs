@@ -9,14 +9,17 @@ use super::prompts::LONGEST_LENGTH;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SimScheduler {
-    /// TensorRT-LLM's batch manager: the policy is the model repository's, and the KV cache takes a share of the memory that is free after the weights.
+    /// TensorRT-LLM's batch manager: the policy is the model repository's, and the KV cache takes a share of the memory
+    /// that is free after the weights.
     #[default]
     TensorrtLlm,
-    /// vLLM's: running requests first, prompts in pieces, preemption by computing again; weights and KV cache together take a share of the memory.
+    /// vLLM's: running requests first, prompts in pieces, preemption by computing again; weights and KV cache together
+    /// take a share of the memory.
     Vllm,
 }
 
-/// The coefficients of the simulator's step time: one set for each kind of GPU and software, the same for every model. Fitted with `regatta sim calibrate`, or the defaults, which are assumed.
+/// The coefficients of the simulator's step time: one set for each kind of GPU and software, the same for every model.
+/// Fitted with `regatta sim calibrate`, or the defaults, which are assumed.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SimCalibration {
@@ -54,7 +57,8 @@ pub struct SimCalibration {
     /// Once for each step, ms.
     #[schemars(range(min = 0))]
     pub step_ms: f64,
-    /// For each layer in a step without a CUDA graph, µs: launching its kernels, most of which are too small to count by their work.
+    /// For each layer in a step without a CUDA graph, µs: launching its kernels, most of which are too small to count
+    /// by their work.
     #[schemars(range(min = 0))]
     pub layer_us: f64,
     /// Steps of up to this many tokens have a CUDA graph.
@@ -111,7 +115,8 @@ impl Default for SimCalibration {
 pub enum AcceptanceRate {
     /// The probability that a draft is accepted where all before it are, the same at every position.
     Same(#[schemars(range(min = 0, max = 1))] f64),
-    /// The share of all steps in which the draft at each position is accepted, as servers count it (`vllm:spec_decode_num_accepted_tokens_per_pos` ÷ `vllm:spec_decode_num_drafts`).
+    /// The share of all steps in which the draft at each position is accepted, as servers count it
+    /// (`vllm:spec_decode_num_accepted_tokens_per_pos` ÷ `vllm:spec_decode_num_drafts`).
     PerPosition(Vec<f64>),
 }
 

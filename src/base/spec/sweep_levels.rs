@@ -195,8 +195,8 @@ impl JsonSchema for SweepLevels {
 
 // `bench.sweep:` — one benchmark at several levels of one of its values.
 
-/// The value that changes from point to point, and its levels. Each point is a whole measurement with a verdict of its own. A level
-/// list is `[1, 2, 4]`; `1..64` doubles from 1 to 64; `1..64:5` is 5 levels with equal ratios.
+/// The value that changes from point to point, and its levels. Each point is a whole measurement with a verdict of its
+/// own. A level list is `[1, 2, 4]`; `1..64` doubles from 1 to 64; `1..64:5` is 5 levels with equal ratios.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BenchSweep {
@@ -208,8 +208,8 @@ pub enum BenchSweep {
     InputTokens(SweepLevels),
     /// Tokens of every answer.
     OutputTokens(SweepLevels),
-    /// With the scenario `server`: one user alone (the latency of an idle server), then users until the throughput stops growing
-    /// (saturation), then this many rates evenly between the two.
+    /// With the scenario `server`: one user alone (the latency of an idle server), then users until the throughput
+    /// stops growing (saturation), then this many rates evenly between the two.
     Auto(#[schemars(range(min = 1, max = 200))] u32),
 }
 

@@ -59,7 +59,8 @@ impl TextFormat {
     ];
 }
 
-// The largest counts that a manifest may have. Each is far above every real use: what is beyond it would only take memory and time.
+// The largest counts that a manifest may have. Each is far above every real use: what is beyond it would only take
+// memory and time.
 
 /// GPUs, servers, copies, ranks, nodes of one stage. The largest machine that is sold as one has 72 GPUs.
 pub const MOST_PARTS: u32 = 4096;

@@ -71,7 +71,9 @@ fn merged<T: SpoolValue, K: Ord>(
     let mut writer = SpoolWriter::new(context.clone());
     while let Some(Reverse((_, run))) = heads.pop() {
         let value = std::mem::replace(&mut values[run], runs[run].next());
-        value.into_iter().for_each(|value| writer.push(value));
+        if let Some(value) = value {
+            writer.push(value);
+        }
         heads.extend(values[run].as_ref().map(|value| head(run, value)));
     }
     writer.end()

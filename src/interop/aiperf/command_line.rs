@@ -190,9 +190,9 @@ fn concurrency(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption
 fn level(key: &'static str, given: &GivenOption, load: &mut TranslatedLoad) -> bool {
     if !given.value().contains(',') {
         if key.ends_with("_tokens") {
-            load.length(key, given.value())
+            load.length(key, given.value());
         } else {
-            load.put(key, given.value())
+            load.put(key, given.value());
         }
         return true;
     }

@@ -218,7 +218,7 @@ impl TranslatedLoad {
         match value.parse::<f64>() {
             Ok(seconds) if seconds > 0.0 && seconds.is_finite() => self.put("ready_timeout", format!("{value}s")),
             Ok(0.0) => {
-                self.builder.push_untranslated(given.as_written(), "without `ready_timeout` a server has to be ready")
+                self.builder.push_untranslated(given.as_written(), "without `ready_timeout` a server has to be ready");
             }
             _ if value.starts_with("{{") => self.set("ready_timeout", json!(format!("{value}s"))),
             _ => self.builder.push_error(format!("`{}`: a number of seconds", given.as_written())),

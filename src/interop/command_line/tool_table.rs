@@ -9,8 +9,8 @@
 //!
 //! A row may apply only to some lines (`with`, `without`, `data_sets`); on the others its `reason` counts.
 //!
-//! A new option is a row. A new program is a file, a table made of it where the program's lines are translated (`tools.rs`
-//! lists these tables for the tests) and the program's name in `translate::command`.
+//! A new option is a row. A new program is a file, a table made of it where the program's lines are translated
+//! (`tools.rs` lists these tables for the tests) and the program's name in `translate::command`.
 
 use serde::Deserialize;
 
@@ -231,7 +231,7 @@ impl ToolTable {
         if row.neutral.iter().any(|value| value == given.value()) {
             return;
         }
-        if row.is_of_data_set() && !row.data_sets.iter().any(|name| *name == load.data_set) {
+        if row.is_of_data_set() && !row.data_sets.contains(&load.data_set) {
             let reason = format!("it is for another data set than `{}`", load.data_set);
             return load.builder.push_untranslated(given.as_written(), reason);
         }

@@ -255,7 +255,7 @@ impl GuideLlmRun {
         match self.most_in_flight.clone().or(level) {
             Some(most) => keep_in_flight(most, load),
             None if load.has("stop.requests") || load.has("data") && !load.has("stop.duration") => {
-                load.put("scenario", "offline")
+                load.put("scenario", "offline");
             }
             None => {
                 keep_in_flight(MOST_IN_FLIGHT.into(), load);

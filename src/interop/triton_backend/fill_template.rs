@@ -1,7 +1,7 @@
 //! `fill_template.py`: values for the `config.pbtxt` of one model of the TensorRT-LLM backend.
 //!
-//! With an engine it is a `repository:` stage, which writes all five files from pristine templates and knows every name;
-//! without one it is `regatta repository fill`, which fills the files that are there.
+//! With an engine it is a `repository:` stage, which writes all five files from pristine templates and knows every
+//! name; without one it is `regatta repository fill`, which fills the files that are there.
 
 use serde_json::{Map, Value, json};
 

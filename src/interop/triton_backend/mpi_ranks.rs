@@ -1,5 +1,5 @@
-//! `mpirun -n 1 tritonserver … : -n 1 tritonserver …`: the ranks of one server, as launch_triton_server.py of the TensorRT-LLM
-//! backend starts them. A stage starts its ranks with the same options itself.
+//! `mpirun -n 1 tritonserver … : -n 1 tritonserver …`: the ranks of one server, as launch_triton_server.py of the
+//! TensorRT-LLM backend starts them. A stage starts its ranks with the same options itself.
 
 use serde_json::{Map, Value, json};
 
@@ -47,8 +47,8 @@ fn ranks(around: &[Vec<String>]) -> Quantity<u64> {
     around.iter().find_map(count).unwrap_or(Quantity::Known(1))
 }
 
-/// `around` stands in front of the first rank, which is the program at `path` with the arguments `first`; each of `others` begins with
-/// MPI's options.
+/// `around` stands in front of the first rank, which is the program at `path` with the arguments `first`; each of
+/// `others` begins with MPI's options.
 pub(super) fn translate(
     path: &str,
     env: &Env,

@@ -1,12 +1,13 @@
-//! The result of an accuracy run: LoadGen's log decoded, detokenized, compared with the references and checked against the round.
+//! The result of an accuracy run: LoadGen's log decoded, detokenized, compared with the references and checked against
+//! the round.
 //!
 //! ```text
 //!  mlperf_log_accuracy.json ─AnswerLog→ LoggedAnswer ─Width→ token ids ─TokenDecoder→ text ─ScoringMethod→ AnswerScore ─→ accuracy.txt, .json
 //!                                                                       dataset.jsonl → target ───┘
 //! ```
 //!
-//! The numbers are those of the reference scripts, to the last digit that they print; tests hold them against values that
-//! those scripts gave.
+//! The numbers are those of the reference scripts, to the last digit that they print; tests hold them against values
+//! that those scripts gave.
 
 mod answers;
 mod rouge;
@@ -100,7 +101,8 @@ impl AnswerErrors {
     }
 }
 
-// Means, rounding and formatting of numbers as in Python, NumPy and pandas: `accuracy.txt` matches theirs to the last digit.
+// Means, rounding and formatting of numbers as in Python, NumPy and pandas: `accuracy.txt` matches theirs to the last
+// digit.
 
 /// NumPy's sum: pairwise, in blocks of 128 with eight running sums each.
 fn sum(values: &[f64]) -> f64 {
@@ -159,8 +161,8 @@ fn repr(value: f64) -> String {
     format!("{value:?}")
 }
 
-// Scores that the reference's evaluator printed, where they cannot be computed here: programs that have to be run, formulas
-// for a computer algebra system.
+// Scores that the reference's evaluator printed, where they cannot be computed here: programs that have to be run,
+// formulas for a computer algebra system.
 
 impl AccuracyReport {
     /// Takes what is not scored here from the evaluator's output, `'exact_match': 83.1`.

@@ -1,8 +1,8 @@
 //! ROUGE-1, -2, -L and -Lsum, F-measures, as Google's `rouge-score` computes them with its stemmer on.
 //!
 //! C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004). Texts become lower case, everything but
-//! `a-z0-9` separates tokens, tokens of more than three letters are stemmed. Token counts are integers and each F-measure is
-//! one fixed sequence of divisions, so that the numbers are equal to the reference's bit by bit.
+//! `a-z0-9` separates tokens, tokens of more than three letters are stemmed. Token counts are integers and each
+//! F-measure is one fixed sequence of divisions, so that the numbers are equal to the reference's bit by bit.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! How the reference implementation of each benchmark scores: which text metrics, in which format it prints them, and what
-//! it leaves to other programs.
+//! How the reference implementation of each benchmark scores: which text metrics, in which format it prints them, and
+//! what it leaves to other programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,8 @@ impl ScoringMethod {
         }
     }
 
-    /// Whether the official scorer has the option `--dtype`, int64 by default. The others read four bytes for each token id.
+    /// Whether the official scorer has the option `--dtype`, int64 by default. The others read four bytes for each
+    /// token id.
     pub const fn has_dtype_option(self) -> bool {
         !matches!(self, Self::DeepSeek | Self::GptOss)
     }

@@ -237,8 +237,8 @@ fn is_digit(c: char) -> bool {
     ZEROES.iter().any(|zero| (*zero..zero + 10).contains(&code))
 }
 
-// The trained model of [`super::sentences`]: NLTK's `punkt_tab/english`, four small tables, read from where the user has
-// them. They are not shipped here: they are NLTK's data.
+// The trained model of [`super::sentences`]: NLTK's `punkt_tab/english`, four small tables, read from where the user
+// has them. They are not shipped here: they are NLTK's data.
 
 /// The files of a model, in the order in which they are digested.
 pub const FILES: [&str; 4] = ["abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"];

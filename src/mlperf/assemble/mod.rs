@@ -1,4 +1,5 @@
-//! One submission of several parts: packages of other runs and machines, and logs that another harness made, as one tree.
+//! One submission of several parts: packages of other runs and machines, and logs that another harness made, as one
+//! tree.
 //!
 //! ```text
 //!  package ─┐
@@ -70,7 +71,8 @@ fn round(request: &AssembleRequest, roots: &[PathBuf]) -> Result<Round, Assemble
     request.round.clone().or(found).ok_or_else(|| AssembleError::Parts(vec!["there is no part".to_owned()]))
 }
 
-// A result for 99.9 % of the reference's accuracy is one for 99 %, too: rounds that have both let it be submitted twice.
+// A result for 99.9 % of the reference's accuracy is one for 99 %, too: rounds that have both let it be submitted
+// twice.
 
 /// Copies each result for 99.9 % to 99 %, where the round has both and the system has none of its own for 99 %.
 fn copy(tree: &mut SubmissionTree) {

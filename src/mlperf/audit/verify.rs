@@ -1,5 +1,5 @@
-//! Whether an audit run holds. Stricter than the official scripts: an empty log does not pass, nor does a run in which the
-//! test's settings were not in force.
+//! Whether an audit run holds. Stricter than the official scripts: an empty log does not pass, nor does a run in which
+//! the test's settings were not in force.
 
 use std::fmt::Write as _;
 use std::fs::File;

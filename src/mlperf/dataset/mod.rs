@@ -1,4 +1,5 @@
-//! The data set of a benchmark: from the form that it is published in, or made up, to `dataset.jsonl`, one sample a line.
+//! The data set of a benchmark: from the form that it is published in, or made up, to `dataset.jsonl`, one sample a
+//! line.
 //!
 //! ```text
 //!  *.parquet, *.json, *.jsonl, folder of *.npy ─→ Row ─┐

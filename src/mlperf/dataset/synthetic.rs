@@ -1,7 +1,7 @@
 //! A stand-in for a data set that cannot be had: its number of samples, its parts, and lengths like its.
 //!
-//! Lengths are log-normal around a mean and cut at the limits of the real set. Means and limits are published ones where
-//! they exist; each names its source. The width of the distribution is a choice: there is no published one.
+//! Lengths are log-normal around a mean and cut at the limits of the real set. Means and limits are published ones
+//! where they exist; each names its source. The width of the distribution is a choice: there is no published one.
 //! References are synthetic words ([`crate`]'s own, one for each token id), so that scoring has something to score.
 
 use std::borrow::Cow;
@@ -28,8 +28,8 @@ pub struct LengthDistribution {
 
 const SIGMA: f64 = 0.7;
 
-/// Lengths of inputs and of answers, tokens, where a benchmark's data set is not looked at. `None`: there is no such benchmark, or its
-/// stand-in has shorter answers than a model gives.
+/// Lengths of inputs and of answers, tokens, where a benchmark's data set is not looked at. `None`: there is no such
+/// benchmark, or its stand-in has shorter answers than a model gives.
 pub fn assumed_lengths(benchmark: &str) -> Option<(LengthDistribution, LengthDistribution)> {
     let shape = DatasetShape::for_method(ScoringMethod::for_benchmark(benchmark)?);
     shape.answers.is_none().then_some((shape.input, shape.words))

@@ -1,7 +1,7 @@
 //! LoadGen's library, loaded at run time: the only file of the program with `unsafe`.
 //!
-//! The types of this file rule out wrong uses of LoadGen: a second test in one process, a sample that is reported twice or
-//! was never issued, tokens reported from two threads, a number of tokens that differs from the data's.
+//! The types of this file rule out wrong uses of LoadGen: a second test in one process, a sample that is reported twice
+//! or was never issued, tokens reported from two threads, a number of tokens that differs from the data's.
 
 #![allow(unsafe_code)]
 
@@ -85,8 +85,8 @@ struct RawResponse {
 }
 
 impl RawResponse {
-    /// Four bytes for each token id, as the reference implementations hand them over: some of their evaluators and audit
-    /// scripts read no other width.
+    /// Four bytes for each token id, as the reference implementations hand them over: some of their evaluators and
+    /// audit scripts read no other width.
     fn new(id: usize, tokens: &[i32]) -> Self {
         Self { id, data: tokens.as_ptr() as usize, size: size_of_val(tokens), n_tokens: tokens.len() as i64 }
     }
@@ -184,8 +184,9 @@ impl LoadedLibrary {
         unsafe { CStr::from_ptr((self.call.revision)()) }.to_string_lossy().into_owned()
     }
 
-    /// The settings of a test: the built-in mlperf.conf, then this user.conf. LoadGen ignores keys and models that it does not
-    /// know: read the numbers back afterwards. Call it once: a second time LoadGen would read only the user.conf.
+    /// The settings of a test: the built-in mlperf.conf, then this user.conf. LoadGen ignores keys and models that it
+    /// does not know: read the numbers back afterwards. Call it once: a second time LoadGen would read only the
+    /// user.conf.
     pub fn settings(
         self: &Arc<Self>,
         scenario: MlperfScenario,
@@ -246,8 +247,8 @@ impl LoadgenSettings {
             unload: unload::<S>,
         };
         let mut error = [0u8; 512];
-        // SAFETY: settings are not null and end after the call; texts, context and error live until it has returned, and
-        // LoadGen keeps none of them: the shim's objects end with it. Callbacks match shim.h.
+        // SAFETY: settings are not null and end after the call; texts, context and error live until it has returned,
+        // and LoadGen keeps none of them: the shim's objects end with it. Callbacks match shim.h.
         let code = unsafe {
             let error = (error.as_mut_ptr().cast(), error.len());
             (library.call.test)(self.raw, &raw const raw, out.as_ptr(), audit.as_ptr(), error.0, error.1)
@@ -316,8 +317,8 @@ impl Reporter<'_> {
         }
         let respond = if is_end { self.library.call.completions } else { self.library.call.first_tokens };
         if !self.responses.is_empty() {
-            // SAFETY: every id came from LoadGen and was not completed before, so what it points to is alive: LoadGen keeps
-            // it until then. Data live until the call has returned, and LoadGen copies what it keeps.
+            // SAFETY: every id came from LoadGen and was not completed before, so what it points to is alive: LoadGen
+            // keeps it until then. Data live until the call has returned, and LoadGen copies what it keeps.
             unsafe { respond(self.responses.as_mut_ptr(), self.responses.len()) };
         }
     }

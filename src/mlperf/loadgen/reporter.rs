@@ -1,7 +1,7 @@
 //! The one thread that reports first tokens and answers to LoadGen.
 //!
-//! Load workers put their events into a channel and continue. Waiting events are reported in one batch: all first tokens
-//! before all answers, so that no answer overtakes its own first token.
+//! Load workers put their events into a channel and continue. Waiting events are reported in one batch: all first
+//! tokens before all answers, so that no answer overtakes its own first token.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender};

@@ -200,8 +200,8 @@ struct Line {
 }
 
 impl Line {
-    /// The most tokens in its answer. Real models end their answers themselves; for synthetic samples the reference sets the
-    /// length: it has a word for each token.
+    /// The most tokens in its answer. Real models end their answers themselves; for synthetic samples the reference
+    /// sets the length: it has a word for each token.
     fn output_len(&self, most: u32, is_synthetic: bool) -> u32 {
         let words = || self.reference.split_whitespace().count() as u32;
         let wanted = self.output_tokens.or_else(|| is_synthetic.then(words).filter(|words| *words > 0));

@@ -227,7 +227,8 @@ fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result
     Ok(run)
 }
 
-/// What each test's own verification leaves: TEST07 and TEST09 with their logs, truncated and hashed, TEST06 with its samples.
+/// What each test's own verification leaves: TEST07 and TEST09 with their logs, truncated and hashed, TEST06 with its
+/// samples.
 fn audited(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path, test: TestMode) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let Some(from) = entry.audits.get(&test) else { return Ok(run) };

@@ -153,8 +153,8 @@ fn origins(made: &[FinishedTask], folder: &Path) -> (Option<String>, BTreeMap<St
     (Some(first.stage.task.clone()), under_test)
 }
 
-/// The digest of the output. A service has none: then what it was started with, its upstream tasks by their digests, so that
-/// two stages with other names and the same content are the same.
+/// The digest of the output. A service has none: then what it was started with, its upstream tasks by their digests, so
+/// that two stages with other names and the same content are the same.
 fn identity(stage: &ProvenanceStage) -> String {
     if let Some(digest) = &stage.digest {
         return digest.clone();
@@ -295,8 +295,8 @@ fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexMap<TestMode
     text
 }
 
-/// How the scripts of mlcommons/inference read the logs: they differ in the type of token ids that they expect. The runs
-/// may have been made by different versions of Regatta, so the log of TEST06 has a type of its own.
+/// How the scripts of mlcommons/inference read the logs: they differ in the type of token ids that they expect. The
+/// runs may have been made by different versions of Regatta, so the log of TEST06 has a type of its own.
 fn official_scripts(benchmark: &str, token_ids: Width, test06: Option<Width>) -> String {
     let scorer =
         ScoringMethod::for_benchmark(benchmark).map(|method| (method.script(), token_ids, method.has_dtype_option()));

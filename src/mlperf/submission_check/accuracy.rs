@@ -128,7 +128,8 @@ fn scores(
     metrics
 }
 
-/// Metric → its values, line by line, until all that must be there and the hash were read: the official checker stops there.
+/// Metric → its values, line by line, until all that must be there and the hash were read: the official checker stops
+/// there.
 fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64>> {
     let mut found: IndexMap<String, Vec<f64>> = IndexMap::new();
     let mut hash = false;

@@ -107,7 +107,8 @@ fn numbers(text: &str, name: &str) -> Vec<f64> {
     after.filter_map(digits).collect()
 }
 
-/// Whether LoadGen worked with the audit.config of this test. A published result has those of TEST07 and TEST09 exchanged.
+/// Whether LoadGen worked with the audit.config of this test. A published result has those of TEST07 and TEST09
+/// exchanged.
 fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit) {
     let run = folder.join("performance/run_1");
     let Ok(detail) = Detail::read_folder(&run) else { return };
@@ -183,7 +184,8 @@ fn verdict(to: &mut SubmissionFindings, folder: &Path, test: TestMode, scenario:
 
 // Checks a package against its `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
-/// The locks of a submitter, one for each system; reports those of another round or of a rehearsal, and systems without one.
+/// The locks of a submitter, one for each system; reports those of another round or of a rehearsal, and systems without
+/// one.
 pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) -> Vec<PackageProvenance> {
     let documentation = submitter.folder.join("documentation");
     let locks = match PackageProvenance::all(&submitter.folder) {

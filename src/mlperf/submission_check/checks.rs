@@ -177,7 +177,8 @@ impl SubmissionCheck {
         )
     }
 
-    /// Whether it finds that a part is not there. A rehearsal may leave it out; the submission would be refused without it, too.
+    /// Whether it finds that a part is not there. A rehearsal may leave it out; the submission would be refused without
+    /// it, too.
     pub const fn is_of_a_missing_part(self) -> bool {
         matches!(self, Self::MissingScenario | Self::MissingTest | Self::MissingScore | Self::Calibration)
     }
@@ -368,7 +369,8 @@ fn outcome(
     scenario: MlperfScenario,
 ) {
     let Some(limit) = benchmark.latency.get(&scenario) else { return };
-    // Since v6.0 the official checker goes by the scenario in the log, which is Server for Interactive, too. In Open that decides.
+    // Since v6.0 the official checker goes by the scenario in the log, which is Server for Interactive, too. In Open
+    // that decides.
     let in_log = Some(MlperfScenario::Server).filter(|_| entry.layout == SubmissionLayout::Single);
     let accepted = in_log.and_then(|scenario| benchmark.latency.get(&scenario)).unwrap_or(limit);
     let kinds = [
@@ -396,7 +398,8 @@ fn outcome(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingWeight {
-    /// MLCommons would not accept it: the round's own checker refuses it, or the rules do and no published result has it.
+    /// MLCommons would not accept it: the round's own checker refuses it, or the rules do and no published result has
+    /// it.
     Refused,
     /// MLCommons would accept it; a reviewer may object.
     Review,

@@ -1,5 +1,6 @@
-//! What a performance run's logs say twice: the verdict and its parts, rates and counts, the summary and the detail log, the
-//! lengths of answers and those of the accuracy run. In published results all of it agrees within two percent or better.
+//! What a performance run's logs say twice: the verdict and its parts, rates and counts, the summary and the detail
+//! log, the lengths of answers and those of the accuracy run. In published results all of it agrees within two percent
+//! or better.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -220,9 +221,9 @@ fn percentiles(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
 
 // One run is the run of one result: LoadGen's logs that are, byte for byte, in two places.
 //
-// A detail log has the process and the time of each event, so no two runs have the same. An accuracy log has neither: with the
-// same engine, two systems may give the same answers in the same order, as in results that MLCommons published. Runs of another
-// scenario, benchmark or test do not.
+// A detail log has the process and the time of each event, so no two runs have the same. An accuracy log has neither:
+// with the same engine, two systems may give the same answers in the same order, as in results that MLCommons
+// published. Runs of another scenario, benchmark or test do not.
 
 /// A shorter accuracy log has no answer in it.
 const SHORTEST_ANSWERS: u64 = 16;
@@ -247,7 +248,8 @@ impl PackedRun {
         name.strip_suffix("-99.9").or_else(|| name.strip_suffix("-99")).unwrap_or(name)
     }
 
-    /// Whether one run may be both: a result for 99 % and for 99.9 %, or one in SingleStream and the Offline inferred from it.
+    /// Whether one run may be both: a result for 99 % and for 99.9 %, or one in SingleStream and the Offline inferred
+    /// from it.
     fn may_be_run_of(&self, other: &Self) -> bool {
         let is_both_targets = self.benchmark != other.benchmark && self.scenario == other.scenario;
         let is_inferred = self.benchmark == other.benchmark && self.inferred != other.inferred;

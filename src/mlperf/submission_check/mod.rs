@@ -1,9 +1,9 @@
 //! The submission check: what is wrong, where, why, and what to do.
 //!
-//! It gives two verdicts. *Refused*: MLCommons would not accept it. That has parity with the official checker of the round,
-//! which `tests/bench/published` compares on published results, and is stricter only where no published result is concerned:
-//! a run that LoadGen called INVALID, LoadGen's errors, logs that contradict one another. *Review*: MLCommons accepts it, and a
-//! reviewer may object.
+//! It gives two verdicts. *Refused*: MLCommons would not accept it. That has parity with the official checker of the
+//! round, which `tests/bench/published` compares on published results, and is stricter only where no published result
+//! is concerned: a run that LoadGen called INVALID, LoadGen's errors, logs that contradict one another. *Review*:
+//! MLCommons accepts it, and a reviewer may object.
 //!
 //! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
 
@@ -126,8 +126,8 @@ impl SubmissionReport {
     }
 }
 
-/// The outcome of a run of a benchmark (empty: an unknown one) from the logs in a folder. None: it holds no detail log of a
-/// performance run.
+/// The outcome of a run of a benchmark (empty: an unknown one) from the logs in a folder. None: it holds no detail log
+/// of a performance run.
 pub fn run_value(folder: &Path, benchmark: &str, scenario: MlperfScenario) -> Option<JudgedRun> {
     let detail = Detail::read_folder(folder).ok()?;
     let rehearsal = TestRecord::in_folder(folder).ok().flatten().is_some_and(|test| test.rehearsal);

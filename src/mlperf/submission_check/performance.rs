@@ -161,8 +161,8 @@ fn samples(
     }
 }
 
-/// The data set as the run's sample library counted it. In Open it may be another. The official checker takes a larger one; in
-/// published results of Closed it is always the benchmark's.
+/// The data set as the run's sample library counted it. In Open it may be another. The official checker takes a larger
+/// one; in published results of Closed it is always the benchmark's.
 fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, entry: &ResultEntry) {
     let found = detail.count("qsl_reported_total_count");
     let is_less = found.is_none_or(|found| found < benchmark.dataset_samples);
@@ -189,8 +189,8 @@ fn equal_issue(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &
     }
 }
 
-/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which. In Open
-/// the description of the system decides.
+/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows
+/// which. In Open the description of the system decides.
 fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     let name = detail.text("sut_name").unwrap_or_default();
     let division = entry.submitter.division.as_str();

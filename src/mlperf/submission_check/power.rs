@@ -1,7 +1,7 @@
-//! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are those
-//! that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's own checker
-//! the rules about results are repeated here: checksums, times, ranging against testing, one session; those about the power
-//! meter's messages and the sources of its tools are not.
+//! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are
+//! those that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's
+//! own checker the rules about results are repeated here: checksums, times, ranging against testing, one session; those
+//! about the power meter's messages and the sources of its tools are not.
 
 use std::path::Path;
 
@@ -27,7 +27,8 @@ const SAMPLES: &str = "spl.txt";
 const BELOW_RANGING: f64 = 5.0;
 /// The meter is asked for a sample each second; a longer silence is worth a look.
 const GAP_SECONDS: f64 = 10.0;
-/// Energy by the mean and by the time between samples agree so well, and so do watts and volts × amperes × power factor.
+/// Energy by the mean and by the time between samples agree so well, and so do watts and volts × amperes × power
+/// factor.
 const TOLERANCE: f64 = 0.05;
 
 /// The power of a result.
@@ -331,8 +332,9 @@ impl PowerWindow {
     }
 }
 
-/// One line `Time,<when>,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Mark,<mark>`. A meter of several channels sums
-/// their watts, and adds `Ch1,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Ch2,…`: its volts and amperes are means.
+/// One line `Time,<when>,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Mark,<mark>`. A meter of several
+/// channels sums their watts, and adds `Ch1,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Ch2,…`: its volts
+/// and amperes are means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PowerSample {
     at: DateTime,

@@ -186,8 +186,8 @@ fn check_description(
     Some(SystemTraits { system_type, is_network })
 }
 
-/// Whether the system is behind a network; reports what its description lacks then. Since v6.0 the official checker asks for
-/// it wherever `is_network` has a text, `"false"`, too.
+/// Whether the system is behind a network; reports what its description lacks then. Since v6.0 the official checker
+/// asks for it wherever `is_network` has a text, `"false"`, too.
 fn network(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>, layout: SubmissionLayout) -> bool {
     let text = fields.get(IS_NETWORK).and_then(Value::as_str).unwrap_or_default();
     let is_network = text.eq_ignore_ascii_case("true");

@@ -90,7 +90,8 @@ impl ResultEntry<'_> {
         self.submitter.folder.join(self.layout.measurements(self.system, self.benchmark, self.scenario))
     }
 
-    /// The scenario that a log here is judged in: the folder's, or SingleStream, from which an edge system may infer Offline.
+    /// The scenario that a log here is judged in: the folder's, or SingleStream, from which an edge system may infer
+    /// Offline.
     pub(super) fn scenario_of_run(&self, detail: &Detail, scenario: MlperfScenario) -> MlperfScenario {
         let single = MlperfScenario::SingleStream;
         let is_inferred = scenario == MlperfScenario::Offline

@@ -24,7 +24,8 @@ pub struct Bench {
     /// The protocol of requests. [default: that of the target's URL, else `kserve`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text. Over OpenAI's interfaces "" is the only one that the server lists.
+    /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text.
+    /// Over OpenAI's interfaces "" is the only one that the server lists.
     #[serde(default = "tensorrt_llm")]
     pub model: String,
     /// Over HTTP: the path, in place of the protocol's usual one.
@@ -33,23 +34,27 @@ pub struct Bench {
     /// Over HTTP: further fields of every request's body; null removes one.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub extra: serde_json::Map<String, serde_json::Value>,
-    /// Over HTTP: the environment variable that holds the key to send as `Authorization: Bearer`. It is never shown or written down.
+    /// Over HTTP: the environment variable that holds the key to send as `Authorization: Bearer`. It is never shown or
+    /// written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// Over HTTP: TLS settings. A target of `https://` needs them only where the defaults do not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// Wait this long for servers that are still loading, or not there yet: until each is reachable and reports that it is ready. [default: a server has to be ready, or the stage that starts it waits]
+    /// Wait this long for servers that are still loading, or not there yet: until each is reachable and reports that it
+    /// is ready. [default: a server has to be ready, or the stage that starts it waits]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_timeout: Option<TimeSpan>,
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of `stop`.
+    /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of
+    /// `stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<RateSearch>,
-    /// Measure at several levels, one after the other: `points/` has the result of each, and `sweep.json` the curve. A sweep that is cut off goes on with the missing points.
+    /// Measure at several levels, one after the other: `points/` has the result of each, and `sweep.json` the curve. A
+    /// sweep that is cut off goes on with the missing points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<BenchSweep>,
     /// Concurrency: the number of users.
@@ -64,11 +69,12 @@ pub struct Bench {
     pub speed: Option<f64>,
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// The pause between an answer and the user's next request, and between the turns of a session without a `turn_delay`.
+    /// The pause between an answer and the user's next request, and between the turns of a session without a
+    /// `turn_delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think_time: Option<ThinkTime>,
-    /// Server and Trace: arrivals beyond this many requests in flight wait in the client. Their latency counts the wait. With LoadGen over
-    /// HTTP only, where each request under way has a connection: those of all scenarios.
+    /// Server and Trace: arrivals beyond this many requests in flight wait in the client. Their latency counts the
+    /// wait. With LoadGen over HTTP only, where each request under way has a connection: those of all scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_in_flight: Option<u32>,
@@ -97,9 +103,9 @@ pub struct Bench {
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
     pub seed: u64,
-    /// The number of runs of this measurement, one after the other, with seeds that count up from `seed`: `compare` judges by how
-    /// much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them. In a
-    /// `sweep`, each point is measured this many times.
+    /// The number of runs of this measurement, one after the other, with seeds that count up from `seed`: `compare`
+    /// judges by how much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them.
+    /// In a `sweep`, each point is measured this many times.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
@@ -107,16 +113,17 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub turn: Option<RepeatRole>,
-    /// Requests before the measured ones, which come as those do: as many at once as the load has in flight, or at its rate, the
-    /// highest of a `ramp`. Before a `trace`, and with LoadGen, they come one after the other. Several servers get them in turn.
+    /// Requests before the measured ones, which come as those do: as many at once as the load has in flight, or at its
+    /// rate, the highest of a `ramp`. Before a `trace`, and with LoadGen, they come one after the other. Several
+    /// servers get them in turn.
     #[serde(default)]
     #[schemars(range(max = MOST_USERS))]
     pub warmup: u32,
     /// Continue the warm-up until this much time has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_time: Option<TimeSpan>,
-    /// Connections to each server are `frontends × clients`, which the client's workers divide among them. Over HTTP each is a pool: every
-    /// request under way has a connection of its own.
+    /// Connections to each server are `frontends × clients`, which the client's workers divide among them. Over HTTP
+    /// each is a pool: every request under way has a connection of its own.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
@@ -129,8 +136,9 @@ pub struct Bench {
     /// Send failed requests again. [default: no]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
-    /// A request fails when no token arrives for this long. It also fails, with the class `deadline`, when its answer has not ended ten times
-    /// as long after its first token, and a sixth of it for each requested token, both of at least a minute.
+    /// A request fails when no token arrives for this long. It also fails, with the class `deadline`, when its answer
+    /// has not ended ten times as long after its first token, and a sixth of it for each requested token, both of at
+    /// least a minute.
     #[serde(default = "a_minute")]
     pub stall_timeout: TimeSpan,
     /// What must hold for the run to be VALID beyond the harness's own checks.
@@ -142,20 +150,24 @@ pub struct Bench {
     /// The SLO of each request, for goodput: the requests that meet all of it. [default: `limits`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<SloLimits>,
-    /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
+    /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics
+    /// need.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
     /// The source of GPU readings during the measurement: power, energy, utilization, memory, clocks.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub telemetry: Telemetry,
-    /// Whether to test before the measurement that this machine can generate the load: the same rate, or as many users, for a second or two against Regatta's own server, which does no work. Not for a `search`, whose probes judge the client themselves.
+    /// Whether to test before the measurement that this machine can generate the load: the same rate, or as many users,
+    /// for a second or two against Regatta's own server, which does no work. Not for a `search`, whose probes judge the
+    /// client themselves.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub preflight: Preflight,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
     #[schemars(range(min = 10, max = LARGEST_SHAPE))]
     pub vocab_size: u32,
-    /// End-of-sequence and padding token ids of the requests; drawn prompts do not have it. OpenAI's interfaces send none.
+    /// End-of-sequence and padding token ids of the requests; drawn prompts do not have it. OpenAI's interfaces send
+    /// none.
     #[serde(default = "usual_end_id")]
     pub end_id: i32,
     /// What each request contains besides its prompt and its length.
@@ -257,7 +269,8 @@ pub enum Preflight {
     On,
 }
 
-/// The range of rates to search. The result is an estimate from all probes with a 95 % interval; at most 12 probes are made.
+/// The range of rates to search. The result is an estimate from all probes with a 95 % interval; at most 12 probes are
+/// made.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateSearch {
@@ -265,10 +278,12 @@ pub struct RateSearch {
     pub low: f64,
     /// The highest rate that is tried.
     pub high: f64,
-    /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Not with `loadgen`. [default: `low`]
+    /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Not with
+    /// `loadgen`. [default: `low`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<f64>,
-    /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or the folder that has it. The first probes are around the rate that it found; none of its probes count. Not with `loadgen`.
+    /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or the folder that
+    /// has it. The first probes are around the rate that it found; none of its probes count. Not with `loadgen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_from: Option<String>,
     /// Stop when the interval is narrower than this share of the rate.
@@ -280,17 +295,22 @@ const fn two_percent() -> f64 {
     0.02
 }
 
-/// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current folder.
+/// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current
+/// folder.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// One JSON object a line, or a JSON list of them: `prompt` or `text` or `input_ids` (or only `input_length`), over `openai-chat` also `messages`, or `input`, `instruction` and `output` of benchmark_core_model.py; if there are, `output_length` or `max_tokens`, `timestamp` (ms), `session_id`, `delay` (ms). A key that may change a request and is not sent is an error. Also perf_analyzer's `{"data": […]}`.
+    /// One JSON object a line, or a JSON list of them: `prompt` or `text` or `input_ids` (or only `input_length`), over
+    /// `openai-chat` also `messages`, or `input`, `instruction` and `output` of benchmark_core_model.py; if there are,
+    /// `output_length` or `max_tokens`, `timestamp` (ms), `session_id`, `delay` (ms). A key that may change a request
+    /// and is not sent is an error. Also perf_analyzer's `{"data": […]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonl: Option<String>,
     /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json, or one a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharegpt: Option<String>,
-    /// A trace, one JSON object a line: `input_length`, with `hash_ids` if there are (equal ids are equal tokens), or `text_input`; `output_length` and `timestamp` (ms).
+    /// A trace, one JSON object a line: `input_length`, with `hash_ids` if there are (equal ids are equal tokens), or
+    /// `text_input`; `output_length` and `timestamp` (ms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mooncake: Option<String>,
     /// Token ids: rows of a `.npy` (see `lengths`), or a list a line in a `.jsonl`.

@@ -110,7 +110,8 @@ impl StageChecker<'_> {
         }
     }
 
-    /// The checks of the request block that need no model; the rest is checked against the server before the first request.
+    /// The checks of the request block that need no model; the rest is checked against the server before the first
+    /// request.
     pub(super) fn request(&mut self, request: &Request) {
         if request.repetition_penalty == Some(0.0) {
             self.fault(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none");

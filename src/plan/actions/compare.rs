@@ -8,16 +8,20 @@ use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
 use crate::manifest::model::Stage;
 use base::diag::did_you_mean;
 
-/// A table of ratios: one row for each measurement, one column for each way to make it, compared with the first column. Leaves `table.txt`, `comparison.json` and `comparison.html`.
+/// A table of ratios: one row for each measurement, one column for each way to make it, compared with the first column.
+/// Leaves `table.txt`, `comparison.json` and `comparison.html`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareResults {
-    /// Column → its results, in the order of the rows: `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}" }`. The others are compared with the first column.
+    /// Column → its results, in the order of the rows:
+    /// `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}"
+    /// }`. The others are compared with the first column.
     pub results: IndexMap<String, ResultPaths>,
     /// What the rows are called, e.g. `"{{ scenarios }}"`. [default: by the scenario that was measured]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<String>,
-    /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it (`ttft_p99`). [default: output_tokens]
+    /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it
+    /// (`ttft_p99`). [default: output_tokens]
     #[serde(default = "output_tokens")]
     pub metrics: Vec<String>,
     /// Subtract numbers of different loads anyway; their differences are shown next to them.

@@ -9,12 +9,14 @@ use crate::manifest::model::{Mlperf, Serve, Stage};
 use base::diag::did_you_mean;
 use base::spec::{ContainerEngine, ContainerGpus};
 
-/// The container that a stage's programs run in. The project and the inputs are mounted read-only at their own paths, the output
-/// folder can be written to; a Triton server sees its repository and its engines. The image's id is part of the key.
+/// The container that a stage's programs run in. The project and the inputs are mounted read-only at their own paths,
+/// the output folder can be written to; a Triton server sees its repository and its engines. The image's id is part of
+/// the key.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Container {
-    /// A reference or `{{ stages.NAME.image }}` for docker and podman; a file, too, for apptainer (`.sif`) and enroot (`.sqsh`, or the name of a container).
+    /// A reference or `{{ stages.NAME.image }}` for docker and podman; a file, too, for apptainer (`.sif`) and enroot
+    /// (`.sqsh`, or the name of a container).
     pub image: String,
     /// [default: by the ending of `image`; else docker, or podman where there is no docker]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +48,8 @@ pub struct Container {
     /// The container's name; `-<n>` is added for several. [default: made of the run and the task]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Further arguments of the engine, before the image: `--entrypoint=` removes the image's entry point, which otherwise runs the command.
+    /// Further arguments of the engine, before the image: `--entrypoint=` removes the image's entry point, which
+    /// otherwise runs the command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }

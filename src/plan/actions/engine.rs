@@ -25,8 +25,8 @@ pub struct Engine {
     pub model: Box<ModelShape>,
     /// The GPU it is built for.
     pub system: SystemShape,
-    /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py: `int8_sq, int4_awq, w4a8_awq, int8_wo,
-    /// int4_wo`.
+    /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py:
+    /// `int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo`.
     pub precision: String,
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
@@ -46,7 +46,8 @@ pub struct Engine {
     /// What to make. [default: an engine, with the checkpoint it needs on the way]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<EngineOnly>,
-    /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or converted.
+    /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or
+    /// converted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm_checkpoint: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
@@ -55,13 +56,17 @@ pub struct Engine {
     /// Flags of trtllm-build, e.g. `max_batch_size, max_num_tokens, max_input_len, max_seq_len, tokens_per_block`.
     #[serde(default)]
     pub build_flags: IndexMap<String, Value>,
-    /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among its build flags.
+    /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among
+    /// its build flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculative_config: Option<Box<SpeculativeConfig>>,
-    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin` and `max_lora_rank` among its build flags.
+    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin`
+    /// and `max_lora_rank` among its build flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora_config: Option<LoraConfig>,
-    /// The largest step with a CUDA graph, tokens, of a simulated engine of vLLM (`calibration.scheduler: vllm`); 0: none has one, as with `enforce_eager`. [default: vLLM's, twice the tokens of a decode step of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
+    /// The largest step with a CUDA graph, tokens, of a simulated engine of vLLM (`calibration.scheduler: vllm`); 0:
+    /// none has one, as with `enforce_eager`. [default: vLLM's, twice the tokens of a decode step of `max_batch_size`
+    /// requests, at most the calibration's `cuda_graph_tokens`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LONGEST_LENGTH))]
     pub max_cudagraph_capture_size: Option<u32>,
@@ -70,7 +75,8 @@ pub struct Engine {
 impl Engine {
     /// Values of quantize.py's `--qformat` that are written as they are. The simulator has no times for them.
     pub const QUANTIZED_FORMATS: [&str; 5] = ["int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"];
-    /// What other keys of the manifest decide, and flags of the checkpoint therefore may not (NVIDIA's flag dictionaries).
+    /// What other keys of the manifest decide, and flags of the checkpoint therefore may not (NVIDIA's flag
+    /// dictionaries).
     pub const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
         ("qformat", "precision"),
         ("tp_size", "tensor_parallelism"),
@@ -127,7 +133,8 @@ pub struct ModelShape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_PARAMETERS))]
     pub active_parameters: Option<u64>,
-    /// Mixtures of experts: the experts of each layer. The simulator then reads only the weights of those that a batch touches.
+    /// Mixtures of experts: the experts of each layer. The simulator then reads only the weights of those that a batch
+    /// touches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST_SHAPE))]
     pub num_experts: Option<u32>,
@@ -151,7 +158,8 @@ pub struct ModelShape {
     pub max_position_embeddings: u32,
 }
 
-/// The numbers of a GPU that decide the simulator's step time. From data sheets; marked as a model wherever it is shown.
+/// The numbers of a GPU that decide the simulator's step time. From data sheets; marked as a model wherever it is
+/// shown.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemShape {
@@ -164,7 +172,8 @@ pub struct SystemShape {
     pub memory_gb: f64,
     /// Memory bandwidth of one GPU, GB/s.
     pub bandwidth_gbs: f64,
-    /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. [default: an eighth of the memory bandwidth]
+    /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. [default: an eighth of the memory
+    /// bandwidth]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_gbs: Option<u16>,
     /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
@@ -174,7 +183,8 @@ pub struct SystemShape {
     pub calibration: Option<Box<SimCalibration>>,
 }
 
-/// LoRA adapters of a simulated engine, by the names that TensorRT-LLM and vLLM share. All adapters have the rank, on all linear layers (of a mixture of experts: those of attention).
+/// LoRA adapters of a simulated engine, by the names that TensorRT-LLM and vLLM share. All adapters have the rank, on
+/// all linear layers (of a mixture of experts: those of attention).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoraConfig {
@@ -194,7 +204,8 @@ const fn host_link() -> f64 {
     50.0
 }
 
-/// Speculative decoding of a simulated engine, by the names of TensorRT-LLM (`decoding_type`, `max_draft_len`) or of vLLM (`method`, `num_speculative_tokens`). No draft (0) is none.
+/// Speculative decoding of a simulated engine, by the names of TensorRT-LLM (`decoding_type`, `max_draft_len`) or of
+/// vLLM (`method`, `num_speculative_tokens`). No draft (0) is none.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeConfig {
@@ -212,9 +223,12 @@ pub struct SpeculativeConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 64))]
     pub num_speculative_tokens: Option<u32>,
-    /// The share of drafts that the model accepts, which depends on model, drafter and texts: measure it. One number is the probability that a draft is accepted where those before it are; a list has the share of all steps in which each position is accepted, as servers count it.
+    /// The share of drafts that the model accepts, which depends on model, drafter and texts: measure it. One number is
+    /// the probability that a draft is accepted where those before it are; a list has the share of all steps in which
+    /// each position is accepted, as servers count it.
     pub acceptance_rate: AcceptanceRate,
-    /// The shape of the drafting model, for `Draft_Target` and `draft_model`. It has the precision and the GPUs of the model.
+    /// The shape of the drafting model, for `Draft_Target` and `draft_model`. It has the precision and the GPUs of the
+    /// model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft_model: Option<ModelShape>,
 }

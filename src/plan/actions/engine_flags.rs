@@ -1,5 +1,5 @@
-//! Flags of `engine:` that would change nothing, and those that another key decides. NVIDIA's tools take most of them without
-//! a message.
+//! Flags of `engine:` that would change nothing, and those that another key decides. NVIDIA's tools take most of them
+//! without a message.
 //!
 //! Numbers of `engine:` that no model, machine or engine has: found here, and not after what comes before the
 //! build.

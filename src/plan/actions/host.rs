@@ -13,8 +13,8 @@ use super::StageChecker;
 use crate::manifest::model::{Serve, Stage};
 use base::spec::{JobTimeLimit, Launcher, MOST_PARTS, MOST_USERS, TimeSpan};
 
-/// Where a stage runs: `local`, `slurm` (with the defaults of the cluster and `SBATCH_*`), `{ slurm: { … } }`, or for `serve`
-/// `{ ssh: [HOST, …] }`. No part of the key.
+/// Where a stage runs: `local`, `slurm` (with the defaults of the cluster and `SBATCH_*`), `{ slurm: { … } }`, or for
+/// `serve` `{ ssh: [HOST, …] }`. No part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Host {
@@ -37,8 +37,8 @@ pub enum HostWord {
 pub enum HostOn {
     /// A job of its own. The project folder must be at the same place on its nodes.
     Slurm(Box<Slurm>),
-    /// For `serve`: each of these machines starts the servers of the stage, and requests are spread over all. The project folder must be
-    /// at the same place on them.
+    /// For `serve`: each of these machines starts the servers of the stage, and requests are spread over all. The
+    /// project folder must be at the same place on them.
     Ssh(Vec<SshHost>),
 }
 
@@ -69,7 +69,8 @@ pub struct Slurm {
     /// `sbatch --reservation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
-    /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts from its start.
+    /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts
+    /// from its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<JobTimeLimit>,
     /// The command itself runs on the first of them; `srun` in it reaches all.
@@ -119,7 +120,8 @@ pub struct Slurm {
     /// [default: all but those of Slurm, MPI and this session]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export: Option<Vec<String>>,
-    /// The path of this program on the nodes, if it differs, for example for another processor. [default: the one that is running]
+    /// The path of this program on the nodes, if it differs, for example for another processor. [default: the one that
+    /// is running]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Cancel a job that has waited this long for its start. [default: wait]
@@ -135,7 +137,8 @@ pub struct Slurm {
     pub warn: TimeSpan,
     /// Interval of queue polls, one for all jobs of the run.
     pub poll: TimeSpan,
-    /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of its own.
+    /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of
+    /// its own.
     #[schemars(range(max = MOST_USERS))]
     pub resubmit: u32,
 }
@@ -240,7 +243,8 @@ pub struct SshMachine {
     /// Further arguments for `ssh`, before all others: `[-i, keys/bench]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// The address of its servers, for example in another network than ssh's. [default: the host name that ssh connects to]
+    /// The address of its servers, for example in another network than ssh's. [default: the host name that ssh connects
+    /// to]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The path of this program on it, if it differs. [default: the one that is running]

@@ -8,11 +8,13 @@ use super::{ActionFacts, Check, StageChecker};
 use crate::manifest::model::Stage;
 use base::spec::ContainerEngine;
 
-/// A container image, built or fetched: exactly one of `build`, `pull`. Other stages run in it with `container: { image: "{{ stages.NAME.image }}" }`.
+/// A container image, built or fetched: exactly one of `build`, `pull`. Other stages run in it with
+/// `container: { image: "{{ stages.NAME.image }}" }`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// docker and podman put it into their own store; enroot makes a `.sqsh`, apptainer a `.sif` in the output folder. [default: docker, or podman where there is no docker]
+    /// docker and podman put it into their own store; enroot makes a `.sqsh`, apptainer a `.sif` in the output folder.
+    /// [default: docker, or podman where there is no docker]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<ContainerEngine>,
     /// The engine's program, where it is not found by its name.
@@ -21,7 +23,8 @@ pub struct Image {
     /// Build it from a Dockerfile. docker, podman.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<ImageBuild>,
-    /// Fetch it: `registry.example/nvidia/tritonserver:24.12-trtllm-python-py3`; with `@sha256:…` it is always the same one.
+    /// Fetch it: `registry.example/nvidia/tritonserver:24.12-trtllm-python-py3`; with `@sha256:…` it is always the same
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<String>,
     /// `linux/arm64`. [default: this machine's]

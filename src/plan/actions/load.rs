@@ -10,7 +10,8 @@ use crate::manifest::Node;
 use base::diag::Diagnostic;
 use base::spec::{Arrivals, BenchSweep, GoodputLimit, Length, MOST_USERS, Ramp, Scenario, sets_length};
 
-/// When the requests of a benchmark are sent. What [`Load::parse`] makes has the level that its scenario needs, and one only.
+/// When the requests of a benchmark are sent. What [`Load::parse`] makes has the level that its scenario needs, and one
+/// only.
 #[derive(Clone, Copy, Debug)]
 pub enum Load<'a> {
     /// Requests arrive at a rate, per second.
@@ -58,7 +59,8 @@ impl LoadFault {
 }
 
 impl<'a> Load<'a> {
-    /// The load of one measurement: of a sweep, each point is one. The one place that knows which keys of a load go together.
+    /// The load of one measurement: of a sweep, each point is one. The one place that knows which keys of a load go
+    /// together.
     ///
     /// # Errors
     /// Every fault, with its key.
@@ -337,8 +339,8 @@ impl StageChecker<'_> {
     }
 }
 
-/// Whether a key is meant for the scenario of its stage: they are written together. An argument is for this stage alone, so only other
-/// tasks of it may read it.
+/// Whether a key is meant for the scenario of its stage: they are written together. An argument is for this stage
+/// alone, so only other tasks of it may read it.
 fn is_for_scenario(stage: &Node, key: &str) -> bool {
     let value = |key| Some(&stage.get("bench")?.node.get(key)?.node);
     let (Some(scenario), Some(given)) = (value("scenario"), value(key)) else { return false };
@@ -348,8 +350,8 @@ fn is_for_scenario(stage: &Node, key: &str) -> bool {
     are_written_together(stage, "scenario", key)
 }
 
-/// Whether two keys of a `bench` are meant for each other: both are literals of one file. Next to an expression, or in another file or a
-/// setting, one may be there for another scenario or protocol.
+/// Whether two keys of a `bench` are meant for each other: both are literals of one file. Next to an expression, or in
+/// another file or a setting, one may be there for another scenario or protocol.
 pub(super) fn are_written_together(stage: &Node, one: &str, other: &str) -> bool {
     let literal = |key| {
         let entry = stage.get("bench")?.node.get(key)?;

@@ -95,11 +95,12 @@ pub struct MlperfScore {
     /// A `tokenizer.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
-    /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of texts.
+    /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of
+    /// texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentences: Option<String>,
-    /// What the reference's evaluator printed of this run's accuracy log: a file. Scores that it has and that are not computed
-    /// here, such as the exact match of programs, are taken from it; it becomes a part of `accuracy.txt`.
+    /// What the reference's evaluator printed of this run's accuracy log: a file. Scores that it has and that are not
+    /// computed here, such as the exact match of programs, are taken from it; it becomes a part of `accuracy.txt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub official: Option<String>,
 }
@@ -143,7 +144,8 @@ pub struct Loadgen {
     pub division: Division,
     #[serde(default)]
     pub mode: TestMode,
-    /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how many samples there are).
+    /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how
+    /// many samples there are).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_qps: Option<f64>,
     /// More settings of user.conf, by LoadGen's names, without model and scenario: `min_duration: 600000`.

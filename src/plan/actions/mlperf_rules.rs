@@ -1,4 +1,5 @@
-//! A package checked against the runs that it is made of: what the round can never accept is reported before hours are spent.
+//! A package checked against the runs that it is made of: what the round can never accept is reported before hours are
+//! spent.
 //!
 //! Speculative decoding of the servers that LoadGen's tests run on. Closed allows it in few scenarios, with a fixed
 //! number of drafts.

@@ -36,13 +36,14 @@ use base::units::is_identifier;
 pub use engine_flags::across;
 pub use mlperf_rules::{packages, speculative_decoding};
 
-/// Calls a macro with every action: its documentation, its key in a manifest, its name, and the type of its settings. The order is that
-/// of the documentation.
+/// Calls a macro with every action: its documentation, its key in a manifest, its name, and the type of its settings.
+/// The order is that of the documentation.
 #[macro_export]
 macro_rules! for_each_action {
     ($callback:ident) => {
         $callback! {
-            /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of arguments. It runs in its (empty) output folder, `$OUT`.
+            /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of arguments.
+            /// It runs in its (empty) output folder, `$OUT`.
             shell: Shell($crate::actions::shell::ShellScript),
             /// Clone a repository at a revision.
             git: Git($crate::actions::git::Git),

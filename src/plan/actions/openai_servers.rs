@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::serve::ReadyWhen;
 use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_USERS};
 
-/// `trtllm-serve`, once for each copy of the model: its GPUs are shared evenly, tp × pp for each. Served over HTTP: `protocol: openai-completions` or `openai-chat`.
+/// `trtllm-serve`, once for each copy of the model: its GPUs are shared evenly, tp × pp for each. Served over HTTP:
+/// `protocol: openai-completions` or `openai-chat`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrtllmServe {
@@ -54,7 +55,8 @@ pub struct TrtllmServe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_PARTS))]
     pub num_postprocess_workers: Option<u32>,
-    /// Everything else that TensorRT-LLM's LLM takes, by its names: written to a file, named with `--extra_llm_api_options`.
+    /// Everything else that TensorRT-LLM's LLM takes, by its names: written to a file, named with
+    /// `--extra_llm_api_options`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
     /// Further arguments, unchanged.
@@ -77,8 +79,8 @@ impl TrtllmServe {
     /// What `backend` may be.
     pub const BACKENDS: [&'static str; 2] = ["pytorch", "tensorrt"];
 
-    /// Where a number of `options` stands, as a JSON pointer: by its path (`kv_cache_config.free_gpu_memory_fraction`) or by its last
-    /// name, where only one is called so. The fraction goes by Triton's name, too.
+    /// Where a number of `options` stands, as a JSON pointer: by its path (`kv_cache_config.free_gpu_memory_fraction`)
+    /// or by its last name, where only one is called so. The fraction goes by Triton's name, too.
     pub fn option(&self, name: &str) -> Option<String> {
         let name = if name == "kv_cache_free_gpu_mem_fraction" { "free_gpu_memory_fraction" } else { name };
         let mut matches = Vec::new();
@@ -125,7 +127,8 @@ const fn one() -> u32 {
     1
 }
 
-/// `vllm serve`, once for each copy of the model: the leased GPUs are shared evenly. Keys have the names of vLLM's options. Served over HTTP: `protocol: openai-completions` or `openai-chat`.
+/// `vllm serve`, once for each copy of the model: the leased GPUs are shared evenly. Keys have the names of vLLM's
+/// options. Served over HTTP: `protocol: openai-completions` or `openai-chat`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vllm {
@@ -133,7 +136,8 @@ pub struct Vllm {
     pub model: String,
     #[serde(default)]
     pub ready: ReadyWhen,
-    /// The server program, and what stands in front of its options: `[python3, -m, vllm.entrypoints.openai.api_server]`. [default: `[vllm, serve]`]
+    /// The server program, and what stands in front of its options:
+    /// `[python3, -m, vllm.entrypoints.openai.api_server]`. [default: `[vllm, serve]`]
     #[serde(default = "vllm_serve")]
     #[schemars(length(min = 1))]
     pub program: Vec<String>,
@@ -192,10 +196,13 @@ pub struct Vllm {
     /// Share a step between pieces of long prompts and running answers. [vLLM's default: true]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_chunked_prefill: Option<bool>,
-    /// Keep what the engine does in each step: requests and tokens of prefill and decode, and `wait_ms`, the time for which the engine waited for the result, as JSON lines beside the server's log (`….steps.jsonl`). With asynchronous scheduling, vLLM's default, a step takes longer than that. vLLM 0.24 or newer.
+    /// Keep what the engine does in each step: requests and tokens of prefill and decode, and `wait_ms`, the time for
+    /// which the engine waited for the result, as JSON lines beside the server's log (`….steps.jsonl`). With
+    /// asynchronous scheduling, vLLM's default, a step takes longer than that. vLLM 0.24 or newer.
     #[serde(default, skip_serializing_if = "is_false")]
     pub step_log: bool,
-    /// Any other option of vLLM by its name, without the dashes: a text, a number, a list of them, true (`--name`), false (`--no-name`), or a map, which is given as JSON.
+    /// Any other option of vLLM by its name, without the dashes: a text, a number, a list of them, true (`--name`),
+    /// false (`--no-name`), or a map, which is given as JSON.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
     /// Further arguments, unchanged.

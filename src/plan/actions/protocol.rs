@@ -1,5 +1,5 @@
-//! Settings of a `bench` that only some protocols have: with a protocol that lacks them they are an error, and so is a target of another
-//! protocol.
+//! Settings of a `bench` that only some protocols have: with a protocol that lacks them they are an error, and so is a
+//! target of another protocol.
 
 use super::StageChecker;
 use super::load::are_written_together;
@@ -52,7 +52,8 @@ impl StageChecker<'_> {
         is_other
     }
 
-    /// Over gRPC, which sends none of these: beside an expression, or in another file, a key may be for another protocol.
+    /// Over gRPC, which sends none of these: beside an expression, or in another file, a key may be for another
+    /// protocol.
     fn http_only(&mut self, bench: &Bench, parsed: &Targets, is_meant: impl Fn(&str) -> bool) {
         for (is_set, key) in [
             (bench.endpoint.is_some(), "endpoint"),

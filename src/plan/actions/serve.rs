@@ -33,7 +33,8 @@ pub enum Serve {
 }
 
 impl Serve {
-    /// The servers to attach to, if this is not one that is started. NVIDIA's name for it is `triton_skip_server_spawn`.
+    /// The servers to attach to, if this is not one that is started. NVIDIA's name for it is
+    /// `triton_skip_server_spawn`.
     pub fn attached(&self) -> Option<AttachServer> {
         match self {
             Self::Attach(attach) => Some(attach.clone()),
@@ -72,7 +73,8 @@ const fn unity() -> f64 {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachServer {
-    /// Where they are: `host:port,port|host:port` (gRPC ports), or a list of such texts and of `{ grpc: host:8001, http: 8000, metrics: 8002 }`.
+    /// Where they are: `host:port,port|host:port` (gRPC ports), or a list of such texts and of
+    /// `{ grpc: host:8001, http: 8000, metrics: 8002 }`.
     pub endpoints: Endpoints,
     /// Models that each of them must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -139,7 +141,8 @@ impl Endpoints {
 #[serde(deny_unknown_fields)]
 pub struct CommandServer {
     /// The program and its arguments. `{port}` is replaced by a free port, `{name}` by a unique name. With `mpirun`
-    /// all ranks are stopped and reported; with `docker run --name {name}` or podman's the container is stopped and removed by its name.
+    /// all ranks are stopped and reported; with `docker run --name {name}` or podman's the container is stopped and
+    /// removed by its name.
     pub words: Vec<String>,
     /// A fixed port instead of a free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +158,8 @@ pub struct ReadyWhen {
     /// Give up after this long [default: 30m; for servers that run already 2m].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
-    /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then benchmarks use HTTP, too.
+    /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then
+    /// benchmarks use HTTP, too.
     #[serde(default = "kserve")]
     pub by: String,
 }

@@ -14,8 +14,8 @@ use base::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
 
 macro_rules! define_stage {
     ($($(#[doc = $about:literal])* $key:ident: $name:ident($settings:ty),)+) => {
-        /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
-        /// trtllm_bench, mlperf, compare`.
+        /// A stage: common keys, and exactly one of
+        /// `shell, git, image, template, weights, engine, repository, serve, bench, trtllm_bench, mlperf, compare`.
         // Its large parts are in boxes: a stage has one action at most, and a plan moves the whole several times.
         #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
@@ -32,7 +32,9 @@ macro_rules! define_stage {
             /// Stages that must end before this one, where no data flows. References make edges by themselves.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub needs: Vec<String>,
-            /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder. `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable `INPUT_NAME`; where a path may have one of these in it, name the folder.
+            /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder.
+            /// `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable
+            /// `INPUT_NAME`; where a path may have one of these in it, name the folder.
             #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
             pub inputs: IndexMap<String, InputPaths>,
             /// Files it must leave in its output folder.
@@ -64,7 +66,9 @@ macro_rules! define_stage {
             /// Retry when it fails.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub retry: Option<Retry>,
-            /// false: run it every time. true: keep also what was measured on servers that the run does not start (attached ones, and a `target` that is an address), as long as they report the same version, model and start time. [default: true, for such measurements false]
+            /// false: run it every time. true: keep also what was measured on servers that the run does not start
+            /// (attached ones, and a `target` that is an address), as long as they report the same version, model and
+            /// start time. [default: true, for such measurements false]
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub cache: Option<bool>,
             /// false: its output is for this machine only and never goes to a shared store (`--store`).
@@ -73,13 +77,17 @@ macro_rules! define_stage {
             /// Keep unfinished work, so that the next attempt continues in the same folder.
             #[serde(default)]
             pub resume: bool,
-            /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
+            /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides
+            /// whether it failed.
             #[serde(default = "yes")]
             pub strict: bool,
-            /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
+            /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system
+            /// folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME`
+            /// and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
             #[serde(default)]
             pub confine: bool,
-            /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program and `mlperf: package`.
+            /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a
+            /// program and `mlperf: package`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub container: Option<Box<Container>>,
 
@@ -119,7 +127,10 @@ pub struct Retry {
     /// After which failures: `any`, or `oom` when memory ran out.
     #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
     pub on: RetryAfter,
-    /// With `on: oom`: the number to lower before each further attempt. Of an `engine` a build flag (`max_num_tokens`), of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`), of a command one of its options. The lowered number is part of the key, and is shown in journal, result and report.
+    /// With `on: oom`: the number to lower before each further attempt. Of an `engine` a build flag (`max_num_tokens`),
+    /// of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`,
+    /// `max_num_tokens`), of a command one of its options. The lowered number is part of the key, and is shown in
+    /// journal, result and report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<String>,
     /// By how much each time.

@@ -9,11 +9,13 @@ use super::container::Container;
 use super::serve::ReadyWhen;
 use base::spec::{Launcher, MOST_PARTS, MOST_SECONDS, MOST_USERS, Mpi, ServerMode, Srun};
 
-/// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch` prints the exact commands.
+/// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch`
+/// prints the exact commands.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TritonServer {
-    /// The folder that holds `triton_model_repo_<n>`, or one model repository. Needed unless `triton_skip_server_spawn`.
+    /// The folder that holds `triton_model_repo_<n>`, or one model repository. Needed unless
+    /// `triton_skip_server_spawn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
     #[serde(default)]
@@ -21,25 +23,30 @@ pub struct TritonServer {
     /// The server program. [default: tritonserver]
     #[serde(default = "tritonserver")]
     pub program: String,
-    /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing is added. `{repository}` is `repository`. The ports beside it are those that it has. [default ports then: Triton's, 8001, 8000 and 8002]
+    /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing
+    /// is added. `{repository}` is `repository`. The ports beside it are those that it has. [default ports then:
+    /// Triton's, 8001, 8000 and 8002]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
-    /// What stands in front of the whole command, in its container if it has one: `[numactl, --cpunodebind=0]`, `[nsys, profile, -o, trace]`.
+    /// What stands in front of the whole command, in its container if it has one: `[numactl, --cpunodebind=0]`,
+    /// `[nsys, profile, -o, trace]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prefix: Vec<String>,
     /// Further arguments of every server process, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 
-    /// How the processes of a server share the work. [default: plain for one GPU, leader for an engine with tp × pp > 1, orchestrator for
-    /// several models or copies in one server]
+    /// How the processes of a server share the work. [default: plain for one GPU, leader for an engine with tp × pp >
+    /// 1, orchestrator for several models or copies in one server]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ServerMode>,
-    /// MPI ranks of one server. [default: tp × pp of the engine (leader), 1 (plain; orchestrator that spawns), 1 + all ranks (orchestrator that does not)]
+    /// MPI ranks of one server. [default: tp × pp of the engine (leader), 1 (plain; orchestrator that spawns), 1 + all
+    /// ranks (orchestrator that does not)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub world_size: Option<u32>,
-    /// Orchestrator: its workers are spawned through MPI (true, the default), or are ranks that were started with it (false; each model then needs `participant_ids`).
+    /// Orchestrator: its workers are spawned through MPI (true, the default), or are ranks that were started with it
+    /// (false; each model then needs `participant_ids`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn_processes: Option<bool>,
     /// What starts the ranks. [default: none in mode plain, otherwise mpi]
@@ -62,7 +69,8 @@ pub struct TritonServer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 
-    /// The name or address under which clients find the servers. [default: the address they are bound to, or 127.0.0.1; with `mpi.hosts` the first of them]
+    /// The name or address under which clients find the servers. [default: the address they are bound to, or 127.0.0.1;
+    /// with `mpi.hosts` the first of them]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// HTTP port of the first server; further ones count up. [default: free ports]
@@ -91,14 +99,16 @@ pub struct TritonServer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_PARTS))]
     pub log_verbose: Option<u32>,
-    /// A file for rank 0's log, relative to the project; `{server}` is the server's number. What goes there is not in `regatta logs`. [default: the task's log]
+    /// A file for rank 0's log, relative to the project; `{server}` is the server's number. What goes there is not in
+    /// `regatta logs`. [default: the task's log]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_file: Option<String>,
     /// Seconds that a server lets requests in flight finish when it is stopped. [Triton's default: 30]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_SECONDS))]
     pub exit_timeout_secs: Option<u32>,
-    /// The models that ranks other than 0 load. [default: those of the repository with the backend `tensorrtllm`, else `tensorrt_llm`]
+    /// The models that ranks other than 0 load. [default: those of the repository with the backend `tensorrtllm`, else
+    /// `tensorrt_llm`]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tensorrt_llm_model_name: Vec<String>,
     /// Bytes of rank 0's CUDA memory pool on GPU 0, for multimodal encoders. [default: Triton's, 67108864]
@@ -121,7 +131,8 @@ pub struct TritonServer {
     /// Resources of the rate limiter: `name:count` or `name:count:device`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate_limit_resource: Vec<String>,
-    /// Any other option of `tritonserver` by its name, without the dashes: a text, a number, true or false, or a list for one that may be repeated.
+    /// Any other option of `tritonserver` by its name, without the dashes: a text, a number, true or false, or a list
+    /// for one that may be repeated.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
 

@@ -11,8 +11,8 @@ use super::{ActionFacts, Check, StageChecker};
 use crate::manifest::model::Stage;
 use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_REQUESTS, MOST_USERS};
 
-/// `trtllm-bench … throughput`: no server, no network. Its numbers become a `result.json` that names trtllm-bench as their source. Names
-/// are those of its options.
+/// `trtllm-bench … throughput`: no server, no network. Its numbers become a `result.json` that names trtllm-bench as
+/// their source. Names are those of its options.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrtllmBench {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
 use crate::manifest::model::Stage;
 
-/// A model's checkpoint: exactly one of `hf, path`. Every file is checked against its size and digest; `weights.json` in the
-/// output folder lists them.
+/// A model's checkpoint: exactly one of `hf, path`. Every file is checked against its size and digest; `weights.json`
+/// in the output folder lists them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Weights {
@@ -32,8 +32,8 @@ pub struct Weights {
     /// The downloader. The files are checked in the same way.
     #[serde(default)]
     pub with: Fetcher,
-    /// The environment variable with the hub's token; where it is not set, the file that `hf auth login` writes. It is never
-    /// shown, logged or hashed.
+    /// The environment variable with the hub's token; where it is not set, the file that `hf auth login` writes. It is
+    /// never shown, logged or hashed.
     #[serde(default = "hf_token")]
     pub token_env: String,
 }

@@ -1,4 +1,5 @@
-//! LoadGen's settings: user.conf from a manifest's values, checked before LoadGen runs, because it ignores unknown keys.
+//! LoadGen's settings: user.conf from a manifest's values, checked before LoadGen runs, because it ignores unknown
+//! keys.
 
 mod check;
 mod settings;

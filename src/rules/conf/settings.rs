@@ -166,8 +166,8 @@ fn lines(request: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String
     };
     let plain = TestSettings::new(&TestRequest { mode: TestMode::Performance, ..request.clone() }, found);
     needed("min_duration", plain.min_duration_ms);
-    // Offline: LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it. Arrivals at a rate, in a
-    // rehearsal: LoadGen's own minimum is too few for its judgement of a percentile.
+    // Offline: LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it. Arrivals
+    // at a rate, in a rehearsal: LoadGen's own minimum is too few for its judgement of a percentile.
     let at_a_rate = matches!(request.scenario, MlperfScenario::Server | MlperfScenario::Interactive);
     if request.scenario == MlperfScenario::Offline || request.rehearsal && at_a_rate {
         needed("min_query_count", plain.min_query_count);
@@ -362,8 +362,8 @@ pub fn read(text: &str) -> (Vec<ConfLine>, Vec<(usize, String)>) {
 }
 
 /// What is wrong with a user.conf for a test: lines, models and scenarios that LoadGen would ignore, and all errors of
-/// [`super::check()`]. Numbers are those of lines, 0: the file as a whole. Of `request` the `target_qps` and `user_conf` are
-/// taken from the file.
+/// [`super::check()`]. Numbers are those of lines, 0: the file as a whole. Of `request` the `target_qps` and
+/// `user_conf` are taken from the file.
 pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
     let (lines, unread) = read(text);
     let mut wrong: Vec<(usize, RuleError)> = unread

@@ -1,7 +1,8 @@
 //! How many queries LoadGen will issue, and how long that will take: before it does.
 //!
-//! By LoadGen's own rules (`GenerateQueries` and `TestSettingsInternal` of 6.0.17): Server's arrivals come from the round's
-//! seed, so their number and their length are exact; where the system decides, it is what follows if it keeps the requested rate.
+//! By LoadGen's own rules (`GenerateQueries` and `TestSettingsInternal` of 6.0.17): Server's arrivals come from the
+//! round's seed, so their number and their length are exact; where the system decides, it is what follows if it keeps
+//! the requested rate.
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,8 @@ pub struct Estimate {
     pub is_padded: bool,
     /// Seconds: of Server and Interactive until the last arrival, of others if the system keeps the requested rate.
     pub seconds: f64,
-    /// A rate a little lower, at which one data set less is enough, and its seconds: where that saves a quarter of the time.
+    /// A rate a little lower, at which one data set less is enough, and its seconds: where that saves a quarter of the
+    /// time.
     pub shorter: Option<(f64, f64)>,
 }
 
@@ -236,8 +238,8 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-// LoadGen's arrivals: the same random numbers as C++'s `std::mt19937` and libstdc++'s `std::exponential_distribution` give,
-// so that a schedule can be predicted before LoadGen makes it.
+// LoadGen's arrivals: the same random numbers as C++'s `std::mt19937` and libstdc++'s `std::exponential_distribution`
+// give, so that a schedule can be predicted before LoadGen makes it.
 
 const WORDS: usize = 624;
 const APART: usize = 397;

@@ -1,7 +1,7 @@
 //! `mlperf_log_accuracy.json`: what LoadGen kept of every answer, hundreds of megabytes of it, read one at a time.
 //!
-//! A JSON array of flat objects, `{"seq_id": …, "qsl_idx": …, "data": "<hex>", "token_count": …}`. `data` are the bytes that
-//! the system under test handed to LoadGen: token ids ([`Width`]).
+//! A JSON array of flat objects, `{"seq_id": …, "qsl_idx": …, "data": "<hex>", "token_count": …}`. `data` are the bytes
+//! that the system under test handed to LoadGen: token ids ([`Width`]).
 
 use std::borrow::Cow;
 use std::fs::File;

@@ -28,8 +28,8 @@ pub struct Detail {
     pub warnings: u64,
     /// Errors that differ, the first of them.
     pub first_errors: Vec<LoggedError>,
-    /// Keys that LoadGen writes once and this log has with several values: the first that is not the one taken. A file with two
-    /// runs has many.
+    /// Keys that LoadGen writes once and this log has with several values: the first that is not the one taken. A file
+    /// with two runs has many.
     pub contradictions: BTreeMap<String, Value>,
     /// Lines that could not be read.
     pub unread: u64,
@@ -211,8 +211,8 @@ impl Detail {
     }
 }
 
-/// LoadGen writes texts for readers, warnings and errors as often as it has one, and each set of samples that it loads: an accuracy run
-/// goes through the data set in several.
+/// LoadGen writes texts for readers, warnings and errors as often as it has one, and each set of samples that it loads:
+/// an accuracy run goes through the data set in several.
 fn may_come_again(key: &str) -> bool {
     key == "loaded_qsl_set"
         || key.ends_with("generic_message")

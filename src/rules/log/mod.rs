@@ -18,8 +18,8 @@ pub const SUMMARY_FILE: &str = "mlperf_log_summary.txt";
 /// The file of [`AnswerLog`].
 pub const ACCURACY_FILE: &str = "mlperf_log_accuracy.json";
 
-// How wide the token ids of an answer are: the reference implementations give LoadGen eight bytes for some models and four
-// for others, and the log does not state which.
+// How wide the token ids of an answer are: the reference implementations give LoadGen eight bytes for some models and
+// four for others, and the log does not state which.
 
 /// Bytes that are no token ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,8 +47,8 @@ impl Width {
         }
     }
 
-    /// From LoadGen's own count of tokens; without one that fits, from the upper halves of eight-byte ids, which are all zero.
-    /// None: an empty answer has no width.
+    /// From LoadGen's own count of tokens; without one that fits, from the upper halves of eight-byte ids, which are
+    /// all zero. None: an empty answer has no width.
     pub fn guess(answer: &LoggedAnswer) -> Option<Self> {
         let bytes = answer.data.len() as u64;
         let count = answer.token_count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);

@@ -17,7 +17,8 @@ pub struct MissingField {
     pub empty: bool,
 }
 
-/// Whether a value has content: not null, not empty, no place-holder. The official checker takes `false` and 0 for empty.
+/// Whether a value has content: not null, not empty, no place-holder. The official checker takes `false` and 0 for
+/// empty.
 pub fn is_meaningful(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => false,
@@ -140,8 +141,8 @@ pub fn wrong_values(fields: &Map<String, Value>) -> Vec<WrongValue> {
     wrong
 }
 
-/// Fields that the rules do not have, each with the one that it may be. Others are of power or of network submissions, or of a later
-/// round.
+/// Fields that the rules do not have, each with the one that it may be. Others are of power or of network submissions,
+/// or of a later round.
 pub fn misspelt_fields(given: &Map<String, Value>) -> Vec<(&str, &'static str)> {
     let names = || FIELDS.iter().map(|field| field.name);
     given

@@ -86,8 +86,8 @@ pub enum CalibrationError {
 
 const FEWEST: usize = 20;
 
-/// The linear coefficients: base, tokens above the free ones, pairs, requests, KV tokens, steps with prompts, turns of a client,
-/// prompts, steps that no CUDA graph covers.
+/// The linear coefficients: base, tokens above the free ones, pairs, requests, KV tokens, steps with prompts, turns of
+/// a client, prompts, steps that no CUDA graph covers.
 const COLUMNS: usize = 9;
 const PAIRS: usize = 2;
 

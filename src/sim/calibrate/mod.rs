@@ -1,8 +1,8 @@
 //! Fits the coefficients of the step time to the step log of a real server.
 //!
 //! Door: [`read_step_log`], [`calibrate`]. The fit is a non-negative least squares of relative errors over a handful of
-//! coefficients ([`base::spec::SimCalibration`]); it has no factor for a row. Half of the log's loads are held out to see what the fit is
-//! worth on loads that it has not seen.
+//! coefficients ([`base::spec::SimCalibration`]); it has no factor for a row. Half of the log's loads are held out to
+//! see what the fit is worth on loads that it has not seen.
 
 mod fit;
 
@@ -13,8 +13,8 @@ pub use fit::{CalibrationError, CalibrationTarget, FittedStep, RegionError, Step
 
 // Non-negative least squares for a handful of columns.
 
-/// The coefficients ≥ 0 that make Σ weight·(row·x − value)² least, by coordinate descent on the normal equations. The same
-/// input gives the same bits.
+/// The coefficients ≥ 0 that make Σ weight·(row·x − value)² least, by coordinate descent on the normal equations. The
+/// same input gives the same bits.
 fn non_negative<const N: usize>(rows: &[([f64; N], f64, f64)]) -> [f64; N] {
     let mut scale = [0.0_f64; N];
     for (row, ..) in rows {
@@ -148,9 +148,10 @@ pub fn read_step_log(text: &str) -> Result<Vec<LoggedStep>, StepLogError> {
 
 // What of a step log can be used for a fit.
 //
-// vLLM schedules the next step before it has the result of the one in flight, so the time between two ends may belong to a
-// neighbor. The time of a step is used where its neighbors are the same; a run of steps with prompts is used as a whole,
-// which is exact, because a step's time is a sum. What begins after an idle time is left out until the engine has settled.
+// vLLM schedules the next step before it has the result of the one in flight, so the time between two ends may belong
+// to a neighbor. The time of a step is used where its neighbors are the same; a run of steps with prompts is used as a
+// whole, which is exact, because a step's time is a sum. What begins after an idle time is left out until the engine
+// has settled.
 
 /// Above this the engine was idle between two steps.
 const IDLE: f64 = 0.5;
@@ -243,7 +244,8 @@ fn is_settled(steps: &[LoggedStep], at: usize) -> bool {
     is_decode(step) && at >= 2 && same(at - 1) && same(at - 2) && is_busy(at - 1) && same(at + 1)
 }
 
-/// The end of the steps with prompts that begin after this generating one, and of the three generating ones behind them.
+/// The end of the steps with prompts that begin after this generating one, and of the three generating ones behind
+/// them.
 fn mixed(steps: &[LoggedStep], at: usize) -> Option<usize> {
     let begins = at > 1
         && is_decode(&steps[at])

@@ -6,8 +6,8 @@ use super::generating::AdapterSlots;
 use super::requests::{ContextAt, Requests};
 use super::requests::{EngineLimits, SchedulerPolicy};
 
-/// Those without their context that may run, in the order of the micro-batch scheduler, and how many requests were paused. Those that
-/// generate and were not paused run.
+/// Those without their context that may run, in the order of the micro-batch scheduler, and how many requests were
+/// paused. Those that generate and were not paused run.
 pub(super) fn schedule(limits: &EngineLimits, requests: &mut Requests) -> (Vec<ContextAt>, usize) {
     match limits.policy {
         SchedulerPolicy::StaticBatch if requests.running() > 0 => {

@@ -1,5 +1,5 @@
-//! Requests that generate. All of them are in every step, so that what a step changes is known from sums: without speculative
-//! decoding its cost does not grow with their number.
+//! Requests that generate. All of them are in every step, so that what a step changes is known from sums: without
+//! speculative decoding its cost does not grow with their number.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -45,7 +45,8 @@ pub(super) struct Generating {
     blocks: u64,
     /// KV blocks of all at their ends.
     most_blocks: u64,
-    /// How many have this many tokens in their last block, 0 for a full one: counted from `turn`, which a step moves on.
+    /// How many have this many tokens in their last block, 0 for a full one: counted from `turn`, which a step moves
+    /// on.
     last_blocks: Vec<u32>,
     turn: usize,
 }
@@ -127,8 +128,8 @@ impl Generating {
         self.steps += steps as i64;
     }
 
-    /// A step in which each makes as many tokens as `tokens` says of the request and what it made. All steps of a group are of this kind,
-    /// or none.
+    /// A step in which each makes as many tokens as `tokens` says of the request and what it made. All steps of a group
+    /// are of this kind, or none.
     pub(super) fn advance_each(&mut self, mut tokens: impl FnMut(&Active, u64) -> u64) {
         self.advance(1);
         let mut members = std::mem::take(&mut self.members);
@@ -281,10 +282,12 @@ impl LoadedAdapters {
     }
 }
 
-// vLLM's scheduler: running requests first, each with as much of its context as the step's tokens allow; then waiting ones.
+// vLLM's scheduler: running requests first, each with as much of its context as the step's tokens allow; then waiting
+// ones.
 //
-// A request holds blocks for what is computed of it, no more. When a running one needs a block and none is free, the last of
-// the running ones loses all of its blocks and computes its tokens again later; in a step with such a loss none enters.
+// A request holds blocks for what is computed of it, no more. When a running one needs a block and none is free, the
+// last of the running ones loses all of its blocks and computes its tokens again later; in a step with such a loss none
+// enters.
 
 /// What the next step computes besides a token for each of those that generate.
 #[derive(Debug, Default)]
@@ -325,7 +328,8 @@ pub(super) fn schedule(limits: &EngineLimits, requests: &mut Requests, seen: usi
             continue;
         }
         let tokens = request.left().min(budget);
-        // `scheduler_reserve_full_isl`: a request enters when all of its context fits, though only a part of it is computed now.
+        // `scheduler_reserve_full_isl`: a request enters when all of its context fits, though only a part of it is
+        // computed now.
         if limits.blocks_of(request.ctx) > free {
             break;
         }
@@ -356,8 +360,8 @@ fn after(limits: &EngineLimits, requests: &Requests, pieces: &[u64]) -> u64 {
     requests.generating.blocks_with(limits.drafts() as i64) + contexts.sum::<u64>()
 }
 
-// Steps that differ only in their time: while the same requests generate, none of them ends and none enters, the scheduler decides
-// the same. They are run at once, with the same bytes as a result as one by one.
+// Steps that differ only in their time: while the same requests generate, none of them ends and none enters, the
+// scheduler decides the same. They are run at once, with the same bytes as a result as one by one.
 
 /// The steps behind the last one that are like it.
 #[derive(Clone, Copy, Debug)]
@@ -370,8 +374,8 @@ struct EqualSteps {
 }
 
 impl Core {
-    /// Runs the steps from `now` that are like the one that ended and that begin before `until`. Returns when the last of them ends:
-    /// `now` when there is none. No request begins or ends in them.
+    /// Runs the steps from `now` that are like the one that ended and that begin before `until`. Returns when the last
+    /// of them ends: `now` when there is none. No request begins or ends in them.
     pub fn run_equal_steps(&mut self, now: u64, until: u64) -> u64 {
         let Some(steps) = self.equal_steps() else { return now };
         let (count, end) = self.time_of(&steps, now, until);
@@ -422,7 +426,8 @@ impl Core {
         matches!(self.limits.policy, SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm)
     }
 
-    /// For how many steps blocks are left for certain. `None`: one by one, because a request waits before one that generates.
+    /// For how many steps blocks are left for certain. `None`: one by one, because a request waits before one that
+    /// generates.
     fn steps_with_blocks(&self) -> Option<u64> {
         let (limits, generating) = (&self.limits, &self.requests.generating);
         let is_vllm = limits.policy == SchedulerPolicy::Vllm;

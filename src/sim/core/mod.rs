@@ -2,9 +2,9 @@
 //!
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
-//! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modeled: reuse of
-//! blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no random state,
-//! iterates no hash map.
+//! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modeled:
+//! reuse of blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no
+//! random state, iterates no hash map.
 
 mod capacity;
 mod generating;
@@ -37,8 +37,8 @@ pub struct CoreRequest {
     pub isl: u64,
     /// Tokens to make, from 1 on.
     pub osl: u64,
-    /// Prompt tokens, from the first on, whose KV cache is there already. The last token of a prompt is always computed. The blocks of a
-    /// cached prefix count as the request's own.
+    /// Prompt tokens, from the first on, whose KV cache is there already. The last token of a prompt is always
+    /// computed. The blocks of a cached prefix count as the request's own.
     pub cached: u64,
     /// The LoRA adapter that it names.
     pub adapter: Option<u64>,
@@ -51,7 +51,8 @@ pub struct CoreTokens {
     /// Of the first of them, from 0.
     pub index: u64,
     pub count: u64,
-    /// Drafts that the model accepted for it, where the step had some to verify: those behind the request's last token, too.
+    /// Drafts that the model accepted for it, where the step had some to verify: those behind the request's last token,
+    /// too.
     pub accepted: Option<u64>,
     /// The request has all of its tokens.
     pub is_last: bool,
@@ -98,8 +99,8 @@ pub struct Core {
     limits: EngineLimits,
     requests: Requests,
     in_flight: Option<InFlight>,
-    /// The step that ended was one of those that generate, and the next one is the same as long as none of them ends, none enters and
-    /// blocks are left.
+    /// The step that ended was one of those that generate, and the next one is the same as long as none of them ends,
+    /// none enters and blocks are left.
     is_repeating: bool,
     adapters: LoadedAdapters,
     /// Requests that entered so far.
@@ -332,8 +333,8 @@ impl Core {
     }
 
     fn used_blocks(&self) -> u64 {
-        // vLLM's policy takes blocks as it goes, the others those of the whole prompt at once. The keys and values of the last token that
-        // was generated are computed in the next step.
+        // vLLM's policy takes blocks as it goes, the others those of the whole prompt at once. The keys and values of
+        // the last token that was generated are computed in the next step.
         let is_vllm = self.limits.policy == SchedulerPolicy::Vllm;
         let tokens = |request: &Active| match request.is_generating() {
             true if is_vllm => request.isl + request.made - 1,

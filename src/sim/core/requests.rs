@@ -248,7 +248,8 @@ pub(super) struct InFlight {
 
 // The micro-batch scheduler: what the step computes, under the budgets of requests and tokens.
 
-/// How many tokens of its context each of these computes, this many of which it has left. Those without any are left out.
+/// How many tokens of its context each of these computes, this many of which it has left. Those without any are left
+/// out.
 pub(super) fn compose(
     limits: &EngineLimits,
     generating: usize,
@@ -318,9 +319,11 @@ fn equal_progress(limits: &EngineLimits, mut left: u64, waiting: &[(ContextAt, u
 /// Which requests may hold KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerPolicy {
-    /// Admit only requests that can finish without releasing a block. In order; the first that does not fit ends the loop.
+    /// Admit only requests that can finish without releasing a block. In order; the first that does not fit ends the
+    /// loop.
     GuaranteedNoEvict,
-    /// Admit requests that fit for one more step; pause the youngest when short. A paused request computes its context again.
+    /// Admit requests that fit for one more step; pause the youngest when short. A paused request computes its context
+    /// again.
     MaxUtilization,
     /// Admit only when no request runs.
     StaticBatch,
@@ -361,8 +364,8 @@ pub struct EngineLimits {
 }
 
 impl EngineLimits {
-    /// With no more requests in a step than it has tokens for. TensorRT-LLM lets those over it in and leaves the last ones out of its
-    /// steps; here they wait.
+    /// With no more requests in a step than it has tokens for. TensorRT-LLM lets those over it in and leaves the last
+    /// ones out of its steps; here they wait.
     pub(super) fn with_whole_batches(self) -> Self {
         let width = 1 + self.drafts();
         let most = usize::try_from(self.max_num_tokens / width).unwrap_or(usize::MAX);

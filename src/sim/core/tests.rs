@@ -224,8 +224,8 @@ fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
     prop::collection::vec(one, 1..40)
 }
 
-/// What `simulate` does, without running equal steps at once; and what each step computed: its end, its context tokens, the
-/// requests that generate and those that were paused.
+/// What `simulate` does, without running equal steps at once; and what each step computed: its end, its context tokens,
+/// the requests that generate and those that were paused.
 pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (VirtualRun, Vec<CoreStep>) {
     let mut order: Vec<usize> = (0..load.len()).collect();
     order.sort_by_key(|&at| (load[at].at, at));

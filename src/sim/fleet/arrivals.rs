@@ -103,7 +103,8 @@ impl Iterator for FleetArrivals<'_> {
 
 // To which replica a request goes.
 
-/// The policy of a balancer. It knows which replicas are up and how many requests it has given to each that have not ended.
+/// The policy of a balancer. It knows which replicas are up and how many requests it has given to each that have not
+/// ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Balancer {
     /// Each in turn.

@@ -1,8 +1,8 @@
-//! Disaggregated servers: context servers compute prompts, generation servers the answers, and the KV cache goes from one to the
-//! other over a link.
+//! Disaggregated servers: context servers compute prompts, generation servers the answers, and the KV cache goes from
+//! one to the other over a link.
 //!
-//! The requests of context servers do not depend on what generation servers do, so context servers are always ahead; what they have
-//! sent waits here until its time has come.
+//! The requests of context servers do not depend on what generation servers do, so context servers are always ahead;
+//! what they have sent waits here until its time has come.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -108,9 +108,10 @@ struct Disaggregated<'a> {
 
 /// Runs a load to its end. Arrivals are in the order of time.
 ///
-/// TensorRT-LLM's generation server begins with the second token, and hands out the first one when the request has a place in a step;
-/// vLLM's computes the last token of the prompt again, and makes all tokens. The blocks of a prompt are free on its context server as soon as it is
-/// computed. A request of a server that fails, or whose cache is on its way from it, begins again with its prompt.
+/// TensorRT-LLM's generation server begins with the second token, and hands out the first one when the request has a
+/// place in a step; vLLM's computes the last token of the prompt again, and makes all tokens. The blocks of a prompt
+/// are free on its context server as soon as it is computed. A request of a server that fails, or whose cache is on its
+/// way from it, begins again with its prompt.
 pub(crate) fn run_disaggregated(
     limits: &EngineLimits,
     setup: &Disaggregation,

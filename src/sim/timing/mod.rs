@@ -1,8 +1,8 @@
-//! How long a step takes and how much KV cache there is, from the shapes of a model and of a GPU and from the share of the
-//! data sheet's numbers that the software reaches ([`base::spec::SimCalibration`]).
+//! How long a step takes and how much KV cache there is, from the shapes of a model and of a GPU and from the share of
+//! the data sheet's numbers that the software reaches ([`base::spec::SimCalibration`]).
 //!
-//! A model, never a measurement: every report that rests on it must state so. Without a fitted calibration the shares are
-//! assumed.
+//! A model, never a measurement: every report that rests on it must state so. Without a fitted calibration the shares
+//! are assumed.
 
 mod speculation;
 
@@ -181,8 +181,8 @@ pub struct GpuMemory {
 }
 
 impl GpuMemory {
-    /// KV blocks for the setting `fraction`: TensorRT-LLM's `kv_cache_free_gpu_mem_fraction` is a share of what is free when the
-    /// engine is loaded, vLLM's `gpu_memory_utilization` one of the whole GPU.
+    /// KV blocks for the setting `fraction`: TensorRT-LLM's `kv_cache_free_gpu_mem_fraction` is a share of what is free
+    /// when the engine is loaded, vLLM's `gpu_memory_utilization` one of the whole GPU.
     pub fn blocks(&self, rule: SimScheduler, fraction: f64, tokens_per_block: u32) -> u64 {
         let room = match rule {
             SimScheduler::TensorrtLlm => fraction * (self.gpu_bytes - self.weight_bytes - self.workspace_bytes),
@@ -194,7 +194,8 @@ impl GpuMemory {
 
 // LoRA: what adapters cost beside the model.
 
-/// LoRA as it is set. Every adapter has this rank, and is on all linear layers of attention and, without experts, of the feed-forward network.
+/// LoRA as it is set. Every adapter has this rank, and is on all linear layers of attention and, without experts, of
+/// the feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoraSettings {
     pub max_lora_rank: u32,
@@ -267,9 +268,10 @@ impl GpuMemory {
 
 // What one step of a decoder costs.
 
-/// `step = overhead [+ launch if P+B > graph_tokens] + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past + chunk/2)) + request·B +
-/// kv_token·ΣKV [+ context if P > 0] + prompt·R + all_reduce·(P+B)`, with P context tokens of R requests and B generating requests, and W = weights +
-/// `expert_weights` · (the share of experts that P+B tokens touch). Seconds.
+/// `step = overhead [+ launch if P+B > graph_tokens] + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past
+/// + chunk/2)) + request·B + kv_token·ΣKV [+ context if P > 0] + prompt·R +
+/// all_reduce·(P+B)`, with P context tokens of R requests and B generating requests, and W = weights + `expert_weights`
+/// · (the share of experts that P+B tokens touch). Seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coefficients {
     pub overhead: f64,
@@ -309,8 +311,8 @@ pub struct Coefficients {
     pub frontend: f64,
 }
 
-/// What a step computes: this many tokens of the context of this many requests, with pairs of a new and an older token; and requests
-/// that generate, with the tokens in their KV caches.
+/// What a step computes: this many tokens of the context of this many requests, with pairs of a new and an older token;
+/// and requests that generate, with the tokens in their KV caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepWork {
     pub contexts: u64,
@@ -328,13 +330,14 @@ const fn all() -> f64 {
 const ALL_EXPERTS: u64 = 4096;
 
 impl Coefficients {
-    /// One step, nanoseconds: of `contexts` requests that compute this many tokens of their context, and of those that generate. The order of the additions is part of the golden values.
+    /// One step, nanoseconds: of `contexts` requests that compute this many tokens of their context, and of those that
+    /// generate. The order of the additions is part of the golden values.
     pub fn step_ns(&self, contexts: u64, context_tokens: u64, pairs: u64, generating: u64, kv_tokens: u64) -> u64 {
         self.verify_ns(&StepWork { contexts, context_tokens, pairs, generating, kv_tokens }, 1)
     }
 
-    /// Like `step_ns`, where each request that generates computes this many tokens. Attention reads its KV cache once for all of them, and
-    /// takes the time of its arithmetic where that is longer.
+    /// Like `step_ns`, where each request that generates computes this many tokens. Attention reads its KV cache once
+    /// for all of them, and takes the time of its arithmetic where that is longer.
     pub(crate) fn verify_ns(&self, work: &StepWork, tokens_of_a_request: u64) -> u64 {
         let count = work.context_tokens + work.generating * tokens_of_a_request;
         let tokens = count as f64;

@@ -11,7 +11,8 @@ use base::spec::{AcceptanceRate, AcceptanceRateError, SimCalibration};
 pub enum Drafter {
     /// A look-up in the text so far, on the host: no GPU time.
     NGram,
-    /// One layer more of the model itself, with its output layer (Eagle, MTP). It is a part of the model's step: nothing is launched for it.
+    /// One layer more of the model itself, with its output layer (Eagle, MTP). It is a part of the model's step:
+    /// nothing is launched for it.
     Layer,
     /// A model of its own, whose passes are launched one by one.
     Model(Box<DecoderModel>),
@@ -73,8 +74,9 @@ fn one_layer(model: &DecoderModel) -> DecoderModel {
 }
 
 impl Speculation {
-    /// Tokens that a request makes in a step, from 1 to `draft_len` + 1: the accepted drafts, and the one that the model itself
-    /// adds. A function of the request and of how many tokens it has: the same on both clocks, and after a preemption.
+    /// Tokens that a request makes in a step, from 1 to `draft_len` + 1: the accepted drafts, and the one that the
+    /// model itself adds. A function of the request and of how many tokens it has: the same on both clocks, and after a
+    /// preemption.
     pub(crate) fn tokens(&self, request: u64, made: u64) -> u64 {
         let stream = mix(mix(SEED ^ request).wrapping_add(made));
         let drawn = |position: u64| (mix(stream.wrapping_add(position)) >> 11) as f64 / (1_u64 << 53) as f64;
@@ -82,8 +84,8 @@ impl Speculation {
         accepted as u64 + 1
     }
 
-    /// One step, nanoseconds: prompts pass the model and the drafter; each request that generates has its last token and its drafts
-    /// verified at once, and new ones drafted in as many passes.
+    /// One step, nanoseconds: prompts pass the model and the drafter; each request that generates has its last token
+    /// and its drafts verified at once, and new ones drafted in as many passes.
     pub(crate) fn step_ns(&self, model: &Coefficients, work: &StepWork) -> u64 {
         let verified = model.verify_ns(work, self.draft_len + 1);
         let Some(drafter) = &self.drafter else { return verified };
@@ -122,9 +124,9 @@ pub struct ModelOnGpus<'a> {
 
 /// The cost of a model on tp × pp GPUs.
 ///
-/// A linear layer's time is that of its arithmetic and of the activations around it, which go through memory. Pipeline stages work on different parts of the batch at the
-/// same time: each token passes all of them, so the weights of all stages are read for it one after the other, while compute
-/// and KV cache are shared out.
+/// A linear layer's time is that of its arithmetic and of the activations around it, which go through memory. Pipeline
+/// stages work on different parts of the batch at the same time: each token passes all of them, so the weights of all
+/// stages are read for it one after the other, while compute and KV cache are shared out.
 pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
     let ModelOnGpus { model, gpu, precision, kv, parallelism, calibration } = *of;
     let (tp, stages) = (f64::from(parallelism.tensor.max(1)), f64::from(parallelism.pipeline.max(1)));
@@ -177,8 +179,8 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
     (coefficients, memory)
 }
 
-/// A pass of the drafter of speculative decoding, and the memory of its weights and its KV cache; it is split over the GPUs as the
-/// model is. What the host does for each request and prompt is the model's part. `None`: it has no weights.
+/// A pass of the drafter of speculative decoding, and the memory of its weights and its KV cache; it is split over the
+/// GPUs as the model is. What the host does for each request and prompt is the model's part. `None`: it has no weights.
 pub(crate) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Option<(Coefficients, GpuMemory)> {
     let (pass, memory) = derive(&ModelOnGpus { model: &drafting.model(of.model)?, ..*of });
     let launched = matches!(drafting.drafter, Drafter::Model(_));
@@ -195,8 +197,9 @@ fn linear_flops(model: &DecoderModel, calibration: &SimCalibration) -> f64 {
     2.0 * (all - in_experts + in_experts / calibration.experts)
 }
 
-/// What a token's activations of 16 bits read and write between the linear layers, bytes: norms and residuals of the whole width, and
-/// the inputs and outputs of attention and of the feed-forward network, which tensor parallelism splits.
+/// What a token's activations of 16 bits read and write between the linear layers, bytes: norms and residuals of the
+/// whole width, and the inputs and outputs of attention and of the feed-forward network, which tensor parallelism
+/// splits.
 fn activation_bytes(model: &DecoderModel, tp: f64) -> f64 {
     let (hidden, intermediate) = (f64::from(model.hidden_size), f64::from(model.intermediate_size));
     let of_a_token = f64::from(model.experts.map_or(1, |experts| experts.of_a_token));

@@ -1,7 +1,7 @@
 //! The highest rate at which limits hold.
 //!
-//! There is no noise of a measurement in virtual time, only that of finite loads: one set of lengths and of gaps, drawn once,
-//! is used at every rate, so that bisection finds one rate.
+//! There is no noise of a measurement in virtual time, only that of finite loads: one set of lengths and of gaps, drawn
+//! once, is used at every rate, so that bisection finds one rate.
 
 use super::workload::{VirtualResult, VirtualWorkload};
 use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest, simulate};
@@ -40,7 +40,8 @@ const SECONDS: f64 = 30.0;
 const LIMITS: f64 = 30.0;
 const MOST_DOUBLINGS: usize = 6;
 
-/// Every request at once: the servers are full until the load ends. They are alike, so one of them is simulated, with its share.
+/// Every request at once: the servers are full until the load ends. They are alike, so one of them is simulated, with
+/// its share.
 pub fn offline(
     server: &EngineLimits,
     servers: usize,
@@ -83,8 +84,8 @@ pub(super) fn judged_count(count: usize, limits: &[LatencyLimit], rate: f64) -> 
     count.max((rate * seconds) as usize)
 }
 
-/// The highest rate at which the limits hold and the servers keep up, for a load of at least this many requests and of a time in
-/// which a queue that grows is seen.
+/// The highest rate at which the limits hold and the servers keep up, for a load of at least this many requests and of
+/// a time in which a queue that grows is seen.
 pub fn capacity(
     server: &EngineLimits,
     servers: usize,

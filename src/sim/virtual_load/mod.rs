@@ -1,5 +1,5 @@
-//! Loads in virtual time: requests drawn from distributions, the servers that share them, and the highest rate at which limits
-//! hold. Hours of load take seconds.
+//! Loads in virtual time: requests drawn from distributions, the servers that share them, and the highest rate at which
+//! limits hold. Hours of load take seconds.
 
 mod capacity;
 mod workload;

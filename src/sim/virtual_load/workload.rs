@@ -98,8 +98,8 @@ fn draw(length: &Length, random: &mut Pcg64) -> u64 {
 
 // A number of users in virtual time, each with one request at a time.
 
-/// Users without pauses, shared out over the servers, and requests by the users. The servers are alike but for their users: some
-/// have one more than the others. One server of each kind is simulated.
+/// Users without pauses, shared out over the servers, and requests by the users. The servers are alike but for their
+/// users: some have one more than the others. One server of each kind is simulated.
 pub fn with_users(
     server: &EngineLimits,
     servers: usize,

@@ -34,11 +34,11 @@ impl Run for Mlperf {
     async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
         match self {
-            Mlperf::Loadgen(step) => library::perform(context, step, program).await,
-            Mlperf::Dataset(step) => perform_dataset(context, step),
-            Mlperf::Score(step) => perform_score(context, step),
-            Mlperf::Verify(step) => perform_verify(context, step),
-            Mlperf::Package(step) => package::perform(context, step).await,
+            Self::Loadgen(step) => library::perform(context, step, program).await,
+            Self::Dataset(step) => perform_dataset(context, step),
+            Self::Score(step) => perform_score(context, step),
+            Self::Verify(step) => perform_verify(context, step),
+            Self::Package(step) => package::perform(context, step).await,
         }
     }
 }

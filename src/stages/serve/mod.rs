@@ -40,12 +40,12 @@ impl Run for Serve {
             return attach::perform(&mut context, &attach).await;
         }
         let ready = match self {
-            Serve::Simulator(server) => &server.ready,
-            Serve::Triton(server) => &server.ready,
-            Serve::TrtllmServe(server) => &server.ready,
-            Serve::Vllm(server) => &server.ready,
-            Serve::Command(server) => &server.ready,
-            Serve::Attach(server) => &server.ready,
+            Self::Simulator(server) => &server.ready,
+            Self::Triton(server) => &server.ready,
+            Self::TrtllmServe(server) => &server.ready,
+            Self::Vllm(server) => &server.ready,
+            Self::Command(server) => &server.ready,
+            Self::Attach(server) => &server.ready,
         };
         let limit = ready.limit();
         let send_ready = context.lease.ready.take();
@@ -60,7 +60,7 @@ impl Run for Serve {
         let mut planned: Vec<PlannedServer> = planned;
         let result = servers.run_until_end(&mut planned, limit, send_ready).await;
         let left = servers.end(&planned).await;
-        if let Serve::Vllm(server) = self
+        if let Self::Vllm(server) = self
             && server.step_log
         {
             keep_steps(&context, &planned);

@@ -370,7 +370,7 @@ impl PreviewContext<'_> {
     /// Each with its GPUs and its port; `argv` is the command line of one on a port.
     fn copies(&self, copies: EngineCopies, argv: impl Fn(&str) -> Vec<String>) -> Result<LaunchPlan, PreviewError> {
         let shares = copies.shares(&self.gpus()).map_err(|problem| vec![problem])?;
-        let around = self.container(copies.named)?;
+        let around = self.container(copies.named);
         let servers = shares.into_iter().enumerate().map(|(index, gpus)| {
             let index16 = u16::try_from(index).unwrap_or(u16::MAX);
             let port = copies.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
@@ -391,7 +391,7 @@ impl PreviewContext<'_> {
         let gpus = self.gpus();
         let env = visible(&gpus);
         let bare = LaunchedServer { gpus, env, ..single("the server".to_owned(), words, ports) };
-        let server = self.container(Vec::new())?.around(bare, 0)?;
+        let server = self.container(Vec::new()).around(bare, 0)?;
         Ok(LaunchPlan { servers: vec![server], notes: Vec::new() })
     }
 
@@ -407,7 +407,7 @@ impl PreviewContext<'_> {
     }
 
     /// The container of the stage, with further files for its server.
-    fn container(&self, named: Vec<PathBuf>) -> Result<ContainerPreview<'_>, Problems> {
+    fn container(&self, named: Vec<PathBuf>) -> ContainerPreview<'_> {
         let there = |pattern: &String| match self.resolve_path(pattern) {
             ResolvedPath::Existing(path) => path.exists().then_some(path),
             ResolvedPath::TaskOutput(..) => None,
@@ -418,7 +418,7 @@ impl PreviewContext<'_> {
         if let Some(spec) = &mut spec {
             spec.image = self.shown(&spec.image);
         }
-        Ok(ContainerPreview { task: self.task, project: self.project, spec, inputs: inputs.collect(), named })
+        ContainerPreview { task: self.task, project: self.project, spec, inputs: inputs.collect(), named }
     }
 
     fn resolve_path(&self, text: &str) -> ResolvedPath<'_> {

@@ -1,4 +1,5 @@
-//! Server-sent events, for the client of `generate_stream` and for the load harness: cuts a body into events, wherever its pieces were cut. Whole events are slices of what was read.
+//! Server-sent events, for the client of `generate_stream` and for the load harness: cuts a body into events, wherever
+//! its pieces were cut. Whole events are slices of what was read.
 
 use memchr::memchr2;
 

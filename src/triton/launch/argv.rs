@@ -136,7 +136,8 @@ impl RankArgs<'_> {
         argv
     }
 
-    /// An orchestrator only passes requests on: pools of its own would be taken from its workers. `options` take precedence.
+    /// An orchestrator only passes requests on: pools of its own would be taken from its workers. `options` take
+    /// precedence.
     fn extras(&self) -> Vec<(&'static str, String)> {
         if !(self.decided.mode == ServerMode::Orchestrator && self.decided.spawns) {
             return Vec::new();

@@ -166,7 +166,8 @@ fn parallelism(server: &ServerSpec) -> Option<String> {
     (!of.is_empty()).then(|| of.join(", "))
 }
 
-/// Where clients find the server: the given host, the first host it is spread to, the address it is bound to, or this machine.
+/// Where clients find the server: the given host, the first host it is spread to, the address it is bound to, or this
+/// machine.
 fn host(spec: &LaunchSpec) -> String {
     let first = spec.mpi.hosts.first().map(|host| host.split(':').next().unwrap_or(host));
     let bound = spec.tuning.grpc_address.as_deref().filter(|address| !matches!(*address, "0.0.0.0" | "::" | "[::]"));

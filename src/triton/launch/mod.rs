@@ -27,9 +27,9 @@
 //!
 //! # Where a plan differs from that script's command, and why
 //!
-//! - Ports are given once, and to rank 0 only. The script gives every rank the same ports, twice; a rank that dies early
-//!   or loads too fast then reports "port already in use". Ranks above 0 get `--allow-http=false --allow-grpc=false
-//!   --allow-metrics=false` and cannot open any.
+//! - Ports are given once, and to rank 0 only. The script gives every rank the same ports, twice; a rank that dies
+//!   early or loads too fast then reports "port already in use". Ranks above 0 get
+//!   `--allow-http=false --allow-grpc=false --allow-metrics=false` and cannot open any.
 //! - One rank needs no `mpirun`: mode plain starts the server itself (as `--no-mpi` does).
 //! - Without a `:` behind the last rank; Open MPI takes both.
 //! - `prefix<i>_` counts over all servers of the task, not from 0 for each: Python models of two servers on one host
@@ -37,8 +37,8 @@
 //! - Pinned and CUDA pools of 0 and no peer access, for an orchestrator that spawns: always, not only if
 //!   `NVIDIA_TRITON_SERVER_VERSION` is greater than 24.06 (without that variable the script ends with a traceback); for
 //!   the GPUs of the server, not for all that `nvidia-smi` lists. `options` override it.
-//! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own; not for a stage with secrets, which are
-//!   taken out of the server's log alone.
+//! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own; not for a stage with
+//!   secrets, which are taken out of the server's log alone.
 
 mod argv;
 mod launcher_command;

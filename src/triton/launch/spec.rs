@@ -16,7 +16,8 @@ pub struct LaunchSpec {
     /// Leased, as the machine counts them; shared evenly by the servers in contiguous blocks.
     pub gpus: Vec<GpuId>,
     pub program: String,
-    /// The whole command line, if it is given: then nothing is made from the rest. `{repository}` in it is the server's.
+    /// The whole command line, if it is given: then nothing is made from the rest. `{repository}` in it is the
+    /// server's.
     pub words: Vec<String>,
     /// In front of the whole command, inside its container; under srun in front of each rank's.
     pub prefix: Vec<String>,
@@ -46,8 +47,8 @@ pub struct ServerSpec {
     pub ports: Ports,
     /// What its model configurations and options name beyond that: files and folders that a container must have.
     pub reads: Vec<String>,
-    /// Where `mpirun` writes each rank's output when there are several: a folder. Empty: nowhere, because it writes past whatever takes
-    /// secrets out of the log.
+    /// Where `mpirun` writes each rank's output when there are several: a folder. Empty: nowhere, because it writes
+    /// past whatever takes secrets out of the log.
     pub rank_logs: String,
 }
 

@@ -1,5 +1,6 @@
-//! Prometheus' text format: `name{label="value"} 1.5 1700000000000`, with `# HELP` and `# TYPE` before. And OpenMetrics 1.0, which ends
-//! with `# EOF`: the counter `name` has the sample `name_total`, times are seconds, and a sample may have an exemplar behind ` # `.
+//! Prometheus' text format: `name{label="value"} 1.5 1700000000000`, with `# HELP` and `# TYPE` before. And OpenMetrics
+//! 1.0, which ends with `# EOF`: the counter `name` has the sample `name_total`, times are seconds, and a sample may
+//! have an exemplar behind ` # `.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +18,8 @@ pub struct MetricsError {
     pub why: SampleError,
 }
 
-/// Lines of one answer that are read: samples, and the descriptions of their families. The largest servers have some ten thousand.
+/// Lines of one answer that are read: samples, and the descriptions of their families. The largest servers have some
+/// ten thousand.
 const MOST_LINES: usize = 200_000;
 
 /// The end of a sample's name that is the time when its series was made.
@@ -185,9 +187,9 @@ fn place(places: &mut BTreeMap<String, usize>, families: &mut Vec<MetricFamily>,
     })
 }
 
-/// Where the family is that a sample belongs to: a histogram's holds `_bucket`, `_sum` and `_count`; a summary's all but the first; a
-/// counter's `_total`; each of them `_created`.
-/// Looked up, not searched for: a server may list any number of families.
+/// Where the family is that a sample belongs to: a histogram's holds `_bucket`, `_sum` and `_count`; a summary's all
+/// but the first; a counter's `_total`; each of them `_created`. Looked up, not searched for: a server may list any
+/// number of families.
 fn family_of(places: &BTreeMap<String, usize>, families: &[MetricFamily], name: &str) -> Option<usize> {
     let whole = |part: &str| {
         let at = *places.get(name.strip_suffix(part)?)?;

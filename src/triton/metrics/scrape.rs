@@ -17,8 +17,9 @@ use crate::http::{HttpAddress, HttpClient};
 /// A server that takes longer than this is missed in this round.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of memory that all polls of a run, and summarizing them, may take together: a poll each second of eight servers with ten thousand
-/// series each for ten minutes, or with eight hundred for two hours. Beyond that every second poll is dropped.
+/// Bytes of memory that all polls of a run, and summarizing them, may take together: a poll each second of eight
+/// servers with ten thousand series each for ten minutes, or with eight hundred for two hours. Beyond that every second
+/// poll is dropped.
 const MOST_POLLS_BYTES: usize = 1 << 30;
 /// The part of it for what is kept, and for its summary.
 const MOST_KEPT: usize = MOST_POLLS_BYTES - MOST_POINT_BYTES;
@@ -160,8 +161,8 @@ async fn poll(clients: Vec<HttpClient>, interval: Duration, mut receiver: onesho
 }
 
 impl Scrape {
-    /// Keeps one poll. Where all would take more than `most` bytes, every second round before it is dropped, and the interval doubles: what is
-    /// kept spans the run. Returns the number that its round then has.
+    /// Keeps one poll. Where all would take more than `most` bytes, every second round before it is dropped, and the
+    /// interval doubles: what is kept spans the run. Returns the number that its round then has.
     fn keep(
         &mut self,
         mut round: u32,
@@ -188,7 +189,8 @@ impl Scrape {
         }
     }
 
-    /// Drops every second round but not `current`, and the series that no other has. Returns the new number of `current`.
+    /// Drops every second round but not `current`, and the series that no other has. Returns the new number of
+    /// `current`.
     fn thin(&mut self, current: u32, known: &mut KnownSeries) -> u32 {
         self.interval = self.interval.saturating_mul(2);
         self.ticks.retain(|tick| tick.round % 2 == 0 || tick.round == current);
@@ -315,7 +317,8 @@ pub(super) fn since(at: Instant, zero: Instant) -> f64 {
 mod tests {
     use super::*;
 
-    /// Polls one server, and returns the rounds that are kept: when each was polled, in rounds, and its number of values.
+    /// Polls one server, and returns the rounds that are kept: when each was polled, in rounds, and its number of
+    /// values.
     fn kept(rounds: u32, most: usize, text: impl Fn(u32) -> String) -> (Scrape, Vec<(u64, usize)>) {
         let address = HttpAddress { host: "h".to_owned(), port: 1 };
         let mut scrape = Scrape { servers: vec![address], interval: Duration::from_secs(1), ..Scrape::default() };

@@ -17,7 +17,8 @@ use crate::http::HttpAddress;
 pub struct ServerMetrics {
     /// `host:port` of each metrics endpoint.
     pub servers: Vec<String>,
-    /// Between polls: 1 s, and twice as much each time that all of them take too much memory and every second one is dropped.
+    /// Between polls: 1 s, and twice as much each time that all of them take too much memory and every second one is
+    /// dropped.
     pub interval_s: f64,
     /// Answers of `/metrics` that were read, without those that were dropped.
     pub scrapes: u64,
@@ -216,8 +217,8 @@ fn gauge(series: &MetricSeries, servers: &[Vec<Point>], window: Duration) -> (Se
     (metric, line)
 }
 
-/// In the names of gauges, or as a label's value: shares, means, times and numbers that count steps. Written out as far as
-/// `_usage` and `_rate` say too little: `nv_gpu_power_usage` is in watts, and `generation` contains `ratio`.
+/// In the names of gauges, or as a label's value: shares, means, times and numbers that count steps. Written out as far
+/// as `_usage` and `_rate` say too little: `nv_gpu_power_usage` is in watts, and `generation` contains `ratio`.
 const NO_SUMS: [&str; 24] = [
     // Triton, TensorRT-LLM's backend
     "fraction",
@@ -372,8 +373,8 @@ pub(super) fn is_summarized(name: &str, labels: &BTreeMap<String, String>) -> bo
     SERVING_PREFIXES.iter().any(|start| name.starts_with(start)) && !is_left_out(name, labels)
 }
 
-/// A single bucket of a histogram is of little use, and the client library of vLLM and SGLang adds for each counter when it was
-/// made, and settings as labels of a constant. They are all in the file.
+/// A single bucket of a histogram is of little use, and the client library of vLLM and SGLang adds for each counter
+/// when it was made, and settings as labels of a constant. They are all in the file.
 fn is_left_out(name: &str, labels: &BTreeMap<String, String>) -> bool {
     labels.contains_key("le") || name.ends_with("_created") || name.ends_with("_info")
 }

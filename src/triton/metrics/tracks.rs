@@ -38,8 +38,8 @@ fn points_of(series: usize, ticks: &[&ServerPoll]) -> Vec<usize> {
     counts
 }
 
-/// Places of the series whose points are in memory at once: at most `most` points together, with the list of each server counted as one. A
-/// series that has more is alone.
+/// Places of the series whose points are in memory at once: at most `most` points together, with the list of each
+/// server counted as one. A series that has more is alone.
 fn batches(points: &[usize], servers: usize, most: usize) -> Vec<Range<usize>> {
     let (mut batches, mut begun, mut held) = (Vec::new(), 0, 0);
     for (place, points) in points.iter().enumerate() {
@@ -54,7 +54,8 @@ fn batches(points: &[usize], servers: usize, most: usize) -> Vec<Range<usize>> {
     batches
 }
 
-/// Of each of these series, of each server: its points in time. What is no finite number is no point, nor is a second value in one answer.
+/// Of each of these series, of each server: its points in time. What is no finite number is no point, nor is a second
+/// value in one answer.
 fn tracks_of(ticks: &[&ServerPoll], places: Range<usize>, servers: usize, zero: Instant) -> Vec<Vec<Vec<Point>>> {
     let mut tracks = vec![vec![Vec::<Point>::new(); servers]; places.len()];
     for tick in ticks {

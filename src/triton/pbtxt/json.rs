@@ -1,5 +1,5 @@
-//! A config as JSON, in the form of Triton's HTTP interface: names as in the schema, defaults written out, enums by name,
-//! 64-bit numbers as numbers.
+//! A config as JSON, in the form of Triton's HTTP interface: names as in the schema, defaults written out, enums by
+//! name, 64-bit numbers as numbers.
 
 use std::collections::BTreeMap;
 

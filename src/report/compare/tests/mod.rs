@@ -454,7 +454,7 @@ fn limits_of_the_verdict_are_no_load() {
         let mut run = measured_run("a", "d", |_| 50.0);
         change(&mut run, |file| {
             file["requested"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95",
-                "ms": limit }], "failures": null, "goodput": null })
+                "ms": limit }], "failures": null, "goodput": null });
         });
         change(&mut run, |file| {
             file["requested"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } });
