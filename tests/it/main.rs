@@ -15,6 +15,7 @@ mod cli;
 mod compare;
 mod completion;
 mod confinement;
+mod contributing;
 mod converters;
 mod crash;
 mod data;

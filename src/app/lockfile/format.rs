@@ -134,7 +134,7 @@ impl LockedTask {
 pub fn measured(plan: &Plan) -> Vec<bool> {
     let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     for task in &plan.tasks {
-        let itself = matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
+        let itself = task.kind.facts().measures;
         let by_need = task.needs.iter().filter(|need| need.data).any(|need| {
             let at = need.task as usize;
             all[at] || plan.tasks[at].lifetime == Lifetime::Service

@@ -19,7 +19,7 @@ pub enum FieldKind {
         min: i64,
         max: i64,
     },
-    Number(NumberBounds),
+    Number(FieldBounds),
     Switch,
     /// The same for every request, or one drawn for each.
     Seed,
@@ -34,7 +34,7 @@ pub enum FieldKind {
 
 /// The numbers that a field may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum NumberBounds {
+pub enum FieldBounds {
     Finite,
     From(f64),
     Above(f64),
@@ -118,7 +118,7 @@ const TENSORS: &[WireForm] = &[TokenIds, Text];
 const TRITON: &[WireForm] = &[TokenIds, Text, WireForm::Generate];
 const I32: FieldKind = FieldKind::Int { min: i32::MIN as i64, max: i32::MAX as i64 };
 const FROM_0: FieldKind = FieldKind::Int { min: 0, max: i32::MAX as i64 };
-const FINITE: FieldKind = FieldKind::Number(NumberBounds::Finite);
+const FINITE: FieldKind = FieldKind::Number(FieldBounds::Finite);
 const PARTS: FieldKind = FieldKind::Int { min: 1, max: MOST_PARTS as i64 };
 const USERS: FieldKind = FieldKind::Int { min: 1, max: MOST_USERS as i64 };
 
@@ -153,18 +153,18 @@ pub const REQUEST_FIELDS: [RequestField; 31] = [
         .neutral(1),
     field("exclude_input_in_output", FieldKind::Switch, |request| request.exclude_input_in_output.map(Switch))
         .on(TRITON, &["exclude_input_in_output"]),
-    field("temperature", FieldKind::Number(NumberBounds::From(0.0)), |request| request.temperature.map(Number))
+    field("temperature", FieldKind::Number(FieldBounds::From(0.0)), |request| request.temperature.map(Number))
         .on(&WireForm::ALL, &["temperature"])
         .made_option("temperature", "Of sampling; 0 always takes the likeliest token [default: the server's]"),
     field("top_k", FROM_0, |request| int(request.top_k))
         .on(&[Openai, Text, Vllm], &["top_k"])
         .on(&[TokenIds], &["runtime_top_k"])
         .on(&[WireForm::Generate], &["runtime_top_k", "top_k"]),
-    field("top_p", FieldKind::Number(NumberBounds::Within(0.0, 1.0)), |request| request.top_p.map(Number))
+    field("top_p", FieldKind::Number(FieldBounds::Within(0.0, 1.0)), |request| request.top_p.map(Number))
         .on(&[Openai, Text, Vllm], &["top_p"])
         .on(&[TokenIds], &["runtime_top_p"])
         .on(&[WireForm::Generate], &["runtime_top_p", "top_p"]),
-    field("repetition_penalty", FieldKind::Number(NumberBounds::Above(0.0)), |request| {
+    field("repetition_penalty", FieldKind::Number(FieldBounds::Above(0.0)), |request| {
         request.repetition_penalty.map(Number)
     })
     .on(&WireForm::ALL, &["repetition_penalty"]),
@@ -343,7 +343,7 @@ impl RequestField {
     }
 }
 
-impl NumberBounds {
+impl FieldBounds {
     fn hold(self, value: f64) -> bool {
         value.is_finite()
             && match self {
@@ -355,7 +355,7 @@ impl NumberBounds {
     }
 }
 
-impl std::fmt::Display for NumberBounds {
+impl std::fmt::Display for FieldBounds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Finite => f.write_str("a finite number"),
@@ -422,8 +422,8 @@ pub(super) fn add_bounds(schema: &mut Schema) {
     for field in &REQUEST_FIELDS {
         let (min, max) = match field.kind {
             FieldKind::Int { min, max } => (Some(min), Some(max)),
-            FieldKind::Number(NumberBounds::From(min) | NumberBounds::Above(min)) => (Some(min as i64), None),
-            FieldKind::Number(NumberBounds::Within(min, max)) => (Some(min as i64), Some(max as i64)),
+            FieldKind::Number(FieldBounds::From(min) | FieldBounds::Above(min)) => (Some(min as i64), None),
+            FieldKind::Number(FieldBounds::Within(min, max)) => (Some(min as i64), Some(max as i64)),
             _ => (None, None),
         };
         let Some(property) = properties.get_mut(field.key).and_then(Value::as_object_mut) else { continue };
