@@ -319,12 +319,10 @@ mod tests {
         let head = "| check | what it means | limit | what it makes of the run | what to do |\n|---|---|---|---|---|\n";
         let (before, rest) = text.split_once(head).unwrap();
         let rest: String = rest.split_inclusive('\n').skip_while(|line| line.starts_with('|')).collect();
-        let rows: String = VERDICT_REASONS
-            .iter()
-            .map(|VerdictReason { id, about, limit, class, cure }| {
-                format!("| `{id}` | {about} | {limit} | {class} | {cure} |\n")
-            })
-            .collect();
+        let row = |VerdictReason { id, about, limit, class, cure }: &VerdictReason| {
+            format!("| `{id}` | {about} | {limit} | {class} | {cure} |\n")
+        };
+        let rows = VERDICT_REASONS.iter().map(row).collect::<Vec<_>>().concat();
         let now = format!("{before}{head}{rows}{rest}");
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, &now).unwrap();

@@ -268,10 +268,15 @@ impl GpuMemory {
 
 // What one step of a decoder costs.
 
-/// `step = overhead [+ launch if P+B > graph_tokens] + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past
-/// + chunk/2)) + request·B + kv_token·ΣKV [+ context if P > 0] + prompt·R +
-/// all_reduce·(P+B)`, with P context tokens of R requests and B generating requests, and W = weights + `expert_weights`
-/// · (the share of experts that P+B tokens touch). Seconds.
+/// The coefficients of a step's time, in seconds:
+///
+/// ```text
+/// step = overhead [+ launch if P+B > graph_tokens] + max(overlap·W, token·(P+B)) + (1−overlap)·W
+///      + pair·Σ(chunk·(past + chunk/2)) + request·B + kv_token·ΣKV [+ context if P > 0] + prompt·R + all_reduce·(P+B)
+/// ```
+///
+/// with P context tokens of R requests and B generating requests, and W = weights + `expert_weights` · (the share of
+/// experts that P+B tokens touch).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coefficients {
     pub overhead: f64,
