@@ -123,12 +123,11 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
 /// What is in the state folder.
 fn items_of(home: &StateFolder) -> Result<StateItems, CommandError> {
     StateItems::find(home, &is_shipped)?.ok_or_else(|| {
-        CommandError::Usage(format!(
-            "{} is no folder with state of Regatta, so nothing in it is removed\n  hint: `--home` and REGATTA_HOME \
-             name the \
-             folder in which runs keep their state",
-            shown(home, home.state()).display()
-        ))
+        let folder = shown(home, home.state());
+        CommandError::hinted(
+            format!("{} is no folder with state of Regatta, so nothing in it is removed", folder.display()),
+            "`--home` and REGATTA_HOME name the folder in which runs keep their state",
+        )
     })
 }
 

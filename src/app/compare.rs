@@ -50,8 +50,8 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
     let mut sides = Vec::new();
     for argument in &request.results {
         let mut tasks = finder.find_runs(argument)?;
-        for found in tasks.iter_mut().flat_map(|task| &mut task.runs) {
-            check_run(found, conditions.is_empty())?;
+        for result in tasks.iter_mut().flat_map(|task| &mut task.runs) {
+            check_run(result, conditions.is_empty())?;
         }
         sides.push(Side { argument, tasks });
     }
@@ -59,7 +59,7 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
     if let (Some(_), [_, _, ..]) = (&request.html, rows.as_slice()) {
         let names: Vec<&str> = rows.iter().filter_map(|row| row.first()).map(|(name, _)| name.as_str()).collect();
         let hint = format!("name one of them on each side: {}", names.join(", "));
-        return Err(CommandError::usage(ErrorText::new("a page compares one task").hint(hint)));
+        return Err(CommandError::hinted("a page compares one task", hint));
     }
     check_same_measurements(&rows, conditions.is_empty())?;
     let mut exit = report_missing_tasks(&sides, !conditions.is_empty());
@@ -112,14 +112,14 @@ fn run_set(name: &str, runs: &[FoundResult], as_tool: Option<Tool>) -> Result<Ru
 /// task by task, because a mean over several tasks is a number of none of them.
 fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> {
     if sides.iter().all(|side| side.tasks.len() == 1) {
-        let one = |side: &'a Side<'_>| side.tasks.iter().map(|task| (side.argument.to_owned(), task.runs.as_slice()));
-        return Ok(vec![sides.iter().flat_map(one).collect()]);
+        let cell = |side: &'a Side<'_>| side.tasks.iter().map(|task| (side.argument.to_owned(), task.runs.as_slice()));
+        return Ok(vec![sides.iter().flat_map(cell).collect()]);
     }
     let [first, others @ ..] = sides else { return Ok(Vec::new()) };
-    let of = |task: &'a TaskRuns| (task.argument.clone(), task.runs.as_slice());
+    let cell = |task: &'a TaskRuns| (task.argument.clone(), task.runs.as_slice());
     let row = |task: &'a TaskRuns| {
         let same = others.iter().filter_map(|side| side.with(task.task.as_ref()));
-        [task].into_iter().chain(same).map(of).collect::<TaskRow<'a>>()
+        [task].into_iter().chain(same).map(cell).collect::<TaskRow<'a>>()
     };
     let rows: Vec<TaskRow<'a>> = first.tasks.iter().map(row).filter(|row| row.len() > 1).collect();
     if rows.is_empty() {
@@ -129,8 +129,8 @@ fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> 
         let hints: Vec<String> =
             several.map(|side| format!("one of {} for {}", arguments(side), side.argument)).collect();
         let named: Vec<&str> = sides.iter().map(|side| side.argument).collect();
-        let what = format!("{} have no task in common, and different tasks are not averaged", named.join(" and "));
-        return Err(CommandError::usage(ErrorText::new(what).hint(format!("name {}", hints.join("; ")))));
+        let message = format!("{} have no task in common, and different tasks are not averaged", named.join(" and "));
+        return Err(CommandError::hinted(message, format!("name {}", hints.join("; "))));
     }
     Ok(rows)
 }
@@ -147,14 +147,12 @@ fn check_same_measurements(rows: &[TaskRow<'_>], may_go_on: bool) -> Result<(), 
     if same.is_empty() {
         return Ok(());
     }
-    let what = format!("both sides are the same measurement: {}", same.join("; "));
+    let problem = format!("both sides are the same measurement: {}", same.join("; "));
     if !may_go_on {
         let hint = "`regatta run MANIFEST --force STAGE` measures a cached stage again";
-        return Err(CommandError::usage(
-            ErrorText::new(format!("{what}, and `--fail-if` has nothing to check")).hint(hint),
-        ));
+        return Err(CommandError::hinted(format!("{problem}, and `--fail-if` has nothing to check"), hint));
     }
-    print_error(&format!("warning: {what}\n"));
+    print_error(&format!("warning: {problem}\n"));
     Ok(())
 }
 
@@ -199,31 +197,27 @@ fn rules(request: &CompareRequest) -> CompareRules {
 
 /// The sweeps that all arguments name; `None` where none does.
 fn sweeps(finder: &ResultFinder<'_>, request: &CompareRequest) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
-    let mut found = Vec::new();
+    let mut sweeps = Vec::new();
     let mut others = Vec::new();
     for argument in &request.results {
         match finder.find_sweep(argument)? {
-            Some(sweep) => found.push((argument, sweep)),
+            Some(sweep) => sweeps.push((argument, sweep)),
             None => others.push(argument.as_str()),
         }
     }
-    let Some((one, _)) = found.first() else { return Ok(None) };
-    let points: Vec<String> = found.iter().filter_map(|(_, sweep)| sweep.first_point()).collect();
+    let Some((first, _)) = sweeps.first() else { return Ok(None) };
+    let points: Vec<String> = sweeps.iter().filter_map(|(_, sweep)| sweep.first_point()).collect();
     let points = if points.is_empty() { String::new() } else { format!(", such as {}", points.join(", ")) };
     if !others.is_empty() {
         let hint = format!("compare sweeps with sweeps; a point of one is a result{points}");
-        let what =
-            ErrorText::new(format!("{one} is a sweep, and {} is none", others.join(", "))).hint(hint).to_string();
-        return Err(CommandError::Usage(what));
+        return Err(CommandError::hinted(format!("{first} is a sweep, and {} is none", others.join(", ")), hint));
     }
     if !request.fail_if.is_empty() || request.as_tool.is_some() {
         let hint = format!("name a result, or a point of each sweep{points}");
-        let what =
-            ErrorText::new("`--fail-if` and `--as` are for single results, not for sweeps").hint(hint).to_string();
-        return Err(CommandError::Usage(what));
+        return Err(CommandError::hinted("`--fail-if` and `--as` are for single results, not for sweeps", hint));
     }
     let compared = |(name, sweep): (&String, FoundSweep)| ComparedSweep { name: name.clone(), report: sweep.report };
-    Ok(Some(found.into_iter().map(compared).collect()))
+    Ok(Some(sweeps.into_iter().map(compared).collect()))
 }
 
 fn compare_sweeps(
@@ -255,24 +249,20 @@ pub(super) fn write_page(path: &std::path::Path, document: &Document) -> Result<
 /// of them where the folder of the runs is missing: a condition would judge by one run what was measured several
 /// times so that chance does not decide. And a task that the last run did not have is of an earlier one, which a
 /// condition after the last run is not meant for.
-fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandError> {
-    if let Some((earlier, what)) = found.earlier.as_ref().zip(found.earlier_text()) {
+fn check_run(result: &mut FoundResult, may_go_on: bool) -> Result<(), CommandError> {
+    if let Some((earlier, problem)) = result.earlier.as_ref().zip(result.earlier_text()) {
         if !may_go_on {
             let hint = format!("name the run, too: `{}/{}`", earlier.run, earlier.task);
-            return Err(CommandError::usage(
-                ErrorText::new(format!("{what}, and `--fail-if` is not checked against it")).hint(hint),
-            ));
+            return Err(CommandError::hinted(format!("{problem}, and `--fail-if` is not checked against it"), hint));
         }
-        print_error(&format!("warning: {what}\n"));
+        print_error(&format!("warning: {problem}\n"));
     }
-    let name = found.run.name.clone();
-    if let Some(what) = found.run.without_other_runs(&name) {
+    let name = result.run.name.clone();
+    if let Some(problem) = result.run.without_other_runs(&name) {
         if !may_go_on {
-            return Err(CommandError::usage(
-                ErrorText::new(format!("{what}, and `--fail-if` needs all runs")).hint(COPY_REPEATS),
-            ));
+            return Err(CommandError::hinted(format!("{problem}, and `--fail-if` needs all runs"), COPY_REPEATS));
         }
-        let warning = ErrorText::new(format!("warning: {what}: it is compared as one run, the first"));
+        let warning = ErrorText::new(format!("warning: {problem}: it is compared as one run, the first"));
         print_error(&format!("{}\n", warning.hint(COPY_REPEATS)));
     }
     Ok(())

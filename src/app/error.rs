@@ -1,7 +1,7 @@
 //! Why a command cannot run, and the exit code for it.
 
 use crate::cli::CliExit;
-use base::diag::Diagnostics;
+use base::diag::{Diagnostics, ErrorText};
 
 /// What prevents a command from running, by its exit code.
 pub enum CommandError {
@@ -19,6 +19,11 @@ impl CommandError {
     /// A request that is not valid here, for this reason.
     pub fn usage(why: impl std::fmt::Display) -> Self {
         Self::Usage(why.to_string())
+    }
+
+    /// A request that is not valid here, and what to try.
+    pub fn hinted(message: impl std::fmt::Display, hint: impl std::fmt::Display) -> Self {
+        Self::usage(ErrorText::new(message).hint(hint))
     }
 
     /// The exit code.

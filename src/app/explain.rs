@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::{CliExit, ExplainRequest, Global};
 use crate::console::print;
 use crate::error::CommandError;
-use base::diag::{ErrorText, list_of, nearest};
+use base::diag::{list_of, nearest};
 use harness::{VerdictReason, Violation};
 use plan::manifest::ManifestKey;
 use report::explain::{self, ENTRIES};
@@ -62,7 +62,7 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     } else {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };
-    CommandError::usage(ErrorText::new(format!("there is no metric and no key `{topic}`")).hint(hint))
+    CommandError::hinted(format!("there is no metric and no key `{topic}`"), hint)
 }
 
 /// Of names in verdicts and sweeps that have no entry of their own.

@@ -11,7 +11,6 @@ use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::out_folder::NewResult;
-use base::diag::ErrorText;
 use base::files::{metadata_if_there, read_text};
 use base::units::size;
 use harness::{RESULT, SWEEP};
@@ -27,15 +26,10 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
     let result = find(global, &request.result)?;
     let records = result.records()?;
     if records.is_empty() {
-        return Err(CommandError::usage(
-            ErrorText::new(format!(
-                "{} has no records of single requests, from which another tool's files could be made",
-                request.result
-            ))
-            .hint(
-                "requests.jsonl is next to a result.json of Regatta's; an imported result is not exported \
-again",
-            ),
+        let name = &request.result;
+        return Err(CommandError::hinted(
+            format!("{name} has no records of single requests, from which another tool's files could be made"),
+            "requests.jsonl is next to a result.json of Regatta's; an imported result is not exported again",
         ));
     }
     create_folder(&request.out)?;
@@ -95,12 +89,11 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
             )));
         }
         if let Some((kind, place)) = interop::command_file(&text) {
-            return Err(CommandError::usage(
-                ErrorText::new(format!("{} is {kind}, which is not read", file.display())).hint(format!(
-                    "paste the command lines in its {place}, one at a time: `regatta import -- vllm bench \
-serve …`, `regatta import -- vllm serve …`"
-                )),
-            ));
+            let hint = format!(
+                "paste the command lines in its {place}, one at a time: `regatta import -- vllm bench serve …`, \
+                 `regatta import -- vllm serve …`"
+            );
+            return Err(CommandError::hinted(format!("{} is {kind}, which is not read", file.display()), hint));
         }
     }
     if !request.pick.is_empty() {
@@ -134,7 +127,7 @@ pub(super) fn located_runs(paths: &[PathBuf]) -> Result<Vec<LocatedRun>, Command
 pub(super) fn import_error(error: ImportError) -> CommandError {
     match (&error, error.hint()) {
         (ImportError::File { .. }, _) => CommandError::Other(error.into()),
-        (_, Some(hint)) => CommandError::Usage(format!("{error}\n  hint: {hint}")),
+        (_, Some(hint)) => CommandError::hinted(&error, hint),
         (_, None) => CommandError::usage(error),
     }
 }

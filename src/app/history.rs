@@ -12,7 +12,6 @@ use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::store;
-use base::diag::ErrorText;
 use base::event::RunId;
 use base::files::read_text;
 use harness::RESULT;
@@ -27,13 +26,13 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     let (points, sweeps) = measurements(&home, request)?;
     let sweeps = sweeps.into_iter().collect::<Vec<_>>().join(", ");
     if points.is_empty() {
-        let (what, hint) = if sweeps.is_empty() {
+        let (message, hint) = if sweeps.is_empty() {
             let hint = "`regatta runs` lists the runs; `regatta gc` keeps what a tagged run measured";
             ("no benchmark has a result that still exists".to_owned(), hint)
         } else {
             (format!("there are sweeps only ({sweeps}), and a history has no sweeps"), COMPARE_SWEEPS)
         };
-        return Err(CommandError::usage(ErrorText::new(what).hint(hint)));
+        return Err(CommandError::hinted(message, hint));
     }
     if !sweeps.is_empty() {
         print_error(&format!("not shown: sweeps ({sweeps}); {COMPARE_SWEEPS}\n"));
@@ -128,11 +127,11 @@ pub(super) fn shown_manifest(home: &StateFolder, manifest: &str) -> String {
 }
 
 fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), CommandError> {
-    let known: BTreeSet<String> = points.iter().flat_map(|point| history::known_keys(&point.result)).collect();
-    let Some(wrong) = keys.iter().find(|key| !known.contains(&key.to_string())) else { return Ok(()) };
-    let near = base::diag::did_you_mean(&wrong.to_string(), known.iter().map(String::as_str));
-    let hint = near.unwrap_or_else(|| format!("there are {}", known.into_iter().collect::<Vec<_>>().join(", ")));
-    Err(CommandError::usage(ErrorText::new(format!("no measurement has `{wrong}`")).hint(hint)))
+    let measured: BTreeSet<String> = points.iter().flat_map(|point| history::known_keys(&point.result)).collect();
+    let Some(wrong) = keys.iter().find(|key| !measured.contains(&key.to_string())) else { return Ok(()) };
+    let near = base::diag::did_you_mean(&wrong.to_string(), measured.iter().map(String::as_str));
+    let hint = near.unwrap_or_else(|| format!("there are {}", measured.into_iter().collect::<Vec<_>>().join(", ")));
+    Err(CommandError::hinted(format!("no measurement has `{wrong}`"), hint))
 }
 
 pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, CommandError> {
@@ -140,15 +139,14 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
     let TagRequest { tag, run, remove } = request;
     if *remove {
         let run = remove_tag(&home, tag)?;
-        let run = run.ok_or_else(|| {
-            CommandError::Usage(format!("no run has the tag `{tag}`\n  hint: `regatta runs` shows tags"))
-        })?;
+        let run = run
+            .ok_or_else(|| CommandError::hinted(format!("no run has the tag `{tag}`"), "`regatta runs` shows tags"))?;
         print(&format!("{tag}: taken from run {run}\n"));
         return Ok(CliExit::Done);
     }
     if tag.as_str() == "latest" {
         let hint = "choose another name: `latest` is the last run";
-        return Err(CommandError::Usage(format!("`latest` cannot be a tag\n  hint: {hint}")));
+        return Err(CommandError::hinted("`latest` cannot be a tag", hint));
     }
     let run = match run {
         Some(name) => {
@@ -166,7 +164,7 @@ fn unknown(home: &StateFolder, name: &str) -> CommandError {
     let names: Vec<String> = readable_runs(home).unwrap_or_default().0.iter().map(RunId::to_string).collect();
     let hint = base::diag::did_you_mean(name, names.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
-    CommandError::usage(ErrorText::new(format!("there is no run `{name}`")).hint(hint))
+    CommandError::hinted(format!("there is no run `{name}`"), hint)
 }
 
 #[cfg(test)]

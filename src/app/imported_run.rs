@@ -10,7 +10,7 @@ use crate::bulk::llmb;
 use crate::cli::Global;
 use crate::error::CommandError;
 use crate::project::choose_system;
-use base::diag::{Diagnostics, ErrorText, MissingValue};
+use base::diag::{Diagnostics, MissingValue};
 use base::units::shell_word;
 use interop::{RunLine, RunSetting, Translation, UntranslatedOption};
 use plan::manifest::{GivenValues, Manifest};
@@ -66,12 +66,10 @@ pub(super) fn command(
     let project = Project::open_current(global)?;
     let shipped = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = shipped else {
-        return Err(CommandError::usage(
-            ErrorText::new(format!(
-                "the line has no meaning here: this recipe is not shipped, there is no manifest {}",
-                line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
-            ))
-            .hint("`regatta list` lists the manifests"),
+        let names = line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+        return Err(CommandError::hinted(
+            format!("the line has no meaning here: this recipe is not shipped, there is no manifest {names}"),
+            "`regatta list` lists the manifests",
         ));
     };
     let named = NamedManifest { project: &project, name, line };
@@ -144,14 +142,12 @@ fn set_system(
     let NamedManifest { project, name, line } = *named;
     match params.iter().find(|(key, _)| key == "system") {
         Some((_, system)) if !named.has_system(system) => {
-            return Err(CommandError::usage(
-                ErrorText::new(format!(
-                    "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`"
-                ))
-                .hint(format!(
+            return Err(CommandError::hinted(
+                format!("the line has no meaning here: no settings of the system `{system}` are on file for `{name}`"),
+                format!(
                     "`regatta run {name} system={system}` lists those that are; a file \
-manifests/{name}/{system}.yaml that includes a near one adds it"
-                )),
+                     manifests/{name}/{system}.yaml that includes a near one adds it"
+                ),
             ));
         }
         Some(_) => {}

@@ -9,7 +9,7 @@ use crate::cli::{CliExit, Global};
 use crate::console::print;
 use crate::doctor::gpu_names;
 use crate::error::CommandError;
-use base::diag::{ErrorText, nearest};
+use base::diag::nearest;
 use report::{Styler, TextRole, table};
 
 macro_rules! chapters {
@@ -93,8 +93,8 @@ fn find(wanted: &str) -> Result<&'static (&'static str, &'static str), CommandEr
     let word = wanted.to_lowercase();
     let short = word.trim_end_matches(".md").trim_start_matches('0');
     let is_it = |(name, _): &&(&str, &str)| {
-        let (number, own) = parts(name);
-        *name == word.trim_end_matches(".md") || own == short || (!number.is_empty() && number == short)
+        let (number, title) = parts(name);
+        *name == word.trim_end_matches(".md") || title == short || (!number.is_empty() && number == short)
     };
     if let Some(chapter) = CHAPTERS.iter().find(is_it) {
         return Ok(chapter);
@@ -104,12 +104,12 @@ fn find(wanted: &str) -> Result<&'static (&'static str, &'static str), CommandEr
         CHAPTERS.iter().filter(|(name, text)| name.contains(short) || title(text).contains(short)).collect();
     let names = |some: &[&(&str, &str)]| some.iter().map(|(name, _)| parts(name).1).collect::<Vec<_>>().join(", ");
     match alike.as_slice() {
-        [one] => Ok(one),
+        [chapter] => Ok(chapter),
         [] => {
-            let known = CHAPTERS.iter().map(|(name, _)| parts(name).1);
-            let hint = nearest(short, known)
+            let titles = CHAPTERS.iter().map(|(name, _)| parts(name).1);
+            let hint = nearest(short, titles)
                 .map_or_else(|| "`regatta manual` lists them".to_owned(), |name| format!("did you mean `{name}`?"));
-            Err(CommandError::usage(ErrorText::new(format!("the manual has no chapter `{wanted}`")).hint(hint)))
+            Err(CommandError::hinted(format!("the manual has no chapter `{wanted}`"), hint))
         }
         several => {
             Err(CommandError::Usage(format!("several chapters have `{wanted}` in their names: {}", names(several))))

@@ -95,11 +95,10 @@ impl OutFolder {
             return Ok(());
         }
         let name = folder.display();
-        Err(CommandError::Usage(format!(
-            "`--out {name}` has the result of another benchmark, and would lose it\n  hint: name another folder, or \
-             remove {name} first; \
-             the same benchmark again replaces its own result"
-        )))
+        let message = format!("`--out {name}` has the result of another benchmark, and would lose it");
+        let hint =
+            format!("name another folder, or remove {name} first; the same benchmark again replaces its own result");
+        Err(CommandError::hinted(message, hint))
     }
 
     fn refusal(&self, folder: &Path) -> CommandError {
@@ -108,12 +107,9 @@ impl OutFolder {
             0 => String::new(),
             count => format!(" and {count} more"),
         };
-        CommandError::Usage(format!(
-            "`--out {}` would replace what Regatta did not write there: {}{more}\n  hint: name another folder, or move \
-             these away",
-            folder.display(),
-            names.join(", ")
-        ))
+        let (folder, names) = (folder.display(), names.join(", "));
+        let message = format!("`--out {folder}` would replace what Regatta did not write there: {names}{more}");
+        CommandError::hinted(message, "name another folder, or move these away")
     }
 
     /// Removes the earlier copy: its parts would be taken for those of the next one.

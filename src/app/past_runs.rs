@@ -18,7 +18,6 @@ use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::store;
-use base::diag::ErrorText;
 use base::event::{Done, RunId, TaskId};
 use base::files::{is_absence, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
@@ -150,7 +149,7 @@ pub(super) fn last(global: &Global) -> Result<String, CommandError> {
 
 fn no_run_error(home: &StateFolder) -> CommandError {
     let hint = hint_of_runs_above(home).unwrap_or_else(|| "`regatta run quickstart` runs everywhere".to_owned());
-    CommandError::usage(ErrorText::new("nothing has run in this folder yet").hint(hint))
+    CommandError::hinted("nothing has run in this folder yet", hint)
 }
 
 /// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
@@ -189,16 +188,16 @@ pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, Co
         }
     }
     if is_task {
-        return Err(CommandError::usage(
-            ErrorText::new(format!("{wanted} has no log: no run of it started a program whose output is kept"))
-                .hint("`regatta logs` lists the logs of the last run"),
+        return Err(CommandError::hinted(
+            format!("{wanted} has no log: no run of it started a program whose output is kept"),
+            "`regatta logs` lists the logs of the last run",
         ));
     }
     let names = LogNames::new(&home, &newest);
-    let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| names.task(log)).collect();
-    let hint = base::diag::did_you_mean(wanted, known.iter().map(String::as_str));
+    let tasks: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| names.task(log)).collect();
+    let hint = base::diag::did_you_mean(wanted, tasks.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
-    Err(CommandError::usage(ErrorText::new(format!("no run has a task {wanted}")).hint(hint)))
+    Err(CommandError::hinted(format!("no run has a task {wanted}"), hint))
 }
 
 /// Whether a run had a task of that name, or of a stage of that name.
@@ -273,13 +272,10 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
 
 /// It leads to the log of a job, which the job makes when it begins.
 fn no_log_yet(log: &Path) -> CommandError {
-    let text = ErrorText::new(format!(
-        "{} is not there: the job of its task has not begun, or ended before it began",
-        log.display()
-    ))
-    .hint("`regatta status` shows what became of the task")
-    .to_string();
-    CommandError::Usage(text)
+    CommandError::hinted(
+        format!("{} is not there: the job of its task has not begun, or ended before it began", log.display()),
+        "`regatta status` shows what became of the task",
+    )
 }
 
 pub(super) fn report(global: &Global, request: &cli::ReportRequest) -> Result<CliExit, CommandError> {

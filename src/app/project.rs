@@ -10,7 +10,7 @@ use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::doctor;
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
-use base::diag::{Diagnostics, ErrorText};
+use base::diag::Diagnostics;
 use base::event::Event;
 use base::files::{Digest, read_bytes};
 use interop::{SystemNeed, gpu_name};
@@ -39,13 +39,13 @@ pub(super) fn given_state_folder(global: &Global) -> Result<&Path, CommandError>
 }
 
 /// Plans, records and commands have paths as text: one that is none would be another path there.
-fn check_is_text(what: &str, path: &Path) -> Result<(), CommandError> {
+fn check_is_text(name: &str, path: &Path) -> Result<(), CommandError> {
     if path.to_str().is_some() {
         return Ok(());
     }
-    Err(CommandError::usage(
-        ErrorText::new(format!("the path of {what} is not UTF-8: {}", path.display()))
-            .hint("rename the part of it that is not, or use another folder"),
+    Err(CommandError::hinted(
+        format!("the path of {name} is not UTF-8: {}", path.display()),
+        "rename the part of it that is not, or use another folder",
     ))
 }
 
@@ -277,10 +277,10 @@ pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, Comman
                 let named = plan.select(&[], std::slice::from_ref(name))?;
                 if !named.iter().zip(&roles).any(|(named, role)| *named && *role == TaskRole::Run) {
                     let only = select.only.join(", ");
-                    return Err(CommandError::Usage(format!(
-                        "`--force {name}` forces what `--only {only}` leaves out\n  hint: add `--only {name}`, or \
-                         leave out one of the two"
-                    )));
+                    return Err(CommandError::hinted(
+                        format!("`--force {name}` forces what `--only {only}` leaves out"),
+                        format!("add `--only {name}`, or leave out one of the two"),
+                    ));
                 }
             }
             let named = plan.select(&[], names)?;
@@ -322,7 +322,7 @@ pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Ve
     });
     let Some((manifest, settings)) = started else {
         let hint = hint_of_runs_above(&project.home).unwrap_or_else(|| format!("name a manifest: {hint}"));
-        return Err(CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
+        return Err(CommandError::hinted("nothing has run in this folder yet", hint));
     };
     let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
     Ok((manifest, settings.map_err(CommandError::usage)?))

@@ -12,7 +12,6 @@ use super::project::Project;
 use crate::cli::Global;
 use crate::console::print_error;
 use crate::error::CommandError;
-use base::diag::ErrorText;
 use base::event::{RunId, TaskId};
 use harness::{RESULT, SWEEP, SweepReport, repeat_folders};
 use interop::import_sweep;
@@ -71,14 +70,14 @@ pub(super) struct ResultFinder<'a> {
 
 /// One result, or an error that lists the existing ones.
 pub(super) fn find(global: &Global, argument: &str) -> Result<FoundResult, CommandError> {
-    let mut all = find_all(global, argument)?;
-    match (all.pop(), all.is_empty()) {
-        (Some(found), true) => Ok(found),
+    let mut results = find_all(global, argument)?;
+    match (results.pop(), results.is_empty()) {
+        (Some(result), true) => Ok(result),
         (last, _) => {
             let (names, arguments): (Vec<String>, Vec<String>) =
-                all.into_iter().chain(last).map(|found| (found.run.name, found.argument)).unzip();
-            let what = format!("{argument} has several results: {}", names.join(", "));
-            Err(CommandError::usage(ErrorText::new(what).hint(format!("name one of them: {}", arguments.join(", ")))))
+                results.into_iter().chain(last).map(|result| (result.run.name, result.argument)).unzip();
+            let message = format!("{argument} has several results: {}", names.join(", "));
+            Err(CommandError::hinted(message, format!("name one of them: {}", arguments.join(", "))))
         }
     }
 }
@@ -429,15 +428,15 @@ impl RunOutputs {
     fn left_without_result(&self, name: &str) -> Result<Option<CommandError>, PathError> {
         let Some((task, entry)) = self.unfinished(name) else { return Ok(None) };
         let has_result = |run: &RunId| {
-            let found = Self::read(&self.home, run).and_then(|outputs| outputs.at(task.as_str(), RESULT));
-            found.is_ok_and(|path| path.is_some())
+            let result = Self::read(&self.home, run).and_then(|outputs| outputs.at(task.as_str(), RESULT));
+            result.is_ok_and(|path| path.is_some())
         };
         let hint = match readable_runs(&self.home)?.0.into_iter().rev().take(RUNS_FOR_HINT).find(has_result) {
             Some(run) => format!("`{run}/{task}` is the result of an earlier run"),
             None => "`regatta status` shows why".to_owned(),
         };
-        let what = format!("the last run has no result of {task}: {}", entry.label());
-        Ok(Some(CommandError::Usage(format!("{what}\n  hint: {hint}"))))
+        let message = format!("the last run has no result of {task}: {}", entry.label());
+        Ok(Some(CommandError::hinted(message, hint)))
     }
 
     /// The sweep of a run that has measured nothing else.
@@ -452,7 +451,7 @@ impl RunOutputs {
             several => {
                 let names: Vec<String> = several.iter().map(|(task, _)| format!("{argument}/{task}")).collect();
                 let (count, hint) = (several.len(), format!("name one of them: {}", names.join(", ")));
-                Err(CommandError::Usage(format!("run {argument} has {count} sweeps\n  hint: {hint}")))
+                Err(CommandError::hinted(format!("run {argument} has {count} sweeps"), hint))
             }
         }
     }
@@ -522,15 +521,15 @@ fn measured_task(task: &str) -> &str {
     }
 }
 
-fn no_result(argument: &str, known: &[String], none: &str) -> CommandError {
-    let hint = base::diag::did_you_mean(argument, known.iter().map(String::as_str)).unwrap_or_else(|| {
-        if known.is_empty() {
+fn no_result(argument: &str, results: &[String], none: &str) -> CommandError {
+    let hint = base::diag::did_you_mean(argument, results.iter().map(String::as_str)).unwrap_or_else(|| {
+        if results.is_empty() {
             none.to_owned()
         } else {
-            format!("there are {}; a folder with a result.json will do, too", known.join(", "))
+            format!("there are {}; a folder with a result.json will do, too", results.join(", "))
         }
     });
-    CommandError::usage(ErrorText::new(format!("there is no result `{argument}`")).hint(hint))
+    CommandError::hinted(format!("there is no result `{argument}`"), hint)
 }
 
 /// Makes each of these tasks that of the newest run that has that file of it. One that no run has stays as it is.

@@ -35,9 +35,10 @@ use stages::StageExecutor;
 
 pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, CommandError> {
     let Some(address) = address(request.selection().address.as_deref())? else {
-        let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, \
-            s3://bucket/prefix, gs://…, az://…";
-        return Err(CommandError::Usage(text.to_owned()));
+        return Err(CommandError::hinted(
+            "no shared store was named",
+            "`--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…",
+        ));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
@@ -288,8 +289,8 @@ impl StoreOperation<'_> {
     fn gc(&self, gc: &StoreGc) -> Result<CliExit, CommandError> {
         let StoreGc { older_than, keep, grace, yes, .. } = *gc;
         if yes && older_than.is_none() && keep.is_none() {
-            let text = "no outputs are selected\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
-            return Err(CommandError::Usage(text.to_owned()));
+            let hint = "`--older-than 30d`, `--keep 500GiB`, or both";
+            return Err(CommandError::hinted("no outputs are selected", hint));
         }
         let keep = shared_store::RetentionPolicy { younger_than: older_than, max_bytes: keep, grace };
         let gone =
@@ -421,8 +422,7 @@ pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, Comm
         (Some(path), _) => Some(("--trusted-keys", path.clone())),
         (None, value) => value.map(|path| (TRUSTED_KEYS, path.into())),
     };
-    let trusted = trusted
-        .map(|(source, path)| TrustedKeys::read(&path).map_err(|why| CommandError::Usage(format!("{source}: {why}"))));
+    let trusted = trusted.map(|(source, path)| TrustedKeys::read(&path).map_err(|error| unusable_key(source, &error)));
     Ok(SignaturePolicy::new(signer, trusted.transpose()?))
 }
 
@@ -433,7 +433,11 @@ pub(super) fn sign_key(named: Option<&Path>) -> Result<Option<SigningKey>, Comma
         (None, Some(value)) => (SIGN_KEY, sign_key_of(&value)),
         (None, None) => return Ok(None),
     };
-    key.map(Some).map_err(|why| CommandError::Usage(format!("{source}: {why}")))
+    key.map(Some).map_err(|error| unusable_key(source, &error))
+}
+
+fn unusable_key(source: &str, error: &KeyError) -> CommandError {
+    CommandError::hinted(format!("{source}: {error}"), error.hint())
 }
 
 /// A path, or the text of a PEM file.
@@ -540,7 +544,7 @@ pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, 
     let signatures = signatures(&StoreSelection::default())?;
     let SharedSummaries { all, mut unreadable, untrusted } = runtime
         .block_on(shared_summaries(&address, &signatures))
-        .map_err(|error| CommandError::Usage(format!("{address} cannot be read: {error}\n  hint: {}", error.hint())))?;
+        .map_err(|error| CommandError::hinted(format!("{address} cannot be read: {error}"), error.hint()))?;
     let mut read = Vec::new();
     for summary in all {
         match MeasuredResult::read(&summary.result.to_string()) {

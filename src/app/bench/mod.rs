@@ -26,10 +26,9 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
     if request.args.profile_export_file.is_some()
         && (request.args.repeat > 1 || matches!(request.load, BenchLoad::Sweep(_)))
     {
-        return Err(CommandError::usage(
-            "`--profile-export-file` has the requests of one run, and this measures several\n  hint: `--out DIR` has \
-             those of \
-             each, in its folders `points` and `repeats`",
+        return Err(CommandError::hinted(
+            "`--profile-export-file` has the requests of one run, and this measures several",
+            "`--out DIR` has those of each, in its folders `points` and `repeats`",
         ));
     }
     options::check_addresses(request)?;

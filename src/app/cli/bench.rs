@@ -369,10 +369,10 @@ fn check_tls_target(args: &BenchArgs, tls: &Map<String, Value>, target: &str) ->
     }
     let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (true, "--cert")];
     let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)).unwrap_or_default();
-    invalid_value(format!(
-        "`{option}` is for a target with `https://`, and TARGET has none\n  hint: `https://HOST:PORT/v1` is OpenAI's \
-         interface with TLS"
-    ))
+    invalid_value(
+        ErrorText::new(format!("`{option}` is for a target with `https://`, and TARGET has none"))
+            .hint("`https://HOST:PORT/v1` is OpenAI's interface with TLS"),
+    )
 }
 
 /// What the file is, by its kind or by its name.

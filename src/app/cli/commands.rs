@@ -29,6 +29,7 @@ use super::simulation::{SimRequest, WhatIfRequest};
 use super::store::StoreRequest;
 use super::triton::TritonRequest;
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
+use base::diag::ErrorText;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
@@ -357,10 +358,8 @@ fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Comm
             let word = word.to_string_lossy();
             format.error(
                 ErrorKind::MissingRequiredArgument,
-                format!(
-                    "no MANIFEST was given: `--force {word}` reads `{word}` as the stage to force\n  \
-                     hint: put the manifest first, for example `{word} --force`"
-                ),
+                ErrorText::new(format!("no MANIFEST was given: `--force {word}` reads `{word}` as the stage to force"))
+                    .hint(format!("put the manifest first, for example `{word} --force`")),
             )
         }
         _ => error,
@@ -379,7 +378,8 @@ impl CliArgs {
     fn into_invocation(self) -> Result<Invocation, ArgumentError> {
         let Self { global: GlobalArgs { home, color, quiet, verbose }, request } = self;
         if home.as_os_str().is_empty() {
-            return invalid_value("`--home` has an empty name\n  hint: leave it out, or name a folder");
+            let error = ErrorText::new("`--home` has an empty name");
+            return invalid_value(error.hint("leave it out, or name a folder"));
         }
         let loudness = match (quiet, verbose) {
             (true, _) => OutputVerbosity::Quiet,

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use super::values::{
     ArgumentError, KeyValueArg, Subject, between, count_above_zero, invalid_value, rate, read_as, reject_duplicates,
 };
+use base::diag::ErrorText;
 
 /// What this machine has and, with a manifest, what that needs.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -71,7 +72,7 @@ impl CheckRequest {
         }
         reject_duplicates(&settings)?;
         if manifests.is_empty() {
-            return invalid_value("no manifest is named\n  hint: regatta check MANIFEST KEY=VALUE");
+            return invalid_value(ErrorText::new("no manifest is named").hint("regatta check MANIFEST KEY=VALUE"));
         }
         Ok(Self { manifests, settings, format: args.format })
     }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::help;
 use super::values::{HOW, KeyValueArg};
+use base::diag::ErrorText;
 
 /// What to ask a server, or to do there.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -223,8 +224,9 @@ pub enum TritonProtocol {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TritonUrlError {
     #[error(
-        "`{text}` is no address of a server: {why}\n  hint: write `host:8001` or `grpc://host:8001` for gRPC, \
-         `http://host:8000` for HTTP"
+        "{}",
+        ErrorText::new(format_args!("`{}` is no address of a server: {}", .text, .why))
+            .hint("write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP")
     )]
     Text { text: String, why: String },
     /// Without the text, which has the secret in it.
@@ -237,7 +239,10 @@ pub enum TritonUrlError {
 enum TritonArgError {
     #[error("must be a time in seconds above 0")]
     Seconds,
-    #[error("{0}\n  hint: for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`")]
+    #[error(
+        "{}",
+        ErrorText::new(.0).hint("for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`")
+    )]
     Input(String),
 }
 

@@ -9,6 +9,7 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, Error, ValueHint};
 
+use base::diag::ErrorText;
 use base::event::{GpuId, GpuIdError};
 use base::spec::{Formula, NumberKind, Quantity};
 
@@ -26,8 +27,8 @@ pub(super) fn reject_duplicates(settings: &[KeyValueArg]) -> Result<(), Argument
     for KeyValueArg { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
             let hint = format!("write it once; a list is one argument: `{key}={before},{value}`");
-            let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");
-            return Err((ErrorKind::ArgumentConflict, text));
+            let error = ErrorText::new(format!("`{key}` is given twice: `{before}` and `{value}`")).hint(hint);
+            return Err((ErrorKind::ArgumentConflict, error.into()));
         }
     }
     Ok(())
@@ -150,13 +151,25 @@ pub struct KeyValueArg {
 /// Why an argument is no setting, with what to try.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueArgError {
-    #[error("`{0}` is not KEY=VALUE\n  hint: write `{0}=VALUE`; `regatta show MANIFEST` lists the parameters")]
+    #[error(
+        "{}",
+        ErrorText::new(format_args!("`{}` is not KEY=VALUE", .0))
+            .hint(format_args!("write `{}=VALUE`; `regatta show MANIFEST` lists the parameters", .0))
+    )]
     NoEquals(String),
-    #[error("`{0}` has no name before the `=`\n  hint: write KEY=VALUE, for example `system=h200-x8`")]
+    #[error(
+        "{}",
+        ErrorText::new(format_args!("`{}` has no name before the `=`", .0))
+            .hint("write KEY=VALUE, for example `system=h200-x8`")
+    )]
     NoKey(String),
     #[error(
-        "`{key}` cannot be the name of a parameter: {found:?} is not allowed in it\n  hint: names are letters, digits, \
-         `_` and `-`, and start with a letter or `_`; dots lead to a value inside{also}"
+        "{}",
+        ErrorText::new(format_args!("`{}` cannot be the name of a parameter: {:?} is not allowed in it", .key, .found))
+            .hint(format_args!(
+                "names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside{}",
+                .also
+            ))
     )]
     BadKey { key: String, found: char, also: &'static str },
 }
@@ -201,9 +214,11 @@ pub enum GpuSelection {
 /// Why a value of `--gpus` is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}\n  hint: a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 \
-     alone), or UUIDs \
-     of GPUs or MIG instances (`--gpus GPU-<uuid>`, `--gpus MIG-<uuid>`, as `nvidia-smi -L` prints them)"
+    "{}",
+    ErrorText::new(.0).hint(
+        "a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or \
+         UUIDs of GPUs or MIG instances (`--gpus GPU-<uuid>`, `--gpus MIG-<uuid>`, as `nvidia-smi -L` prints them)"
+    )
 )]
 pub struct GpuSelectionError(String);
 

@@ -14,7 +14,7 @@ use plan::manifest::model::{
 };
 use plan::{ActionError, Plan, PlanReference, Task};
 use report::{DoctorFinding, FindingLevel};
-use runner::{PublicKey, TrustedKeys};
+use runner::{KeyError, PublicKey, TrustedKeys};
 use stages::{LaunchPreview, image_program, place_of, previews, query_host};
 
 /// The tasks that need it.
@@ -363,7 +363,7 @@ fn sign_key() -> Option<DoctorFinding> {
     let value = variable(SIGN_KEY)?;
     let key = match sign_key_of(&value) {
         Ok(key) => key.public().short_id(),
-        Err(why) => return Some(unusable(SIGN_KEY, &why.to_string())),
+        Err(error) => return Some(unusable(SIGN_KEY, &error)),
     };
     // A text in place of a path is no name of a file.
     let mode = fs::metadata(Path::new(&value)).map_or(0, |file| file.permissions().mode());
@@ -371,8 +371,8 @@ fn sign_key() -> Option<DoctorFinding> {
     if for_others == 0 {
         return Some(DoctorFinding::fact(SIGN_KEY, format!("signs as {key}")));
     }
-    let found = format!("signs as {key}; its file may be read by others (mode {:o})", mode & 0o777);
-    let finding = DoctorFinding::fact(SIGN_KEY, found).needed("for its owner alone", &[], FindingLevel::Doubtful);
+    let signer = format!("signs as {key}; its file may be read by others (mode {:o})", mode & 0o777);
+    let finding = DoctorFinding::fact(SIGN_KEY, signer).needed("for its owner alone", &[], FindingLevel::Doubtful);
     Some(finding.fix(format!("chmod 600 {value}")))
 }
 
@@ -383,13 +383,13 @@ fn trusted_keys() -> Option<DoctorFinding> {
             let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();
             DoctorFinding::fact(TRUSTED_KEYS, format!("outputs signed by {} are taken", ids.join(", ")))
         }
-        Err(why) => unusable(TRUSTED_KEYS, &why.to_string()),
+        Err(error) => unusable(TRUSTED_KEYS, &error),
     })
 }
 
-fn unusable(name: &str, why: &str) -> DoctorFinding {
-    let (what, hint) = why.split_once("\n  hint: ").unwrap_or((why, "name a file that can be read, or unset it"));
-    DoctorFinding::fact(name, what).needed("an Ed25519 key", &[], FindingLevel::Missing).fix(hint)
+fn unusable(name: &str, error: &KeyError) -> DoctorFinding {
+    let finding = DoctorFinding::fact(name, error.to_string()).needed("an Ed25519 key", &[], FindingLevel::Missing);
+    finding.fix(error.hint())
 }
 
 /// Lines on each model, and their weights among those that a GPU must hold.

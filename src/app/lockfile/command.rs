@@ -15,6 +15,7 @@ use crate::lockfile::{
     Strictness, compare, outcome, pin, read, render, run_section,
 };
 use crate::project::{Project, options};
+use base::diag::ErrorText;
 use base::event::{Failure, FailureKind, TaskId};
 use base::files::{metadata_if_there, read_text};
 use base::units::counted;
@@ -34,12 +35,10 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
         }
         LockRequest::Diff { a, b, settings, json } => {
             let old = open(a)?;
-            let (found, sides, is_now) = match locked_at(b)? {
+            let (differences, sides, is_now) = match locked_at(b)? {
                 Some(_) if !settings.is_empty() => {
-                    let what = format!("{b} is a lock file, and has no parameters to give");
-                    return Err(CommandError::Usage(format!(
-                        "{what}\n  hint: `{b}#MANIFEST KEY=VALUE` is one of its runs"
-                    )));
+                    let message = format!("{b} is a lock file, and has no parameters to give");
+                    return Err(CommandError::hinted(message, format!("`{b}#MANIFEST KEY=VALUE` is one of its runs")));
                 }
                 Some(new) => {
                     (compare_files(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false)
@@ -47,11 +46,11 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
             };
             print(&if *json {
-                render::differences_json(&found)
+                render::differences_json(&differences)
             } else {
-                format_differences(&found, sides, is_now, styler)
+                format_differences(&differences, sides, is_now, styler)
             });
-            Ok(if found.values().all(Vec::is_empty) { CliExit::Done } else { CliExit::Failed })
+            Ok(if differences.values().all(Vec::is_empty) { CliExit::Done } else { CliExit::Failed })
         }
     }
 }
@@ -132,12 +131,10 @@ fn since(
 /// One run of a lock file; else lists the existing ones.
 pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {
     file.runs.get(run).ok_or_else(|| {
-        let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
-        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
-        CommandError::Differs(format!(
-            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it after \
-             success\n"
-        ))
+        let runs: Vec<&str> = file.runs.keys().map(String::as_str).collect();
+        let runs = if runs.is_empty() { "it has none".to_owned() } else { format!("it has: {}", runs.join("; ")) };
+        let error = ErrorText::new(format!("error: {path} has no run `{run}`\n  {runs}"));
+        CommandError::Differs(format!("{}\n", error.hint("the same command without --locked writes it after success")))
     })
 }
 
@@ -145,12 +142,12 @@ pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Resul
 pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
     locked_at(word)?.ok_or_else(|| {
         let path = word.split('#').next().unwrap_or(word);
-        let what = match metadata_if_there(Path::new(path)) {
+        let problem = match metadata_if_there(Path::new(path)) {
             Ok(Some(_)) => "is no lock file",
             Ok(None) => "is not there",
             Err(error) => return anyhow::anyhow!("cannot read {path}: {error}").into(),
         };
-        CommandError::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
+        CommandError::hinted(format!("{path} {problem}"), "`regatta run MANIFEST` writes one when all has ended well")
     })
 }
 
@@ -170,15 +167,15 @@ pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
     Ok(Some(file))
 }
 
-pub(super) fn unreadable(path: &str, why: &LockFileError) -> CommandError {
-    let hint = match why {
+pub(super) fn unreadable(path: &str, error: &LockFileError) -> CommandError {
+    let hint = match error {
         LockFileError::Newer(_) => "install a newer regatta",
         LockFileError::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
         LockFileError::Text(_) => {
             "take it from version control, or remove it; a successful run writes its own entry again"
         }
     };
-    CommandError::Usage(format!("{path} cannot be read: {why}\n  hint: {hint}"))
+    CommandError::hinted(format!("{path} cannot be read: {error}"), hint)
 }
 
 /// What to report about a run that holds to a lock file.
@@ -211,30 +208,34 @@ pub fn enforce(
     let state = project.home.state();
     std::fs::create_dir_all(state).with_context(|| format!("cannot create {}", state.display()))?;
     let keys = run_section::keys(project, plan, options, &output_cache);
-    let found = run_section::predicted_differences(&section, project, plan, options, &keys)?;
-    let stops = found.iter().filter(|one| strictness.stops(one)).count();
+    let differences = run_section::predicted_differences(&section, project, plan, options, &keys)?;
+    let stops = differences.iter().filter(|difference| strictness.stops(difference)).count();
     if stops > 0 {
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
-        let table = render::differences(&found, ["locked", "now"], paint) + &render::advice(&found, paint);
-        let rest = "without --locked it runs as it is now, and rewrites the lock";
-        let has_other_stages = found.iter().any(|one| one.task.is_some() && one.field == "stage");
+        let table = render::differences(&differences, ["locked", "now"], paint) + &render::advice(&differences, paint);
+        let is_other_stage = |difference: &LockDifference| difference.task.is_some() && difference.field == "stage";
+        let has_other_stages = differences.iter().any(is_other_stage);
         let others = if has_other_stages { run_section::namesakes(project, plan) } else { Vec::new() };
-        let shares =
-            |other: &String| format!("  hint: {other} has the same name, and its runs replace the same entry\n");
-        let shared = others.iter().map(shares).collect::<Vec<_>>().concat();
+        let error = ErrorText::new(format!(
+            "error: {things} not match {shown} for `{run}`; nothing was started\n{}",
+            table.trim_end_matches('\n')
+        ));
+        let shares = |other: &String| format!("{other} has the same name, and its runs replace the same entry");
+        let error = others.iter().map(shares).fold(error, ErrorText::hint);
         return Err(CommandError::Differs(format!(
-            "error: {things} not match {shown} for `{run}`; nothing was started\n{table}{shared}  hint: {rest}\n"
+            "{}\n",
+            error.hint("without --locked it runs as it is now, and rewrites the lock")
         )));
     }
     let mut holding = LockReport::default();
-    for one in &found {
-        let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
-        let why = if one.is_hidden() {
+    for difference in &differences {
+        let place = difference.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
+        let reason = if difference.is_hidden() {
             " (a path or a secret that the lock does not hold, or other outputs below it)"
         } else {
             ""
         };
-        holding.messages.push((None, format!("differs from {shown}: {place}{}{why}", render::line(one))));
+        holding.messages.push((None, format!("differs from {shown}: {place}{}{reason}", render::line(difference))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding).map_err(anyhow::Error::from)?;
     options.output_check = output_check(section, strictness, shown);
@@ -245,10 +246,10 @@ fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, Comm
     let shown = file.display().to_string();
     let text = read_text(project.home.project().join(file)).map_err(|error| {
         let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
-        CommandError::Usage(format!("{shown} cannot be read: {error}\n  hint: {hint}"))
+        CommandError::hinted(format!("{shown} cannot be read: {error}"), hint)
     })?;
-    let all = read(&text).map_err(|why| unreadable(&shown, &why))?;
-    section_of(&all, run, &shown).cloned()
+    let lock_file = read(&text).map_err(|error| unreadable(&shown, &error))?;
+    section_of(&lock_file, run, &shown).cloned()
 }
 
 /// Pins names that mean something else by now to what they meant. Cached outputs that match already stay as they are.

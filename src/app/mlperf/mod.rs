@@ -81,10 +81,10 @@ fn verdict(examined: &SubmissionReport, shown: &ExaminationArgs, styler: Styler)
 
 /// A round by the name that was given for it, `v6.1` or `6.1`.
 fn named(name: &str) -> Result<Round, CommandError> {
-    let known = Round::NAMES.join(", ");
-    Round::named(name).or_else(|| Round::named(&format!("v{name}"))).ok_or_else(|| {
-        CommandError::usage(ErrorText::new(format!("there is no round `{name}`")).hint(format!("there are {known}")))
-    })
+    let names = Round::NAMES.join(", ");
+    Round::named(name)
+        .or_else(|| Round::named(&format!("v{name}")))
+        .ok_or_else(|| CommandError::hinted(format!("there is no round `{name}`"), format!("there are {names}")))
 }
 
 fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, CommandError> {
@@ -92,21 +92,20 @@ fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, Comm
     let round = match round {
         Some(name) => named(name)?,
         None => mlperf::round_of(folder).ok_or_else(|| {
-            if let Some(found) = mlperf::endpoints_result(folder) {
-                return no_endpoints(&found);
+            if let Some(result) = mlperf::endpoints_result(folder) {
+                return no_endpoints(&result);
             }
             let hint =
                 format!("the folder with closed/ or open/ in it; `--round` names one of {}", Round::NAMES.join(", "));
-            CommandError::usage(ErrorText::new(format!("{}: its round is unknown", folder.display())).hint(hint))
+            CommandError::hinted(format!("{}: its round is unknown", folder.display()), hint)
         })?,
     };
     Ok(mlperf::examine(folder, &round))
 }
 
 /// Results of MLPerf Endpoints where those of LoadGen are needed.
-fn no_endpoints(found: &Path) -> CommandError {
-    let (what, hint) = (mlperf::NOT_SUPPORTED, mlperf::OWN_CHECKER);
-    CommandError::usage(ErrorText::new(format!("{}: {what}", found.display())).hint(hint))
+fn no_endpoints(result: &Path) -> CommandError {
+    CommandError::hinted(format!("{}: {}", result.display(), mlperf::NOT_SUPPORTED), mlperf::OWN_CHECKER)
 }
 
 fn require_folder(path: &Path) -> Result<(), CommandError> {
@@ -118,15 +117,15 @@ fn require_folder(path: &Path) -> Result<(), CommandError> {
 }
 
 pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliExit, CommandError> {
-    let mut parts = options.packages.iter().chain(options.logs.iter().map(|one| &one.folder));
-    if let Some(found) = parts.find_map(|folder| mlperf::endpoints_result(folder)) {
-        return Err(no_endpoints(&found));
+    let mut parts = options.packages.iter().chain(options.logs.iter().map(|logs| &logs.folder));
+    if let Some(result) = parts.find_map(|folder| mlperf::endpoints_result(folder)) {
+        return Err(no_endpoints(&result));
     }
-    let logs = options.logs.into_iter().map(|one| ForeignResult {
-        system: one.system,
-        benchmark: one.benchmark,
-        scenario: one.scenario,
-        folder: one.folder,
+    let logs = options.logs.into_iter().map(|logs| ForeignResult {
+        system: logs.system,
+        benchmark: logs.benchmark,
+        scenario: logs.scenario,
+        folder: logs.folder,
     });
     if let Some(path) = &options.archive {
         require_archive_name(path).map_err(CommandError::usage)?;
@@ -146,16 +145,16 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
     };
     let round = mlperf::assemble(&request, &options.out).map_err(|error| {
         let hint = match &error {
-            AssembleError::NoRound(_) => "\n  hint: `--round` names it",
-            AssembleError::NotEmpty(_) => "\n  hint: `--out` names a new folder",
+            AssembleError::NoRound(_) => Some("`--round` names it"),
+            AssembleError::NotEmpty(_) => Some("`--out` names a new folder"),
             AssembleError::Io { path, .. } | AssembleError::Json { path, .. }
                 if request.logs.iter().any(|logs| logs.system == *path) =>
             {
-                "\n  hint: `--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first"
+                Some("`--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first")
             }
-            _ => "",
+            _ => None,
         };
-        CommandError::Usage(format!("{error}{hint}"))
+        CommandError::usage(ErrorText::new(error).maybe_hint(hint))
     })?;
     let examined = mlperf::examine(&options.out, &round);
     let exit = verdict(&examined, &options.shown, styler)?;
@@ -272,20 +271,20 @@ pub(super) fn search(
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings);
-    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
-    if found.is_empty() {
+    let searches = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
+    if searches.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
-        return Err(CommandError::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
+        return Err(CommandError::hinted(format!("{manifest} has no search by LoadGen's rules in it"), hint));
     }
     if only_cost {
-        for (task, bench) in &found {
+        for (task, bench) in &searches {
             let cost = Cost::estimate(bench)
                 .map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
             print(&format!("{task}: {cost}\n"));
         }
         return Ok(CliExit::Done);
     }
-    select.until = found.into_iter().map(|(task, _)| task.to_string()).collect();
+    select.until = searches.into_iter().map(|(task, _)| task.to_string()).collect();
     let events = EventFormat::Terminal;
     run::run(
         global,

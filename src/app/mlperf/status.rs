@@ -10,7 +10,6 @@ use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::console::print;
 use crate::error::CommandError;
 use crate::project::{Project, last_manifest, options};
-use base::diag::ErrorText;
 use base::event::TaskId;
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
@@ -38,7 +37,7 @@ pub(super) fn status(
     let output_cache = OutputCache::open(&project.home)?;
     let options = options(&plan, &select)?;
     let decisions = decide(&project, &manifest, &settings, &select, &plan, &options)?;
-    let words: Vec<String> = settings.iter().map(|one| format!(" {}={}", one.key, one.value)).collect();
+    let words: Vec<String> = settings.iter().map(|setting| format!(" {}={}", setting.key, setting.value)).collect();
     let look = StatusContext {
         plan: &plan,
         cache: &output_cache,
@@ -47,14 +46,14 @@ pub(super) fn status(
     };
     let standing = look.result_progress();
     if standing.is_empty() {
-        let (what, hint) = if plan.params.contains_key("package") {
-            let what = "runs no LoadGen and packs nothing with these arguments";
-            (what, format!("`regatta mlperf status {manifest} package=true` is of its submission"))
+        let (problem, hint) = if plan.params.contains_key("package") {
+            let problem = "runs no LoadGen and packs nothing with these arguments";
+            (problem, format!("`regatta mlperf status {manifest} package=true` is of its submission"))
         } else {
             let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
             ("has nothing of MLPerf in it", hint.to_owned())
         };
-        return Err(CommandError::usage(ErrorText::new(format!("{manifest} {what}")).hint(hint)));
+        return Err(CommandError::hinted(format!("{manifest} {problem}"), hint));
     }
     let styler = Styler::chosen(global.color.choice());
     print(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, styler) });

@@ -22,7 +22,6 @@ use crate::error::CommandError;
 use crate::project::{Project, options};
 use crate::run::signals::{StopSignals, interrupt, print_event};
 use crate::run::{perform, serve_here};
-use base::diag::ErrorText;
 use base::event::{Failure, FailureKind, Stop};
 use base::files::Digest;
 use base::units::counted;
@@ -176,9 +175,9 @@ fn missing_gpus(
 fn lock(out: &Path) -> Result<File, CommandError> {
     let file = File::create(out.with_extension("lock"))?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(CommandError::usage(
-            "another `regatta` command with the same arguments follows this allocation already\n  \
-             hint: `regatta status --follow` shows what it does",
+        Err(TryLockError::WouldBlock) => Err(CommandError::hinted(
+            "another `regatta` command with the same arguments follows this allocation already",
+            "`regatta status --follow` shows what it does",
         )),
         Err(TryLockError::Error(error)) if !has_no_locks(&error) => Err(error.into()),
         _ => Ok(file),
@@ -271,10 +270,8 @@ fn given_by_environment(manifest: &Manifest) -> impl Iterator<Item = OsString> {
 
 /// `partition=gpu nodes=2` in the form of the manifest's `host.slurm`.
 fn slurm(flags: &[KeyValueArg]) -> Result<Slurm, CommandError> {
-    let wrong = |why: String| {
-        CommandError::usage(
-            ErrorText::new(format!("--slurm: {why}")).hint("the keys are those of `host.slurm` in a manifest"),
-        )
+    let wrong = |problem: String| {
+        CommandError::hinted(format!("--slurm: {problem}"), "the keys are those of `host.slurm` in a manifest")
     };
     let mut keys = serde_json::Map::new();
     for KeyValueArg { key, value } in flags {

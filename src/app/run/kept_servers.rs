@@ -15,7 +15,6 @@ use crate::cli::{CliExit, EventFormat};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::project::current_folder;
-use base::diag::ErrorText;
 use base::event::{Endpoint, Event, RunId, Stop};
 use exec::process;
 use exec::process::{ExitKind, ProcessCommand};
@@ -90,14 +89,12 @@ impl KeptServers {
         plan.select(std::slice::from_ref(&name), &[])?;
         let named: Vec<&Task> = plan.tasks.iter().filter(|task| is_named(task, &name)).collect();
         if named.iter().any(|task| !task.kind.facts().is_service) {
-            return Err(CommandError::usage(
-                ErrorText::new(format!("`{name}` starts no servers")).hint(stages_hint(&serve_stages(plan))),
-            ));
+            return Err(CommandError::hinted(format!("`{name}` starts no servers"), stages_hint(&serve_stages(plan))));
         }
         let tasks: Vec<bool> = plan.tasks.iter().map(|task| is_named(task, &name) && task.skipped.is_none()).collect();
         if !tasks.contains(&true) {
-            let why = named.first().and_then(|task| task.skipped.as_deref()).unwrap_or("no task is left of it");
-            return Err(CommandError::Usage(format!("`{name}` is skipped: {why}")));
+            let reason = named.first().and_then(|task| task.skipped.as_deref()).unwrap_or("no task is left of it");
+            return Err(CommandError::Usage(format!("`{name}` is skipped: {reason}")));
         }
         if let Some(program) = request.command.first() {
             let command = ProcessCommand::new(request.command.clone(), current_folder()?, "/dev/null");
@@ -131,9 +128,8 @@ impl KeptServers {
             [_] => ("needs", GPUS_HINT.to_owned()),
             _ => ("together need", format!("serve one of them: `regatta serve {} {}`", plan.name, users[0].id)),
         };
-        Err(CommandError::usage(
-            ErrorText::new(format!("{names} {together} {needed} GPUs, and this run can lease {has}")).hint(hint),
-        ))
+        let message = format!("{names} {together} {needed} GPUs, and this run can lease {has}");
+        Err(CommandError::hinted(message, hint))
     }
 
     pub fn phase(&self) -> ServingPhase {
@@ -286,11 +282,11 @@ fn serve_stages(plan: &Plan) -> Vec<&str> {
 
 fn only_stage(plan: &Plan, manifest: &str) -> Result<String, CommandError> {
     match serve_stages(plan).as_slice() {
-        [one] => Ok((*one).to_owned()),
+        [stage] => Ok((*stage).to_owned()),
         [] => Err(CommandError::Usage("no stage of this plan starts servers".to_owned())),
-        several => Err(CommandError::usage(
-            ErrorText::new(format!("several stages start servers: {}", several.join(", ")))
-                .hint(format!("name one of them: `regatta serve {manifest} {}`", several[0])),
+        several => Err(CommandError::hinted(
+            format!("several stages start servers: {}", several.join(", ")),
+            format!("name one of them: `regatta serve {manifest} {}`", several[0]),
         )),
     }
 }

@@ -29,6 +29,7 @@ use crate::run::kept_servers::{KeptServers, ServingContext, ServingPhase};
 use crate::run::preparation::{Preparation, PreparedRun, RunPurpose, prepare, unplanned_jobs};
 use crate::run::signals::interrupt;
 use crate::{cli, store};
+use base::diag::ErrorText;
 use base::event::{Event, Stop};
 use exec::process;
 use exec::process::ExitKind;
@@ -202,7 +203,7 @@ pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
     let (send, receive) = std::sync::mpsc::channel::<()>();
     let receive = Arc::new(parking_lot::Mutex::new(receive));
     let mut started = Vec::new();
-    let all = (0..count).try_for_each(|_| {
+    let outcome = (0..count).try_for_each(|_| {
         let receive = Arc::clone(&receive);
         // Ends when all are there.
         let wait = move || {
@@ -216,9 +217,10 @@ pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
     for thread in started {
         let _ = thread.join();
     }
-    all.map_err(|error| {
-        let what = format!("a run needs {count} threads, and the system gives no more of them: {error}");
-        anyhow::anyhow!("{what}\n  hint: `ulimit -u` shows how many processes and threads this user may have").into()
+    outcome.map_err(|error| {
+        let message = format!("a run needs {count} threads, and the system gives no more of them: {error}");
+        let hint = "`ulimit -u` shows how many processes and threads this user may have";
+        CommandError::Other(ErrorText::new(message).hint(hint).into())
     })
 }
 

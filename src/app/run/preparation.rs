@@ -21,6 +21,7 @@ use crate::run::finish::{RunEnd, TaskLine, places, task_lines};
 use crate::run::kept_servers::KeptServers;
 use crate::run::signals::StopSignals;
 use crate::{cli, console, lockfile, store};
+use base::diag::ErrorText;
 use base::event::{Event, GpuId, RunId, TaskId, TaskTally};
 use base::files::Digest;
 use plan::{Lifetime, Plan};
@@ -172,10 +173,8 @@ fn note_servers_alone(manifest: &str, plan: &Plan, options: &RunOptions) {
     let chosen = || plan.tasks.iter().zip(&options.roles).filter(|(_, part)| **part == TaskRole::Run);
     let mut tasks = chosen().map(|(task, _)| task).filter(|task| task.skipped.is_none()).peekable();
     if tasks.peek().is_some() && tasks.all(|task| task.lifetime == Lifetime::Service) {
-        print_error(&format!(
-            "note: no stage needs the servers of `{manifest}`, so none is started\n  hint: `regatta serve {manifest}` \
-             starts them and keeps them up\n"
-        ));
+        let note = ErrorText::new(format!("note: no stage needs the servers of `{manifest}`, so none is started"));
+        print_error(&format!("{}\n", note.hint(format!("`regatta serve {manifest}` starts them and keeps them up"))));
     }
 }
 
@@ -254,10 +253,10 @@ pub(super) fn leasable_gpus(selection: Option<&GpuSelection>) -> Result<Vec<GpuI
 fn gpus_here() -> Result<Vec<GpuId>, CommandError> {
     match env::var("CUDA_VISIBLE_DEVICES") {
         Ok(list) => GpuId::visible(&list).map_err(|error| {
-            CommandError::Usage(format!(
-                "CUDA_VISIBLE_DEVICES={list}: {error}\n  hint: write whole UUIDs, or name the GPUs of this run with \
-                 `--gpus`"
-            ))
+            CommandError::hinted(
+                format!("CUDA_VISIBLE_DEVICES={list}: {error}"),
+                "write whole UUIDs, or name the GPUs of this run with `--gpus`",
+            )
         }),
         Err(_) => Ok((0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect()),
     }

@@ -19,11 +19,9 @@ pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler
     let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server sent no message"))?;
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
     if request.stream && !decoupled {
-        return Err(CommandError::Other(anyhow!(
-            "`{}` is not decoupled: it cannot stream\n  hint: leave `--stream` out, or set `decoupled: true` in its \
-             config.pbtxt",
-            model.name
-        )));
+        let error = ErrorText::new(format!("`{}` is not decoupled: it cannot stream", model.name));
+        let hint = "leave `--stream` out, or set `decoupled: true` in its config.pbtxt";
+        return Err(CommandError::Other(error.hint(hint).into()));
     }
     let inputs = inputs(&model, request)?;
     let mut infer_output = InferOutput::new(request.json);
@@ -45,12 +43,11 @@ fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Val
     let first_of = |names: &[&'static str]| names.iter().copied().find(|name| has(name));
     let lacks = |option: &str, names: &[&str]| {
         let wanted = list_of(names.iter().copied());
-        let there = list_of(model.inputs.iter().map(|input| input.name.as_str()));
-        CommandError::Usage(format!(
-            "`{}` takes no {option}: it has none of {wanted}\n  hint: it takes {there}; give them with `--input \
-             NAME=JSON`",
-            model.name
-        ))
+        let inputs = list_of(model.inputs.iter().map(|input| input.name.as_str()));
+        CommandError::hinted(
+            format!("`{}` takes no {option}: it has none of {wanted}", model.name),
+            format!("it takes {inputs}; give them with `--input NAME=JSON`"),
+        )
     };
     let texts = ["text_input", "QUERY"];
     if let Some(text) = &request.text {
@@ -104,9 +101,8 @@ fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, CommandError> {
     let datatype = facts::datatype(input).ok_or_else(|| {
         CommandError::Other(anyhow!("input `{}` has the unknown type {}", input.name, input.datatype))
     })?;
-    let mut tensor = Tensor::from_json(&input.name, datatype, value).map_err(|error| {
-        CommandError::usage(ErrorText::new(error).hint(format!("`{}` is {}", input.name, input.datatype)))
-    })?;
+    let mut tensor = Tensor::from_json(&input.name, datatype, value)
+        .map_err(|error| CommandError::hinted(error, format!("`{}` is {}", input.name, input.datatype)))?;
     // What is not written in front is a batch of one, and the like.
     while tensor.shape.len() < input.shape.len() {
         tensor.shape.insert(0, 1);

@@ -4,6 +4,7 @@ mod facts;
 mod infer;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use anyhow::anyhow;
 use crate::cli::{CliExit, Global, KeyValueArg, TritonProtocol, TritonRequest, TritonUrl};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
-use base::diag::did_you_mean;
+use base::diag::{ErrorText, did_you_mean};
 use base::event::Endpoint;
 use report::{ServerMetricRow, Styler, server};
 use triton::{
@@ -29,8 +30,8 @@ pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<Cli
 async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, CommandError> {
     let url = request.url().map_err(CommandError::usage)?;
     if url.protocol == TritonProtocol::Http && !request.knows_http() {
-        let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
-        return Err(CommandError::Usage(text));
+        let hint = format!("give the gRPC port: `{}:8001`", url.host);
+        return Err(CommandError::hinted("this works over gRPC only", hint));
     }
     let to = ServerConnection { url, deadline: request.server().1 };
     match request {
@@ -216,27 +217,25 @@ impl ServerConnection {
             error.why,
             ClientErrorKind::Connect { .. } | ClientErrorKind::Protocol(_) | ClientErrorKind::Timeout(_)
         ) {
-            let there = match (probe(host, *port).await, face) {
-                (ListeningService::Http, TritonProtocol::Grpc) => Some(format!(
-                    "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port \
-                     (8001 by default)"
-                )),
-                (ListeningService::Grpc, TritonProtocol::Http) => Some(format!(
-                    "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP \
-                     port (8000 by default)"
-                )),
-                (ListeningService::Metrics, TritonProtocol::Grpc) => Some(format!(
-                    "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; \
-                     gRPC is on 8001 by default"
-                )),
+            let (message, hint) = match (probe(host, *port).await, face) {
+                (ListeningService::Http, TritonProtocol::Grpc) => (
+                    format!("port {port} is Triton's HTTP port"),
+                    Some(format!("write http://{host}:{port}, or give the gRPC port (8001 by default)")),
+                ),
+                (ListeningService::Grpc, TritonProtocol::Http) => (
+                    format!("port {port} is Triton's gRPC port"),
+                    Some(format!("write {host}:{port} without http://, or give the HTTP port (8000 by default)")),
+                ),
+                (ListeningService::Metrics, TritonProtocol::Grpc) => (
+                    format!("port {port} is Triton's metrics port"),
+                    Some(format!("`regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default")),
+                ),
                 (ListeningService::OtherHttp, TritonProtocol::Grpc) => {
-                    Some(format!("something answers on port {port} that is no Triton: it speaks HTTP"))
+                    (format!("something answers on port {port} that is no Triton: it speaks HTTP"), None)
                 }
-                _ => None,
+                _ => return with_hint(&error, error.hint()),
             };
-            if let Some(there) = there {
-                return CommandError::Other(anyhow!("{} at {}: {there}", error.request, error.address));
-            }
+            return with_hint(format!("{} at {}: {message}", error.request, error.address), hint);
         }
         with_hint(&error, error.hint())
     }
@@ -258,19 +257,16 @@ impl ServerConnection {
                 || message.contains("failed to poll from model repository")
         });
         let names = if unknown { client.repository_index(false).await.unwrap_or_default() } else { Vec::new() };
-        if unknown && !names.iter().any(|known| known.name == model) {
-            let hint = did_you_mean(model, names.iter().map(|known| known.name.as_str()));
+        if unknown && !names.iter().any(|name| name.name == model) {
+            let hint = did_you_mean(model, names.iter().map(|name| name.name.as_str()));
             return Err(with_hint(&error, hint));
         }
         Err(self.failed(error).await)
     }
 }
 
-pub(super) fn with_hint(error: &ClientError, hint: Option<String>) -> CommandError {
-    CommandError::Other(match hint {
-        Some(hint) => anyhow!("{error}\n  hint: {hint}"),
-        None => anyhow!("{error}"),
-    })
+fn with_hint(message: impl Display, hint: Option<String>) -> CommandError {
+    CommandError::Other(ErrorText::new(message).maybe_hint(hint).into())
 }
 
 pub(super) async fn metrics(
@@ -362,8 +358,6 @@ async fn explain_wrong_port(to: &ServerConnection, error: CommandError) -> Comma
         ListeningService::Http => "HTTP",
         _ => return error,
     };
-    CommandError::Other(anyhow!(
-        "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by \
-         default"
-    ))
+    let message = format!("port {port} of {host} is Triton's {which} port");
+    with_hint(message, Some("metrics are on the port of --metrics-port, 8002 by default".to_owned()))
 }

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use crate::cli::KeyValueArg;
 use crate::error::CommandError;
-use base::diag::ErrorText;
 use base::spec::{LatencyLimit, Length, Limits};
 use sim::{UnknownMetric, is_in_virtual_time};
 
@@ -40,13 +39,11 @@ pub(super) fn grid(settings: &[KeyValueArg]) -> Result<Vec<Vec<KeyValueArg>>, Co
 
 /// `ttft_p99<450ms tpot_p99<40ms`
 pub(super) fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
-    let mut found = Vec::new();
+    let mut goals = Vec::new();
     for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
-        let wrong = |why: String| {
-            CommandError::usage(
-                ErrorText::new(format!("--goal: `{word}`: {why}"))
-                    .hint("write it as in `ttft_p99<450ms tpot_p99<40ms`"),
-            )
+        let wrong = |problem: String| {
+            let hint = "write it as in `ttft_p99<450ms tpot_p99<40ms`";
+            CommandError::hinted(format!("--goal: `{word}`: {problem}"), hint)
         };
         let Some((key, time)) = word.split_once('<') else { return Err(wrong("there is no `<` in it".to_owned())) };
         let time = time.trim_start_matches('=');
@@ -57,9 +54,9 @@ pub(super) fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
         if !is_in_virtual_time(limit.metric) {
             return Err(wrong(UnknownMetric.to_string()));
         }
-        found.push(limit);
+        goals.push(limit);
     }
-    Ok(found)
+    Ok(goals)
 }
 
 /// `1000`, `1000,500` or `1000,500,4096`
