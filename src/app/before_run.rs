@@ -178,7 +178,7 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
 /// Secrets of a task without a value, each as a sentence.
 fn missing_secrets(task: &Task) -> Vec<String> {
     let is_missing = |name: &&String| secret_values(name).is_ok_and(|values| values.is_empty());
-    let why = |name: &String| no_secret_text(env::var_os(name).as_deref());
+    let reason = |name: &String| no_secret_text(env::var_os(name).as_deref());
     let missing = task.secrets.iter().filter(is_missing);
     missing.map(|name| format!("{name} {}, and the stage's `secrets:` name it: it runs without", why(name))).collect()
 }

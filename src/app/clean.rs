@@ -88,7 +88,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
     let home = Project::open_current(global)?.home;
     let items = items_of(&home)?;
     let lock = if yes { lock(&home)? } else { None };
-    let why = if is_within_project(&home) {
+    let reason = if is_within_project(&home) {
         "all state of this project"
     } else {
         "all state of every project that uses this folder"
@@ -96,11 +96,11 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
     let mut all = Vec::new();
     if (items.others.is_empty() || !items.own.is_empty()) && is_there(home.state())? {
         let bytes = items.own.iter().map(|path| bytes_in(path)).sum();
-        all.push(Garbage { path: home.state().to_owned(), bytes, why: why.to_owned() });
+        all.push(Garbage { path: home.state().to_owned(), bytes, why: reason.to_owned() });
     }
     let links = links_into_state(&home)?;
     if !links.is_empty() {
-        all.push(Garbage { path: home.latest(), bytes: 0, why: why.to_owned() });
+        all.push(Garbage { path: home.latest(), bytes: 0, why: reason.to_owned() });
     }
     if yes {
         // The links first: their targets can only be read while they exist.

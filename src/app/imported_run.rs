@@ -194,8 +194,8 @@ fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Trans
         if is_read || variable.starts_with("SBATCH_") {
             front.push(format!("{variable}={}", shell_word(value)));
         } else {
-            let why = format!("no parameter of the manifest `{}` is read from it", named.name);
-            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why });
+            let reason = format!("no parameter of the manifest `{}` is read from it", named.name);
+            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), reason });
         }
         if !is_read && variable.starts_with("SBATCH_") {
             translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
@@ -231,8 +231,10 @@ fn check(
     let idle: Vec<String> =
         params.iter().map(|(key, _)| key).filter(|key| key.contains('.') && is_idle(key)).cloned().collect();
     for (key, value) in params.extract_if(.., |(key, _)| idle.contains(key)) {
-        let why = "it changes nothing here: it has this value already, or only a real system uses it";
-        translation.untranslated.push(UntranslatedOption { argument: format!("{key}={value}"), why: why.to_owned() });
+        let reason = "it changes nothing here: it has this value already, or only a real system uses it";
+        translation
+            .untranslated
+            .push(UntranslatedOption { argument: format!("{key}={value}"), why: reason.to_owned() });
     }
     Ok(Some(plan))
 }

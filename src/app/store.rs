@@ -200,9 +200,9 @@ impl StoreOperation<'_> {
         let (mut new, mut there, mut sent) = (0_u64, 0_u64, 0_u64);
         let (mut missing, mut unshared) = (Vec::new(), Vec::new());
         for standing in here.iter().filter(|standing| chosen(&standing.task)) {
-            let why = scene.plan.tasks.iter().find(|task| task.id == standing.task);
-            if let Some(why) = why.and_then(|task| shared_store::why_not(&scene.plan, task)) {
-                unshared.push(format!("{} is not shared: {why}", standing.task));
+            let reason = scene.plan.tasks.iter().find(|task| task.id == standing.task);
+            if let Some(reason) = reason.and_then(|task| shared_store::why_not(&scene.plan, task)) {
+                unshared.push(format!("{} is not shared: {reason}", standing.task));
                 continue;
             }
             let Some(record) = &standing.record else {
@@ -220,7 +220,7 @@ impl StoreOperation<'_> {
                     print(&format!("↑ {}  {} sent\n", record.task, size(bytes)));
                 }
                 UploadOutcome::AlreadyPresent => there += 1,
-                UploadOutcome::NotShareable(why) => print(&format!("- {}  not shared: {why}\n", record.task)),
+                UploadOutcome::NotShareable(reason) => print(&format!("- {}  not shared: {reason}\n", record.task)),
             }
         }
         print(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));

@@ -88,12 +88,12 @@ fn print_translation(global: &Global, mut translation: Translation) -> Result<Cl
         }
         TranslationKind::Container(container) => {
             let block = yaml(&Map::from_iter([("container".to_owned(), Value::Object(container))]))?;
-            let why = "a container alone has no meaning here: a stage runs its programs in one, with";
+            let reason = "a container alone has no meaning here: a stage runs its programs in one, with";
             let block = translation.as_written(block.trim_end());
-            return Err(CommandError::Usage(format!("{why}\n{}", indented(&block))));
+            return Err(CommandError::Usage(format!("{reason}\n{}", indented(&block))));
         }
         // There is nothing to run: what follows in the user's shell must not go on as if there were.
-        TranslationKind::Nothing(why) => return Err(CommandError::Usage(translation.as_written(&why))),
+        TranslationKind::Nothing(reason) => return Err(CommandError::Usage(translation.as_written(&reason))),
     }
     Ok(CliExit::Done)
 }

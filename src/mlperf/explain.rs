@@ -119,14 +119,14 @@ impl Run<'_> {
             }
             let over = measured / limit;
             worst = Some(worst.map_or(over, |worst| worst.max(over)));
-            let what = format!(
+            let message = format!(
                 "p99 {name} of {} queries is {:.1} ms; the limit is {:.0} ms: {:.0} % over",
                 grouped(queries as f64, 0),
                 measured / 1e6,
                 limit / 1e6,
                 (over - 1.0) * 100.0
             );
-            self.push_reason(rule, what, "the system cannot serve this rate in time: lower `target_qps`".to_owned());
+            self.push_reason(rule, message, "the system cannot serve this rate in time: lower `target_qps`".to_owned());
         }
         if let Some(over) = worst {
             self.next_qps = self.suggested_lower_rate(over);
@@ -158,25 +158,25 @@ impl Run<'_> {
             // LoadGen issues 1.1 times what the rate requires, so the real rate is enough.
             let next = (rate * 10.0).ceil() / 10.0;
             self.next_qps = Some(next);
-            let what = format!(
+            let message = format!(
                 "it lasted {} of at least {}: {rate:.1} samples/s is more than expected",
                 time(lasted),
                 time(least)
             );
             self.push_reason(
                 "min_duration",
-                what,
+                message,
                 "raise `target_qps` to what the system does, so that there are more samples".to_owned(),
             );
             return;
         }
-        let what = format!("the run ended before {}", time(least));
+        let message = format!("the run ended before {}", time(least));
         let advice = if scenario == "Server" {
             "take `max_query_count` and `max_duration` away, or raise `target_qps`: there were not enough queries"
         } else {
             "lower `user_conf.target_latency` to what a query really takes, so that there are more of them"
         };
-        self.push_reason("min_duration", what, advice.to_owned());
+        self.push_reason("min_duration", message, advice.to_owned());
     }
 
     fn queries(&mut self) {
@@ -185,12 +185,12 @@ impl Run<'_> {
         }
         let least = self.detail.count("effective_min_query_count").unwrap_or(0);
         let issued = self.detail.count("result_query_count").unwrap_or(0);
-        let what = format!(
+        let message = format!(
             "{} queries were issued; at least {} are needed",
             grouped(issued as f64, 0),
             grouped(least as f64, 0)
         );
-        self.push_reason("min_queries", what, "take `max_query_count` and `max_duration` away".to_owned());
+        self.push_reason("min_queries", message, "take `max_query_count` and `max_duration` away".to_owned());
     }
 
     /// LoadGen's test whether there were enough queries to be sure of the percentile.
@@ -210,7 +210,7 @@ impl Run<'_> {
                 format!(": {} more would be needed, all of them in time", grouped(more as f64, 0))
             }),
         );
-        let what =
+        let message =
             format!("{} queries are not enough to be 99 % sure of the percentile{needed}", grouped(count as f64, 0));
         let advice = match (late, more) {
             (Some(_), _) => "it follows from the missed limit".to_owned(),
@@ -220,7 +220,7 @@ impl Run<'_> {
             ),
             (None, None) => "the rate is not the cause: request more queries".to_owned(),
         };
-        self.push_reason("early_stopping", what, advice);
+        self.push_reason("early_stopping", message, advice);
     }
 }
 

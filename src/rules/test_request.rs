@@ -99,10 +99,10 @@ impl TestRequest<'_> {
 /// A benchmark that the round does not have: perhaps another round has, or LoadGen calls a model so.
 fn not_in(round: &Round, name: &str) -> RuleError {
     if let Some(why) = round.left_out(name) {
-        let what = format!("cannot be `{name}`");
+        let message = format!("cannot be `{name}`");
         let rule = format!("of {}, but left out here: {why}", round.name);
         let known = list_of(round.benchmarks.keys().map(String::as_str));
-        return RuleError::new(&["benchmark"], what, rule).hint(format!("there are {known}"));
+        return RuleError::new(&["benchmark"], message, rule).hint(format!("there are {known}"));
     }
     let elsewhere: Vec<&str> = Round::NAMES
         .into_iter()
@@ -125,8 +125,8 @@ fn not_in(round: &Round, name: &str) -> RuleError {
         let is_of = list_of(elsewhere);
         Some(format!("it is in {is_of}; {} has {}", round.name, list_of(names())))
     };
-    let what = format!("cannot be `{name}`");
-    RuleError::new(&["benchmark"], what, format!("not a benchmark of {}", round.name)).maybe_hint(hint)
+    let message = format!("cannot be `{name}`");
+    RuleError::new(&["benchmark"], message, format!("not a benchmark of {}", round.name)).maybe_hint(hint)
 }
 
 // A system and its model as a package describes them: given, detected, or missing.

@@ -75,16 +75,16 @@ pub fn unusable_output(folder: &Path, state: &Path) -> Option<String> {
         let text = read_text(&path).ok()?;
         let mut named =
             text.split(['"', ',', ';']).map(Path::new).filter(|path| path.is_absolute()).flat_map(Path::ancestors);
-        let (output, why) = named.find_map(|output| {
-            let why = match place_of_output(output, state)? {
+        let (output, reason) = named.find_map(|output| {
+            let reason = match place_of_output(output, state)? {
                 OutputPlace::Elsewhere => "where this project was before",
                 OutputPlace::Here if !output.exists() => "which is gone",
                 OutputPlace::Here => return None,
             };
-            Some((output, why))
+            Some((output, reason))
         })?;
         let config = path.strip_prefix(folder).unwrap_or(&path).display();
-        Some(format!("{config} names {}, {why}", output.display()))
+        Some(format!("{config} names {}, {reason}", output.display()))
     })
 }
 

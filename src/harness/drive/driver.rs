@@ -304,8 +304,8 @@ impl WorkerThread {
                 let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => runtime,
                     Err(source) => {
-                        let what = "no runtime for a worker".to_owned();
-                        let _ = tell_ready.send(Err(HarnessError::System { what, source }));
+                        let message = "no runtime for a worker".to_owned();
+                        let _ = tell_ready.send(Err(HarnessError::System { what: message, source }));
                         return;
                     }
                 };

@@ -82,8 +82,8 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
         (None | Some("openai"), Some("completions")) => "openai-completions",
         (kind, endpoint) => {
             let word = endpoint.or(kind).unwrap_or_default();
-            let why = "answered are kserve, generate, chat and completions, of the service kinds triton and openai";
-            load.builder.push_error(format!("`{word}` is not supported: {why}"));
+            let reason = "answered are kserve, generate, chat and completions, of the service kinds triton and openai";
+            load.builder.push_error(format!("`{word}` is not supported: {reason}"));
             "kserve"
         }
     };

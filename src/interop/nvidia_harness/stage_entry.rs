@@ -122,11 +122,11 @@ fn runtime_flags(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -
         if RUNTIME_FLAGS.contains(&flag.as_str()) {
             runtime.insert(flag, given);
         } else {
-            let why = match nearest(&flag, RUNTIME_FLAGS.iter().copied()) {
+            let reason = match nearest(&flag, RUNTIME_FLAGS.iter().copied()) {
                 Some(name) => format!("no config.pbtxt has a place for it; did you mean `{name}`?"),
                 None => "no config.pbtxt has a place for it: another executor takes it".to_owned(),
             };
-            untranslated.push(format!("trtllm_runtime_flags.{flag}"), why);
+            untranslated.push(format!("trtllm_runtime_flags.{flag}"), reason);
         }
     }
     add_field(&mut runtime, setting, RUNTIME_FIELD);

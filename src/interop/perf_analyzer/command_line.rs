@@ -176,8 +176,8 @@ fn request_count_of_windows(load: &mut TranslatedLoad, line: &ParsedLine, given:
 
 fn window(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     if line.has("--measurement-request-count") && counts_windows(line) {
-        let why = "with --measurement-mode count_windows a window ends after its number of requests";
-        load.builder.push_untranslated(given.as_written(), why);
+        let reason = "with --measurement-mode count_windows a window ends after its number of requests";
+        load.builder.push_untranslated(given.as_written(), reason);
     } else if line.has("--request-count") {
         load.builder.push_untranslated(given.as_written(), "the run ends after its number of requests");
     } else {

@@ -56,7 +56,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
 }
 
 fn option(given: &GivenOption, builder: &mut TranslationBuilder) {
-    let why = match given.name {
+    let reason = match given.name {
         "--url" | "--protocol" | "--dataset" | "--model-name" | "--streaming" => return,
         "--test-llmapi" => "the model's own inputs are read from the server",
         "--concurrency" => "they are its HTTP connections; here every request is sent at its time",
@@ -67,5 +67,5 @@ fn option(given: &GivenOption, builder: &mut TranslationBuilder) {
         "--verbose" => "`regatta -v` prints more",
         _ => "there is nothing like it here",
     };
-    builder.push_untranslated(given.as_written(), why);
+    builder.push_untranslated(given.as_written(), reason);
 }

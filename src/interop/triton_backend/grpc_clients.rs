@@ -74,7 +74,7 @@ pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translatio
         builder.note("at the deadline the request is cancelled, as with --stop-via-request-cancel; no second request with `stop` is sent");
     }
     for given in &line.given {
-        let why = match given.name {
+        let reason = match given.name {
             "--tokenizer-dir" | "--tokenizer-type" => "the server's preprocessing has its own tokenizer",
             "--request-id" => "each request has an id of its own",
             "--verbose" => "`--json` prints the whole answer",
@@ -99,7 +99,7 @@ pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translatio
             | "--requests" => "a tensor is given by `--input NAME=JSON`",
             _ => continue,
         };
-        builder.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), reason);
     }
     builder.finish(TOOL, TranslationKind::Commands(vec![command]))
 }
@@ -157,7 +157,7 @@ pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, Tr
         commands.push(command);
     }
     for given in &line.given {
-        let why = match given.name {
+        let reason = match given.name {
             "--request-id" => "each request has an id of its own",
             "--verbose" => "`--json` prints the whole answer",
             "--overwrite-output-text" => "an answer is printed as it arrives",
@@ -174,7 +174,7 @@ pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, Tr
             | "--use-draft-logits" => "a tensor is given by `--input NAME=JSON`",
             _ => continue,
         };
-        builder.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), reason);
     }
     builder.finish(TOOL, TranslationKind::Commands(commands))
 }

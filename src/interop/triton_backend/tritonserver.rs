@@ -40,10 +40,10 @@ pub(crate) fn translate(
         None => builder.require("model_repository"),
     };
     if let Some((scheme, _)) = repository.split_once("://") {
-        let why = format!(
+        let reason = format!(
             "`{TOOL}` of a repository at `{scheme}://` has no meaning here: models are read from a folder; copy it, and give that"
         );
-        return TranslationBuilder::nothing(TOOL, why);
+        return TranslationBuilder::nothing(TOOL, reason);
     }
     // The program starts in a folder of its own, where a path from the project's is another.
     let is_whole = repository.starts_with('/');

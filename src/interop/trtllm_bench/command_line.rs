@@ -209,11 +209,11 @@ fn throughput(
     if let (Some(_), Some(backend @ ("pytorch" | "_autodeploy"))) =
         (line.value("--engine_dir"), line.value("--backend"))
     {
-        let why = format!(
+        let reason = format!(
             "the line has no meaning here: --engine_dir is an engine of TensorRT's, and --backend {backend} reads \
                 none: leave one of the two out"
         );
-        return TranslationBuilder::nothing(BENCH, why);
+        return TranslationBuilder::nothing(BENCH, reason);
     }
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
     if line.has("--engine_dir") && !line.has("--backend") {
@@ -239,8 +239,8 @@ fn throughput(
                 ),
             },
             "--report_json" => {
-                let why = "the report is always requested; its numbers are in result.json";
-                builder.push_untranslated(given.as_written(), why);
+                let reason = "the report is always requested; its numbers are in result.json";
+                builder.push_untranslated(given.as_written(), reason);
             }
             "--workspace" => {
                 builder.push_untranslated(given.as_written(), "every stage has an output folder of its own");

@@ -30,18 +30,18 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
         "serve" => false,
         "serve_workload" | "serve-workload" => true,
         "serve_sla" | "serve-sla" => {
-            let why = format!(
+            let reason = format!(
                 "`{TOOL} {kind}` has no meaning here: it searches for a load within limits; import the line of its \
                     --bench-cmd, and `bench.search` with `limits` finds the highest rate"
             );
-            return TranslationBuilder::nothing(TOOL, why);
+            return TranslationBuilder::nothing(TOOL, reason);
         }
         _ => {
-            let why = format!(
+            let reason = format!(
                 "`{TOOL} {kind}` has no meaning here: it measures no requests; a line of `{TOOL} serve` is imported, \
                     and `regatta compare` shows several results side by side"
             );
-            return TranslationBuilder::nothing(TOOL, why);
+            return TranslationBuilder::nothing(TOOL, reason);
         }
     };
     let mut command = |option: &str| {
@@ -86,7 +86,7 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
             }
             match measurement.kind {
                 TranslationKind::Bench(bench) => benches.push(bench),
-                TranslationKind::Nothing(why) => return TranslationBuilder::nothing(TOOL, why),
+                TranslationKind::Nothing(reason) => return TranslationBuilder::nothing(TOOL, reason),
                 _ => builder.push_error("--bench-cmd is no line of a benchmark"),
             }
         }
@@ -120,11 +120,11 @@ fn params(option: &str, stage: &str, line: &ParsedLine, builder: &mut Translatio
     match combinations(Path::new(file)) {
         Ok(combinations) => combinations,
         Err(error) => {
-            let why = format!(
+            let reason = format!(
                 "the file {error}; where it can be read, each of its settings is imported; by hand, `foreach` of the \
                     stage `{stage}` has a list of values for each key"
             );
-            builder.push_untranslated(format!("{option} {file}"), why);
+            builder.push_untranslated(format!("{option} {file}"), reason);
             unchanged
         }
     }

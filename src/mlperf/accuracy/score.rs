@@ -444,12 +444,12 @@ impl<'a> ScoreSum<'a> {
     }
 
     fn mark_unscored(&mut self, name: &str, tasks: &[&str]) {
-        let why = format!(
+        let reason = format!(
             "answers of {} are programs to be run, or formulas for a computer algebra system; {} of mlcommons/inference does that",
             tasks.join(", "),
             self.scoring_method.script()
         );
-        self.without(name, why);
+        self.without(name, reason);
     }
 
     fn part(&self, task: &str) -> Option<(f64, u64)> {

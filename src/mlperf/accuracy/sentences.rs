@@ -293,8 +293,8 @@ impl PunktModel {
         }
         model.starters = set(&read(FILES[2])?.1);
         for (path, line, word, flags) in rows(&read(FILES[3])?)? {
-            let what = "the second column is no number";
-            let flags = flags.parse().map_err(|_| ModelError::Line { path: path.to_owned(), line, what })?;
+            let message = "the second column is no number";
+            let flags = flags.parse().map_err(|_| ModelError::Line { path: path.to_owned(), line, what: message })?;
             model.seen.insert(word.to_owned(), flags);
         }
         model.sha256 = digest.finish();
@@ -392,9 +392,12 @@ fn rows((path, text): &(PathBuf, String)) -> Result<Vec<Row<'_>>, ModelError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
     lines
         .map(|(at, line)| {
-            let what = "two columns with a tab between are expected";
-            let (left, right) =
-                line.split_once('\t').ok_or_else(|| ModelError::Line { path: path.clone(), line: at + 1, what })?;
+            let message = "two columns with a tab between are expected";
+            let (left, right) = line.split_once('\t').ok_or_else(|| ModelError::Line {
+                path: path.clone(),
+                line: at + 1,
+                what: message,
+            })?;
             Ok((path.as_path(), at + 1, left, right))
         })
         .collect()

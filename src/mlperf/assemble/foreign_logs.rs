@@ -30,9 +30,9 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     };
     if logs.folder.join(DETAIL_FILE).is_file() {
         let at = logs.folder.display();
-        let what =
+        let message =
             "the logs of the performance run belong into performance/run_1/, those of the accuracy run into accuracy/";
-        tree.problem(format!("{at}: found {DETAIL_FILE} in it: {what}"));
+        tree.problem(format!("{at}: found {DETAIL_FILE} in it: {message}"));
         return Ok(());
     }
     let below = Path::new(&division).join(&submitter);

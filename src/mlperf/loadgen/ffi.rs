@@ -256,8 +256,8 @@ impl LoadgenSettings {
         if code == 0 {
             return Ok(());
         }
-        let what = CStr::from_bytes_until_nul(&error).map(|text| text.to_string_lossy().into_owned());
-        Err(LoadgenError::Exception(what.unwrap_or_default()))
+        let message = CStr::from_bytes_until_nul(&error).map(|text| text.to_string_lossy().into_owned());
+        Err(LoadgenError::Exception(message.unwrap_or_default()))
     }
 
     /// A number by LoadGen's name of it.

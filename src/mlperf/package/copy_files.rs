@@ -214,12 +214,12 @@ fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result
         [] => text = format!("{text}\nhash={hash}\n"),
         hashes if hashes.iter().all(|found| *found == hash) => {}
         _ => {
-            let what = format!(
+            let message = format!(
                 "{} is not of the accuracy run {}: its hash is another",
                 from.display(),
                 entry.accuracy.display()
             );
-            return Err(Unpacked::Incomplete { problems: vec![what], snippet: None });
+            return Err(Unpacked::Incomplete { problems: vec![message], snippet: None });
         }
     }
     to.text(&inside.join("accuracy.txt"), &text)?;

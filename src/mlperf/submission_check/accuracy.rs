@@ -53,28 +53,28 @@ pub(super) fn check(
             detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
         if count != Some(wanted) {
             let count = count.map_or("not logged".to_owned(), |count| count.to_string());
-            let what = format!("it covers {count} samples, the accuracy run has {wanted}");
+            let finding = format!("it covers {count} samples, the accuracy run has {wanted}");
             // The checkers until v5.1 say so, and take it.
             let is_open = !entry.is_closed();
             let weight = if is_open { FindingWeight::of_newer_checker(entry.layout) } else { FindingWeight::Refused };
-            let why = "accuracy is that of the whole data set";
-            to.find(weight, SubmissionCheck::AccuracySamples, &at, what, why, "run with the whole data set");
+            let rule = "accuracy is that of the whole data set";
+            to.find(weight, SubmissionCheck::AccuracySamples, &at, finding, rule, "run with the whole data set");
         }
     }
     let at = folder.join("accuracy.txt");
-    let why = "it has the scores of the accuracy run";
+    let rule = "it has the scores of the accuracy run";
     let mut metrics = IndexMap::new();
     match read_text(&at) {
         Ok(text) => {
             if text.trim().is_empty() {
-                to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", why, SCORE);
+                to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", rule, SCORE);
             } else {
                 metrics = scores(to, &at, &text, benchmark, entry.is_closed());
             }
             log(to, &folder, &text, locked);
         }
         Err(error) => {
-            to.refuse_unread(&at, &error, why, SCORE);
+            to.refuse_unread(&at, &error, rule, SCORE);
             if is_absence(&error) {
                 log(to, &folder, "", locked);
             }
@@ -99,14 +99,14 @@ fn scores(
             // Of a bound above only, the official checker looks where there is a value.
             if bounds.min.is_some() {
                 let written = written_name(name);
-                let what = format!("there is no {name} (`'{written}': …`) in it");
+                let finding = format!("there is no {name} (`'{written}': …`) in it");
                 let weight = if closed { FindingWeight::Refused } else { FindingWeight::Review };
                 let fix = match name.as_str() {
                     name if needs_sentences(name) => SENTENCES,
                     "exact_match" | "mbxp_accuracy" => OFFICIAL,
                     _ => SCORE,
                 };
-                to.find(weight, SubmissionCheck::MissingScore, at, what, "the round asks for it", fix);
+                to.find(weight, SubmissionCheck::MissingScore, at, finding, "the round asks for it", fix);
             }
             continue;
         };
@@ -114,14 +114,20 @@ fn scores(
         if !closed {
             continue;
         }
-        let why = "a closed result keeps the reference's accuracy";
+        let rule = "a closed result keeps the reference's accuracy";
         let better = "check precision, calibration and the end token; then run accuracy and performance again";
         for value in values {
             if let Some(min) = bounds.min.filter(|min| value < min) {
-                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the least is {min}"), why, better);
+                to.refuse(
+                    SubmissionCheck::Accuracy,
+                    at,
+                    format!("{name} is {value}, the least is {min}"),
+                    rule,
+                    better,
+                );
             }
             if let Some(max) = bounds.max.filter(|max| value > max) {
-                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"), why, better);
+                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"), rule, better);
             }
         }
     }
@@ -154,16 +160,16 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     let hashes = truncate_accuracy_log::hashes(scores);
     let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
     let text_at = folder.join("accuracy.txt");
-    let why = "the hash identifies its accuracy log";
+    let rule = "the hash identifies its accuracy log";
     let Some(hash) = hashes.last() else {
-        to.refuse(SubmissionCheck::Hash, &text_at, "it has no line `hash=…`", why, score);
+        to.refuse(SubmissionCheck::Hash, &text_at, "it has no line `hash=…`", rule, score);
         return;
     };
     if hashes.len() > 1 {
-        to.review(SubmissionCheck::Hash, &text_at, "it has several lines `hash=…`", why, score);
+        to.review(SubmissionCheck::Hash, &text_at, "it has several lines `hash=…`", rule, score);
     }
     if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}"), why, score);
+        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}"), rule, score);
         return;
     }
     let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");
@@ -178,11 +184,11 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
     if size > LONGEST {
-        let what = format!("it is not truncated: {size} bytes, at most {LONGEST}");
+        let finding = format!("it is not truncated: {size} bytes, at most {LONGEST}");
         to.refuse(
             SubmissionCheck::NotTruncated,
             &at,
-            what,
+            finding,
             "whole accuracy logs are not submitted",
             "pack again; keep the whole log at home",
         );
@@ -190,25 +196,25 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     let known = locked.and_then(|run| run.files.get(ACCURACY_FILE));
     let expected = if cut { known } else { Some(&actual) };
     if let Some(expected) = expected.filter(|expected| expected.as_str() != *hash) {
-        let what =
+        let finding =
             format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
-        let why = "accuracy.txt must be of this log; the official checker does not compute it";
+        let rule = "accuracy.txt must be of this log; the official checker does not compute it";
         // A lock knows the whole log; without one, published results have another log's hash.
         let weight = if known.is_some() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::Hash, &at, what, why, "score the accuracy run again, then pack again");
+        to.find(weight, SubmissionCheck::Hash, &at, finding, rule, "score the accuracy run again, then pack again");
     }
 }
 
 /// Both runs are of one system under one LoadGen.
 pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
     let at = entry.accuracy().join(DETAIL_FILE);
-    let why = "performance and accuracy are measured with the same system";
+    let rule = "performance and accuracy are measured with the same system";
     let fix = "run the older one of the two again";
     for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
-        let what = format!("{name} is {b:?} here and {a:?} in the performance run");
+        let finding = format!("{name} is {b:?} here and {a:?} in the performance run");
         if a != b {
-            to.review(SubmissionCheck::TwoSystems, &at, what, why, fix);
+            to.review(SubmissionCheck::TwoSystems, &at, finding, rule, fix);
         }
     }
 }

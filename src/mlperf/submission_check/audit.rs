@@ -23,13 +23,13 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
     for test in &benchmark.tests {
         let folder = entry.audit(*test);
         if !folder.is_dir() {
-            let what = format!("{} is missing", test_folder(*test));
-            let why = format!("a closed result of {} has passed it", entry.benchmark);
+            let finding = format!("{} is missing", test_folder(*test));
+            let rule = format!("a closed result of {} has passed it", entry.benchmark);
             let fix = format!(
                 "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and `verified`",
                 test_folder(*test).to_lowercase()
             );
-            to.refuse(SubmissionCheck::MissingTest, &folder, what, why, fix);
+            to.refuse(SubmissionCheck::MissingTest, &folder, finding, rule, fix);
             continue;
         }
         verdict(to, &folder, *test, scenario);
@@ -43,13 +43,13 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
             answers(to, &log, benchmark, scenario);
         }
         if size <= 2 {
-            let what = if log.is_file() { "it holds no samples" } else { "it is missing" };
-            let why = "the verification is of the samples that the test logged";
+            let finding = if log.is_file() { "it holds no samples" } else { "it is missing" };
+            let rule = "the verification is of the samples that the test logged";
             to.review(
                 SubmissionCheck::AuditLog,
                 &log,
-                what,
-                why,
+                finding,
+                rule,
                 "run the test with its audit.config and verify it again",
             );
         }
@@ -57,8 +57,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
     let above = entry.audit(TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
-            let what = format!("{name} is no test of {}", entry.benchmark);
-            to.review(SubmissionCheck::ExtraTest, &above.join(name), what, "it is not examined", "take it out");
+            let finding = format!("{name} is no test of {}", entry.benchmark);
+            to.review(SubmissionCheck::ExtraTest, &above.join(name), finding, "it is not examined", "take it out");
         }
     }
 }
@@ -70,7 +70,7 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
     if !text.lines().any(|line| line.trim() == "TEST PASS") {
         return;
     }
-    let (names, what, bounds): (&[&str], _, _) = match test {
+    let (names, finding, bounds): (&[&str], _, _) = match test {
         TestMode::Test07 => (&["'exact_match':", "Accuracy score:"], "an exact match", audit.exact_match),
         _ => (&["Mean output tokens:"], "a mean length", audit.output_tokens),
     };
@@ -85,15 +85,15 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
             (Some(min), None) => format!("at least {min}"),
             (None, max) => format!("at most {}", max.unwrap_or_default()),
         };
-        let what = format!("it has TEST PASS and {what} of {value}, which has to be {allowed}");
+        let finding = format!("it has TEST PASS and {finding} of {value}, which has to be {allowed}");
         let fix = "run the test and verify it again";
-        to.refuse(SubmissionCheck::TestFailed, &at, what, "the bound decides whether the test passes", fix);
+        to.refuse(SubmissionCheck::TestFailed, &at, finding, "the bound decides whether the test passes", fix);
     }
     let total = numbers(&text, "Total samples:").into_iter().next();
     if let Some(total) = total.filter(|total| *total < audit.samples as f64) {
-        let what = format!("it is of {total} samples, and the test has {}", audit.samples);
+        let finding = format!("it is of {total} samples, and the test has {}", audit.samples);
         let fix = "run the test with its own audit.config and data set, and verify it again";
-        to.review(SubmissionCheck::AuditLog, &at, what, "a part of the answers shows less than all of them", fix);
+        to.review(SubmissionCheck::AuditLog, &at, finding, "a part of the answers shows less than all of them", fix);
     }
 }
 
@@ -118,12 +118,12 @@ fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &
     ];
     for (key, value) in needed {
         if let Some(found) = detail.count(key).filter(|found| *found != value) {
-            let what = format!("`{key}` is {found}, and {} has {value}", test_folder(test));
+            let finding = format!("`{key}` is {found}, and {} has {value}", test_folder(test));
             let fix = "run the test with its own audit.config, and verify it again";
             to.review(
                 SubmissionCheck::AuditLog,
                 &run.join(DETAIL_FILE),
-                what,
+                finding,
                 "audit.config of the test was not in force",
                 fix,
             );
@@ -136,12 +136,18 @@ fn answers(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenar
     let Some(found) = test06_answers(at, scenario, &benchmark.end_ids) else { return };
     let fix = "run the test with its audit.config and verify it again";
     if found.answers > 0 && found.answers < FEWEST_ANSWERS {
-        let what = format!("it holds {} answers, about 100 are sampled", found.answers);
-        to.refuse(SubmissionCheck::AuditLog, at, what, "the verification is of the samples that the test logged", fix);
+        let finding = format!("it holds {} answers, about 100 are sampled", found.answers);
+        to.refuse(
+            SubmissionCheck::AuditLog,
+            at,
+            finding,
+            "the verification is of the samples that the test logged",
+            fix,
+        );
     }
     for offence in found.offences {
-        let why = "the answers that the test logged show that it failed, whatever verify_accuracy.txt has";
-        to.refuse(SubmissionCheck::AuditLog, at, offence, why, fix);
+        let rule = "the answers that the test logged show that it failed, whatever verify_accuracy.txt has";
+        to.refuse(SubmissionCheck::AuditLog, at, offence, rule, fix);
     }
 }
 
@@ -171,14 +177,14 @@ fn verdict(to: &mut SubmissionFindings, folder: &Path, test: TestMode, scenario:
         failed.push("TEST PASS");
     }
     if test != TestMode::Test06 && has(&format!("TEST {NOT_JUDGED}")) {
-        let what = format!("{} was not judged: its answers are simulated", test_folder(test));
-        let why = "a result is valid only with its audit tests, of the real data set";
-        to.refuse(SubmissionCheck::TestNotJudged, &at, what, why, "run the test with the data set of the round");
+        let finding = format!("{} was not judged: its answers are simulated", test_folder(test));
+        let rule = "a result is valid only with its audit tests, of the real data set";
+        to.refuse(SubmissionCheck::TestNotJudged, &at, finding, rule, "run the test with the data set of the round");
         return;
     }
     if !failed.is_empty() {
-        let what = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
-        to.refuse(SubmissionCheck::TestFailed, &at, what, "a result is valid only with its audit tests", fix);
+        let finding = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
+        to.refuse(SubmissionCheck::TestFailed, &at, finding, "a result is valid only with its audit tests", fix);
     }
 }
 
@@ -207,13 +213,13 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
     }
     let has_none = |system: &&SystemEntry| locks.iter().all(|lock| lock.system != system.name);
     for system in submitter.systems.iter().filter(|system| !locks.is_empty() && has_none(system)) {
-        let what = format!("regatta.lock knows nothing of the system {}", system.name);
-        let why = "a system that was copied in has no provenance";
+        let finding = format!("regatta.lock knows nothing of the system {}", system.name);
+        let rule = "a system that was copied in has no provenance";
         to.refuse(
             SubmissionCheck::Lock,
             &submitter.folder.join("results").join(&system.name),
-            what,
-            why,
+            finding,
+            rule,
             "`regatta mlperf assemble`",
         );
     }
@@ -222,11 +228,11 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
 
 fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, submitter: &Submitter, round: &Round) {
     if lock.rehearsal {
-        let what = "this package is a rehearsal";
+        let finding = "this package is a rehearsal";
         to.refuse(
             SubmissionCheck::Rehearsal,
             at,
-            what,
+            finding,
             "durations were shortened, or its data is synthetic",
             "take `rehearse` out of the manifest and run again",
         );
@@ -234,11 +240,11 @@ fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, su
     for (name, locked, found) in [("round", &lock.round, &round.name), ("submitter", &lock.submitter, &submitter.name)]
     {
         if locked != found {
-            let what = format!("it was packed for {name} {locked}, and is checked for {found}");
+            let finding = format!("it was packed for {name} {locked}, and is checked for {found}");
             to.refuse(
                 SubmissionCheck::Lock,
                 at,
-                what,
+                finding,
                 "what was packed is what is submitted",
                 "pack again; files must not be moved by hand",
             );
@@ -255,11 +261,11 @@ pub(super) fn check_package_lock(
     lock: &PackageProvenance,
 ) {
     let Some(result) = lock.result(entry.benchmark, scenario) else {
-        let what = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
+        let finding = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
         to.refuse(
             SubmissionCheck::Lock,
             &entry.folder(),
-            what,
+            finding,
             "a result that was copied in has no provenance",
             "name it under `results` and pack again",
         );
@@ -275,8 +281,14 @@ pub(super) fn check_package_lock(
         for (name, hash) in run.files.iter().filter(|(name, _)| *name != ACCURACY_FILE) {
             let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
             if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
-                let why = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";
-                to.refuse(SubmissionCheck::ChangedFile, &path, "it was changed after it was packed", why, "pack again");
+                let rule = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";
+                to.refuse(
+                    SubmissionCheck::ChangedFile,
+                    &path,
+                    "it was changed after it was packed",
+                    rule,
+                    "pack again",
+                );
             }
         }
     }
@@ -298,34 +310,40 @@ fn check_test_record(
     };
     let name = test_folder(mode);
     if test.rehearsal {
-        let what = format!("the {name} run was a rehearsal: its durations were shortened");
+        let finding = format!("the {name} run was a rehearsal: its durations were shortened");
         to.refuse(
             SubmissionCheck::Rehearsal,
             &at,
-            what,
+            finding,
             "every test lasts at least 600 s",
             "take `rehearse` out of the manifest and run again",
         );
     }
     if test.dataset.synthetic {
-        let what = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
+        let finding = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
         let fix = "`mlperf: { dataset: { from: … } }` reads the benchmark's own";
-        to.refuse(SubmissionCheck::SyntheticData, &at, what, "a result is measured on the benchmark's data set", fix);
+        to.refuse(
+            SubmissionCheck::SyntheticData,
+            &at,
+            finding,
+            "a result is measured on the benchmark's data set",
+            fix,
+        );
     }
     // A result for 99.9 % is one for 99 %, too.
     let high = test.benchmark.strip_suffix(".9").filter(|low| *low == entry.benchmark && low.ends_with("-99"));
     let benchmark = high.unwrap_or(&test.benchmark);
     let is = (test.round.as_str(), benchmark, test.scenario, test.mode);
     if is != (round.name.as_str(), entry.benchmark, scenario, mode) {
-        let what = format!(
+        let finding = format!(
             "the run packed as {name} was {} of {} {} in {}",
             test_folder(test.mode),
             test.benchmark,
             test.scenario.title(),
             test.round
         );
-        let why = format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name);
-        to.refuse(SubmissionCheck::WrongRun, &at, what, why, "name the right stage under `results`");
+        let rule = format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name);
+        to.refuse(SubmissionCheck::WrongRun, &at, finding, rule, "name the right stage under `results`");
     }
 }
 
@@ -342,18 +360,18 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
                         digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
                     if digests.is_empty() { "none".to_owned() } else { digests.join(", ") }
                 };
-                let what = format!(
+                let finding = format!(
                     "the {} run had another `{kind}` ({}) than the performance run ({})",
                     test_folder(*mode),
                     short(b),
                     short(a)
                 );
-                let why = "all runs of a result are of one system: the same engine, configuration and server";
+                let rule = "all runs of a result are of one system: the same engine, configuration and server";
                 to.refuse(
                     SubmissionCheck::TwoSystems,
                     &entry.folder(),
-                    what,
-                    why,
+                    finding,
+                    rule,
                     "let both stages name the same upstream stages, and run again",
                 );
             }

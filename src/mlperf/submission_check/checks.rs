@@ -204,11 +204,11 @@ pub(super) fn check_names(to: &mut SubmissionFindings, root: &Path, layout: Subm
             name(to, path, &item.file_name().to_string_lossy(), layout);
             let below = path.strip_prefix(root).unwrap_or(path).display().to_string();
             if let Some(other) = folded.insert(below.to_lowercase(), below.clone()) {
-                let what = format!("its name differs from {other} in case only");
+                let finding = format!("its name differs from {other} in case only");
                 to.review(
                     SubmissionCheck::FileName,
                     path,
-                    what,
+                    finding,
                     "on some systems one overwrites the other",
                     "rename one of them",
                 );
@@ -221,15 +221,15 @@ pub(super) fn check_names(to: &mut SubmissionFindings, root: &Path, layout: Subm
 fn name(to: &mut SubmissionFindings, path: &Path, name: &str, layout: SubmissionLayout) {
     let fix = "rename it: letters, digits, . _ -";
     if name.contains(' ') || name.starts_with('.') || name == "__pycache__" {
-        let what = match name {
+        let finding = match name {
             "__pycache__" => "it is a cache of Python's".to_owned(),
             _ => format!("its name begins with a dot or has a space in it: {name:?}"),
         };
-        let why = "the official checker refuses such names until v5.1";
-        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::FileName, path, what, why, fix);
+        let rule = "the official checker refuses such names until v5.1";
+        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::FileName, path, finding, rule, fix);
     } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+,@=()".contains(c)) {
-        let what = format!("its name has characters that not every file system and script takes: {name:?}");
-        to.review(SubmissionCheck::FileName, path, what, "submissions are cloned and read on many systems", fix);
+        let finding = format!("its name has characters that not every file system and script takes: {name:?}");
+        to.review(SubmissionCheck::FileName, path, finding, "submissions are cloned and read on many systems", fix);
     }
 }
 
@@ -238,42 +238,42 @@ fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) 
     let path = item.path();
     let kind = item.file_type();
     if kind.is_symlink() {
-        let why = "links do not survive packing";
+        let rule = "links do not survive packing";
         if path.exists() {
-            to.review(SubmissionCheck::Link, path, "it is a link", why, "put the file there");
+            to.review(SubmissionCheck::Link, path, "it is a link", rule, "put the file there");
         } else {
             let weight = FindingWeight::of_older_checker(layout);
-            to.find(weight, SubmissionCheck::Link, path, "it is a link to nothing", why, "put the file there");
+            to.find(weight, SubmissionCheck::Link, path, "it is a link to nothing", rule, "put the file there");
         }
     }
     if kind.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
-        let why = "git keeps no empty folders; the official checker refuses them until v5.1";
+        let rule = "git keeps no empty folders; the official checker refuses them until v5.1";
         to.find(
             FindingWeight::of_older_checker(layout),
             SubmissionCheck::EmptyFolder,
             path,
             "it is empty",
-            why,
+            rule,
             "take it out",
         );
     }
     if kind.is_file() {
         let size = item.metadata().map_or(0, |meta| meta.len());
         if size > LARGEST {
-            let what = format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken");
-            let why = "the repository of results refuses larger files";
-            to.refuse(SubmissionCheck::FileSize, path, what, why, "leave it out; truncate logs");
+            let finding = format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken");
+            let rule = "the repository of results refuses larger files";
+            to.refuse(SubmissionCheck::FileSize, path, finding, rule, "leave it out; truncate logs");
         }
         let of_a_run = |part| ["performance", "accuracy"].iter().any(|name| part == std::ffi::OsStr::new(name));
         if item.file_name() == "audit.config" && path.iter().any(of_a_run) {
-            let why = "LoadGen takes an audit.config in its working folder: the run may have been one of an audit";
+            let rule = "LoadGen takes an audit.config in its working folder: the run may have been one of an audit";
             let fix = "take it out, and look whether the run was one of an audit";
             to.find(
                 FindingWeight::of_older_checker(layout),
                 SubmissionCheck::AuditConfig,
                 path,
                 "an audit.config is beside a result's logs",
-                why,
+                rule,
                 fix,
             );
         }
@@ -292,10 +292,11 @@ pub(super) fn check_limits(
     scenario: MlperfScenario,
 ) {
     if detail.flag("requested_use_token_latencies") != Some(true) {
-        let what = "use_token_latencies was off";
-        let why = "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";
+        let finding = "use_token_latencies was off";
+        let reason =
+            "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";
         let fix = format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model);
-        to.find(weight(entry), SubmissionCheck::TokenLatencies, at, what, why, fix);
+        to.find(weight(entry), SubmissionCheck::TokenLatencies, at, finding, reason, fix);
     }
     if entry.is_closed() {
         in_force(to, at, detail, benchmark, scenario);
@@ -325,17 +326,17 @@ fn in_force(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: 
     for (name, key, limit_ms) in [("TTFT", "ttft", limit.ttft_ms), ("TPOT", "tpot", limit.tpot_ms)] {
         let in_force = detail.number(&format!("requested_server_{key}_latency")).map(|ns| ns / 1e6);
         if in_force.is_none_or(|ms| ms > limit_ms) {
-            let what = format!(
+            let finding = format!(
                 "the {name} limit in force was {} ms, {} has {limit_ms} ms",
                 in_force.map_or("no".to_owned(), |ms| ms.to_string()),
                 scenario.title()
             );
-            let why = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
+            let rule = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
             to.refuse(
                 SubmissionCheck::LatencyLimits,
                 at,
-                what,
-                why,
+                finding,
+                rule,
                 format!("run it as model `{}`", benchmark.loadgen_model(scenario)),
             );
         }
@@ -353,9 +354,15 @@ fn target_latency(
     let Some(most) = benchmark.target_latency_ms.filter(|_| scenario.loadgen() == "Server") else { return };
     let in_force = detail.number("effective_target_latency_ns").map(|ns| ns / 1e6);
     if let Some(ms) = in_force.filter(|ms| *ms > most) {
-        let what = format!("target_latency was {ms} ms, {} has {most} ms", scenario.title());
-        let why = "early stopping goes by the round's latency of a query, or a shorter one";
-        to.refuse(SubmissionCheck::LatencyLimits, at, what, why, "take `target_latency` out of user.conf; run again");
+        let finding = format!("target_latency was {ms} ms, {} has {most} ms", scenario.title());
+        let rule = "early stopping goes by the round's latency of a query, or a shorter one";
+        to.refuse(
+            SubmissionCheck::LatencyLimits,
+            at,
+            finding,
+            rule,
+            "take `target_latency` out of user.conf; run again",
+        );
     }
 }
 
@@ -384,12 +391,12 @@ fn outcome(
         }
         let is_accepted = !entry.is_closed() && found.is_some_and(|ms| ms < accepted_ms);
         let weight = if is_accepted { FindingWeight::Review } else { weight(entry) };
-        let what = format!(
+        let finding = format!(
             "p99 {name} (LoadGen's, from issue) is {}, the limit is {limit_ms} ms",
             found.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
         );
-        let why = format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model);
-        to.find(weight, SubmissionCheck::Latency, at, what, why, "lower target_qps and run again");
+        let rule = format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model);
+        to.find(weight, SubmissionCheck::Latency, at, finding, rule, "lower target_qps and run again");
     }
 }
 

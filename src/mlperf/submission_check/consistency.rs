@@ -35,8 +35,8 @@ pub(super) fn check(
     let at = folder.join(DETAIL_FILE);
     let Some(rates) = Rates::new(detail, scenario) else { return };
     if rates.samples <= 0.0 || rates.tokens <= 0.0 {
-        let what = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
-        return to.refuse(SubmissionCheck::Counts, &at, what, WHY, FIX);
+        let finding = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
+        return to.refuse(SubmissionCheck::Counts, &at, finding, WHY, FIX);
     }
     counts(to, &at, detail, &rates, scenario);
     lengths(to, &at, &rates, benchmark, scores);
@@ -83,11 +83,11 @@ pub(super) fn parts_of_verdict(to: &mut SubmissionFindings, folder: &Path, detai
             None if is_always_there => "not logged",
             _ => continue,
         };
-        let what = format!("{key} is {found}, and the result VALID");
+        let finding = format!("{key} is {found}, and the result VALID");
         to.refuse(
             SubmissionCheck::Verdict,
             &at,
-            what,
+            finding,
             "LoadGen calls a run VALID when all of its conditions are met",
             FIX,
         );
@@ -161,18 +161,18 @@ fn lengths(
     // Some servers count the end of an answer, too.
     let most = f64::from(benchmark.max_output_tokens) * 1.02;
     if mean > most {
-        let what = format!(
+        let finding = format!(
             "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are requested",
             benchmark.max_output_tokens
         );
-        to.refuse(SubmissionCheck::Lengths, at, what, WHY, FIX);
+        to.refuse(SubmissionCheck::Lengths, at, finding, WHY, FIX);
     }
     // A benchmark whose accuracy run has another data set has other lengths there.
     let scored = scores.get("TOKENS_PER_SAMPLE").filter(|_| benchmark.accuracy_samples.is_none());
     if let Some(scored) = scored.filter(|scored| (mean - **scored).abs() > LENGTH_TOLERANCE * **scored) {
-        let what = format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}");
-        let why = "performance and accuracy are measured with the same answers";
-        to.refuse(SubmissionCheck::Lengths, at, what, why, FIX);
+        let finding = format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}");
+        let rule = "performance and accuracy are measured with the same answers";
+        to.refuse(SubmissionCheck::Lengths, at, finding, rule, FIX);
     }
 }
 
@@ -193,8 +193,8 @@ fn summary(to: &mut SubmissionFindings, folder: &Path, rates: &Rates) {
     for (unit, printed, logged) in of {
         // It prints two decimals of small numbers.
         if let Some(printed) = printed.filter(|printed| (printed - logged).abs() > 0.01 * logged + 0.01) {
-            let what = format!("it has {printed} {unit}, the detail log {logged}");
-            to.refuse(SubmissionCheck::LogsDisagree, &at, what, WHY, FIX);
+            let finding = format!("it has {printed} {unit}, the detail log {logged}");
+            to.refuse(SubmissionCheck::LogsDisagree, &at, finding, WHY, FIX);
         }
     }
 }
@@ -213,8 +213,8 @@ fn percentiles(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
             .collect();
         if let Some(pair) = values.windows(2).find(|pair| pair[0].1 > pair[1].1) {
             let [(low, a), (high, b)] = [pair[0], pair[1]];
-            let what = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
-            to.refuse(SubmissionCheck::Counts, at, what, "a higher percentile is no smaller", FIX);
+            let finding = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
+            to.refuse(SubmissionCheck::Counts, at, finding, "a higher percentile is no smaller", FIX);
         }
     }
 }
@@ -331,12 +331,12 @@ impl PackedLogs {
 
 fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, log: &Path) {
     let first = first.strip_prefix(root).unwrap_or(first);
-    let what = format!("it is, byte for byte, {}", first.display());
-    let why = if name == DETAIL_FILE {
+    let finding = format!("it is, byte for byte, {}", first.display());
+    let rule = if name == DETAIL_FILE {
         "a run is that of one system, scenario and test; its log has its process and its times, which no other run has"
     } else {
         "runs of another benchmark, scenario or test give other answers, or in another order"
     };
     let fix = "one of the two is of the other's run: put its own there";
-    to.review(SubmissionCheck::ReusedLog, log, what, why, fix);
+    to.review(SubmissionCheck::ReusedLog, log, finding, rule, fix);
 }

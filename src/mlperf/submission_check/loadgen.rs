@@ -71,9 +71,9 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
         }
     };
     if let Some(first) = detail.first_unread.first() {
-        let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
-        let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
-        to.refuse(SubmissionCheck::UnreadableLog, &path, what, why, RERUN_HINT);
+        let finding = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
+        let rule = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
+        to.refuse(SubmissionCheck::UnreadableLog, &path, finding, rule, RERUN_HINT);
     }
     one_run(to, &path, &detail);
     check_log_complete(to, &path, &detail, kind);
@@ -92,9 +92,9 @@ fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let more =
         if several.len() > 1 { format!(", and {} more have several values", several.len() - 1) } else { String::new() };
     let (first, later) = (shortened(first), shortened(later));
-    let what = format!("`{key}` is {first} and, further down, {later}{more}");
-    let why = "LoadGen empties its logs when it starts, and writes each of these once: this is of several runs, or was changed";
-    to.refuse(SubmissionCheck::LogsDisagree, path, what, why, RERUN_HINT);
+    let finding = format!("`{key}` is {first} and, further down, {later}{more}");
+    let rule = "LoadGen empties its logs when it starts, and writes each of these once: this is of several runs, or was changed";
+    to.refuse(SubmissionCheck::LogsDisagree, path, finding, rule, RERUN_HINT);
 }
 
 /// A value of a log in a message: some are lists of thousands.
@@ -113,12 +113,12 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
     match detail.text("effective_test_mode") {
         Some(found) if found == mode => {}
         found => {
-            let what = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
+            let finding = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
             to.find(
                 kind.weight(),
                 SubmissionCheck::TestMode,
                 path,
-                what,
+                finding,
                 "each folder holds the logs of its own mode",
                 RERUN_HINT,
             );
@@ -145,25 +145,25 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     match detail.loadgen_version() {
         Some(version) if known.any(|one| one == version) => {}
         Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
-            let what = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
-            let why = "LoadGen must be an unaltered tagged revision";
+            let finding = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
+            let rule = "LoadGen must be an unaltered tagged revision";
             to.review(
                 SubmissionCheck::LoadGenVersion,
                 path,
-                what,
-                why,
+                finding,
+                rule,
                 "look whether it was one, and not a commit in between",
             );
         }
         found => {
-            let what =
+            let finding =
                 format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
             let fix =
                 format!("`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it", round.name);
             to.refuse(
                 SubmissionCheck::LoadGenVersion,
                 path,
-                what,
+                finding,
                 "a round pins LoadGen, with its seeds and its rules",
                 fix,
             );
@@ -172,11 +172,11 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     // Built outside of a git work tree, it writes NA.
     let status = detail.text("loadgen_git_status_message").unwrap_or_default().trim();
     if !status.is_empty() && status != "NA" {
-        let what = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
+        let finding = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
         to.refuse(
             SubmissionCheck::AlteredLoadGen,
             path,
-            what,
+            finding,
             "LoadGen must be an unaltered tagged revision",
             "build it unaltered, run again",
         );
@@ -191,14 +191,14 @@ fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Roun
             let other = found.and_then(|seed| round_with_seed(name, seed));
             let of = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
             let found = found.map_or("not logged".to_owned(), |seed| seed.to_string());
-            let what = format!("{name}_rng_seed is {found}{of}, {} has {expected}", round.name);
-            let why = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
+            let finding = format!("{name}_rng_seed is {found}{of}, {} has {expected}", round.name);
+            let rule = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
             to.find(
                 kind.weight(),
                 SubmissionCheck::Seeds,
                 path,
-                what,
-                why,
+                finding,
+                rule,
                 "run again with the round's LoadGen, one test per process",
             );
         }
@@ -231,17 +231,17 @@ fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
         let first: Vec<String> =
             detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text)).collect();
         let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
-        let what = format!("LoadGen logged {}: {first}", counted(count, "error"));
-        let why = "a run with errors is not valid, even where LoadGen reports VALID";
+        let finding = format!("LoadGen logged {}: {first}", counted(count, "error"));
+        let rule = "a run with errors is not valid, even where LoadGen reports VALID";
         let fix = "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
-        to.refuse(SubmissionCheck::LoadGenErrors, path, what, why, fix);
+        to.refuse(SubmissionCheck::LoadGenErrors, path, finding, rule, fix);
     }
     if detail.warnings > 0 {
-        let what = format!("LoadGen logged {}", counted(detail.warnings, "warning"));
+        let finding = format!("LoadGen logged {}", counted(detail.warnings, "warning"));
         to.review(
             SubmissionCheck::LoadGenWarnings,
             path,
-            what,
+            finding,
             "reviewers read them",
             "read them at the end of the summary",
         );
@@ -259,8 +259,14 @@ pub(super) fn scenario(
     let scenario = entry.scenario_of_run(detail, scenario);
     let found = detail.text("effective_scenario").unwrap_or("not logged");
     if found != scenario.loadgen() {
-        let what = format!("the run's scenario was {found}, the folder is {}", entry.scenario);
-        let why = format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen());
-        to.refuse(SubmissionCheck::Scenario, &folder.join(FILES[1]), what, why, "put the logs of the right run there");
+        let finding = format!("the run's scenario was {found}, the folder is {}", entry.scenario);
+        let rule = format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen());
+        to.refuse(
+            SubmissionCheck::Scenario,
+            &folder.join(FILES[1]),
+            finding,
+            rule,
+            "put the logs of the right run there",
+        );
     }
 }

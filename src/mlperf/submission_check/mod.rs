@@ -170,9 +170,9 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
             let lock = locks.iter().find(|lock| lock.system == system.name);
             let (official, benchmark) = match tree::folder(&mut to, submitter, round, found) {
                 BenchmarkFolder::Known(official, benchmark) => (official, benchmark),
-                BenchmarkFolder::LeftOut(why) => {
+                BenchmarkFolder::LeftOut(rule) => {
                     let place = found.folder.strip_prefix(root).unwrap_or(&found.folder).display().to_string();
-                    not_examined.push(UnexaminedBenchmark { place, why: why.to_owned() });
+                    not_examined.push(UnexaminedBenchmark { place, why: rule.to_owned() });
                     continue;
                 }
                 BenchmarkFolder::Unknown => continue,
@@ -206,13 +206,13 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         if not_examined.is_empty() {
             not_examined.extend(endpoints_result(root).map(|folder| UnexaminedBenchmark::of_endpoints(root, &folder)));
         }
-        let what = "there is no result in it that could be examined";
-        let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
+        let message = "there is no result in it that could be examined";
+        let rule = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
         let fix = match tree::above_division(root) {
             Some(above) => format!("check {}, which holds the divisions", above.display()),
             None => "name the folder that holds closed/ or open/".to_owned(),
         };
-        to.refuse(SubmissionCheck::Empty, root, what, why, fix);
+        to.refuse(SubmissionCheck::Empty, root, message, rule, fix);
     }
     let mut findings = to.all;
     if round.name == "v4.1" {

@@ -51,13 +51,13 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
         let unmet: Vec<&str> =
             unmet.iter().filter(|(key, _)| detail.flag(key) == Some(false)).map(|(_, name)| *name).collect();
         let unmet = if unmet.is_empty() { String::new() } else { format!("; not met: {}", unmet.join(", ")) };
-        let what = format!("LoadGen reports {text} for this run{unmet}");
-        let why = "only a run that LoadGen reports as VALID is a result; the official checker does not check this";
+        let finding = format!("LoadGen reports {text} for this run{unmet}");
+        let rule = "only a run that LoadGen reports as VALID is a result; the official checker does not check this";
         to.refuse(
             SubmissionCheck::NotValid,
             &at,
-            what,
-            why,
+            finding,
+            rule,
             "lower target_qps or lengthen the run as the summary recommends, and run again",
         );
     }
@@ -65,21 +65,21 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     let stated = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
     match stated {
         Some(stated) if stated != text => {
-            let what = format!("it has {stated}, the detail log has {text}");
+            let finding = format!("it has {stated}, the detail log has {text}");
             to.refuse(
                 SubmissionCheck::LogsDisagree,
                 &folder.join(SUMMARY_FILE),
-                what,
+                finding,
                 "both are of one run",
                 "pack both of the same run",
             );
         }
         None if folder.join(SUMMARY_FILE).is_file() => {
-            let what = "it has no line `Result is :`";
+            let finding = "it has no line `Result is :`";
             to.refuse(
                 SubmissionCheck::TornLog,
                 &folder.join(SUMMARY_FILE),
-                what,
+                finding,
                 "the run was broken off",
                 "run the test again",
             );
@@ -91,25 +91,25 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
 fn duration(to: &mut SubmissionFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
     let requested = detail.number("effective_min_duration_ms");
     if requested.is_none_or(|requested| requested < SHORTEST_MS) {
-        let what = format!(
+        let finding = format!(
             "min_duration was {} ms, the rules want {SHORTEST_MS} ms",
             requested.map_or("no".to_owned(), |ms| ms.to_string())
         );
-        let why = "every test of a language model lasts at least 600 s";
+        let rule = "every test of a language model lasts at least 600 s";
         to.refuse(
             SubmissionCheck::Duration,
             at,
-            what,
-            why,
+            finding,
+            rule,
             "take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again",
         );
     }
     if let Some(most) = detail.number("effective_max_duration_ms").filter(|most| *most > 0.0 && *most < SHORTEST_MS) {
-        let what = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
+        let finding = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
         to.refuse(
             SubmissionCheck::Duration,
             at,
-            what,
+            finding,
             "every test lasts at least 600 s",
             "take `max_duration` out of user.conf; run again",
         );
@@ -125,13 +125,13 @@ fn duration(to: &mut SubmissionFindings, at: &Path, detail: &Detail, scenario: M
         _ => detail.number("generated_query_duration").map(|ns| ns / 1e6),
     };
     if let Some(lasted) = lasted.filter(|lasted| *lasted < SHORTEST_MS) {
-        let what = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
-        let why = "every test of a language model lasts at least 600 s";
+        let finding = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
+        let rule = "every test of a language model lasts at least 600 s";
         to.refuse(
             SubmissionCheck::Duration,
             at,
-            what,
-            why,
+            finding,
+            rule,
             "raise target_qps to what the system does, so that there are enough samples; run again",
         );
     }
@@ -145,19 +145,19 @@ fn samples(
     scenario: MlperfScenario,
     entry: &ResultEntry,
 ) {
-    let mut less = |check: SubmissionCheck, key: &str, least: u64, why: &str| match detail.count(key) {
+    let mut less = |check: SubmissionCheck, key: &str, least: u64, rule: &str| match detail.count(key) {
         Some(found) if found >= least => {}
         found => {
             let found = found.map_or("not logged".to_owned(), |found| found.to_string());
-            let what = format!("{key} is {found}, the benchmark has {least}");
-            to.refuse(check, at, what, why, "run with the benchmark's whole data set");
+            let finding = format!("{key} is {found}, the benchmark has {least}");
+            to.refuse(check, at, finding, rule, "run with the benchmark's whole data set");
         }
     };
     let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
     less(SubmissionCheck::SampleCount, "effective_performance_sample_count", benchmark.performance_samples, whole);
     if scenario == MlperfScenario::Offline && entry.is_closed() {
-        let why = "Offline asks for every sample at least once";
-        less(SubmissionCheck::OfflineSamples, "effective_samples_per_query", benchmark.offline_min_samples, why);
+        let rule = "Offline asks for every sample at least once";
+        less(SubmissionCheck::OfflineSamples, "effective_samples_per_query", benchmark.offline_min_samples, rule);
     }
 }
 
@@ -168,24 +168,24 @@ fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &
     let is_less = found.is_none_or(|found| found < benchmark.dataset_samples);
     if is_less || (found != Some(benchmark.dataset_samples) && entry.is_closed()) {
         let found = found.map_or("not logged".to_owned(), |found| found.to_string());
-        let what = format!("qsl_reported_total_count is {found}, the benchmark has {}", benchmark.dataset_samples);
+        let finding = format!("qsl_reported_total_count is {found}, the benchmark has {}", benchmark.dataset_samples);
         let (why, fix) = if is_less {
             ("a result is measured on the whole data set", "run with the benchmark's whole data set")
         } else {
             ("a result is measured on the benchmark's data set", "look whether the log is of another benchmark")
         };
         let weight = if is_less && entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::SampleCount, at, what, why, fix);
+        to.find(weight, SubmissionCheck::SampleCount, at, finding, why, fix);
     }
 }
 
 /// Since v6.0 the official checker does not ask for it, and a published result is without.
 fn equal_issue(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     if entry.is_closed() && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
-        let what = "equal issue (sample_concatenate_permutation) was off";
-        let why = "in performance runs of language models each sample is issued equally often";
+        let finding = "equal issue (sample_concatenate_permutation) was off";
+        let rule = "in performance runs of language models each sample is issued equally often";
         let fix = "take it out of user.conf; audit tests turn it off themselves, results may not";
-        to.find(FindingWeight::of_older_checker(entry.layout), SubmissionCheck::EqualIssue, at, what, why, fix);
+        to.find(FindingWeight::of_older_checker(entry.layout), SubmissionCheck::EqualIssue, at, finding, rule, fix);
     }
 }
 
@@ -198,16 +198,16 @@ fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &Result
     let (is, must) = (name.contains("Network SUT"), division == "network" || is_open_network);
     if is != must && (division != "open" || must) {
         let of = if is_open_network { ", and `is_network` of the system is true" } else { "" };
-        let what = format!("the system under test is called {name:?} in the division {division}{of}");
-        let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
+        let finding = format!("the system under test is called {name:?} in the division {division}{of}");
+        let rule = "`Network SUT` is in its name exactly when LoadGen is on another machine";
         // What a system is called in Closed is not looked at.
         let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };
         to.find(
             weight,
             SubmissionCheck::Division,
             at,
-            what,
-            why,
+            finding,
+            rule,
             "pack it for the other division, or run it on the host",
         );
     }
@@ -217,25 +217,25 @@ fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &Result
 fn switches(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
     for key in ["performance_issue_unique", "performance_issue_same"] {
         if detail.flag(&format!("effective_{key}")) == Some(true) {
-            let why = "it makes LoadGen ask other samples than the rules say";
+            let rule = "it makes LoadGen ask other samples than the rules say";
             to.refuse(
                 SubmissionCheck::AuditSettings,
                 at,
                 format!("{key} was on"),
-                why,
+                rule,
                 "run again without audit.config",
             );
         }
     }
     for key in ["accuracy_log_probability", "accuracy_log_sampling_target"] {
         if detail.number(&format!("effective_{key}")).is_some_and(|value| value > 0.0) {
-            let what = format!("{key} was on: this is a run of an audit test");
-            let why = "LoadGen took an audit.config; its log is no result";
+            let finding = format!("{key} was on: this is a run of an audit test");
+            let rule = "LoadGen took an audit.config; its log is no result";
             to.refuse(
                 SubmissionCheck::AuditSettings,
                 at,
-                what,
-                why,
+                finding,
+                rule,
                 "remove audit.config from where the run starts, and run again",
             );
         }

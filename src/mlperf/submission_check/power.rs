@@ -66,9 +66,9 @@ pub(super) fn check(
         let below = (1.0 - testing.1.watts / ranging.1.watts) * 100.0;
         if below >= BELOW_RANGING {
             let (testing, ranging) = (testing.1.watts, ranging.1.watts);
-            let what = format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less");
-            let why = "the ranges of the meter are those that ranging found; 5 % less at most";
-            to.refuse(SubmissionCheck::Power, &run.join(SAMPLES), what, why, "measure both again");
+            let finding = format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less");
+            let rule = "the ranges of the meter are those that ranging found; 5 % less at most";
+            to.refuse(SubmissionCheck::Power, &run.join(SAMPLES), finding, rule, "measure both again");
         }
     }
     let (window, average) = testing;
@@ -98,11 +98,11 @@ fn average(
 ) -> Option<(PowerWindow, PowerAverage)> {
     let at = run.join(SAMPLES);
     let text = read_text(&at).ok()?;
-    let why = "power is measured while LoadGen runs";
+    let rule = "power is measured while LoadGen runs";
     let times = detail.text("power_begin").zip(detail.text("power_end"));
     let Some(window) = times.and_then(|(begin, end)| PowerWindow::parse(begin, end)) else {
-        let what = "the run's log has no power_begin and power_end after it";
-        to.refuse(SubmissionCheck::Power, &at, what, why, "pack the logs of the run again");
+        let finding = "the run's log has no power_begin and power_end after it";
+        to.refuse(SubmissionCheck::Power, &at, finding, rule, "pack the logs of the run again");
         return None;
     };
     let average = match PowerAverage::parse(&text, window) {
@@ -113,40 +113,40 @@ fn average(
         }
     };
     if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::FindsItsRange) {
-        let why =
+        let rule =
             "a meter that changes its range has no value; published results have such samples in their ranging run";
-        to.review(SubmissionCheck::Power, &at, impossible.clone(), why, "measure again, if it is none of these");
+        to.review(SubmissionCheck::Power, &at, impossible.clone(), rule, "measure again, if it is none of these");
     }
     if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::Measures) {
-        let why = "no system draws less than nothing, or an unknown power";
-        to.refuse(SubmissionCheck::Power, &at, impossible.clone(), why, "measure again");
+        let rule = "no system draws less than nothing, or an unknown power";
+        to.refuse(SubmissionCheck::Power, &at, impossible.clone(), rule, "measure again");
     }
     if average.samples == 0 {
-        let what = "it has no sample between the run's power_begin and power_end";
-        to.refuse(SubmissionCheck::Power, &at, what, why, "pack the spl.txt of the run");
+        let finding = "it has no sample between the run's power_begin and power_end";
+        to.refuse(SubmissionCheck::Power, &at, finding, rule, "pack the spl.txt of the run");
         return None;
     }
     if average.left_out > 0 && average.impossible.is_none() {
-        let what = format!("{} of its samples in the run are 0 W", average.left_out);
-        let why = "the average leaves them out: a meter that lost its reading";
-        to.review(SubmissionCheck::Power, &at, what, why, "measure again");
+        let finding = format!("{} of its samples in the run are 0 W", average.left_out);
+        let rule = "the average leaves them out: a meter that lost its reading";
+        to.review(SubmissionCheck::Power, &at, finding, rule, "measure again");
     }
     if average.longest_gap > GAP_SECONDS {
-        let what = format!("it has no sample for {:.0} s of the run", average.longest_gap);
-        to.review(SubmissionCheck::Power, &at, what, "the meter takes one each second", "measure again");
+        let finding = format!("it has no sample for {:.0} s of the run", average.longest_gap);
+        to.review(SubmissionCheck::Power, &at, finding, "the meter takes one each second", "measure again");
     }
     if (average.integrated_joules / average.joules - 1.0).abs() > TOLERANCE {
         let (mean, each) = (average.joules, average.integrated_joules);
-        let what = format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples");
-        let why = "samples are evenly spread over the run, or their mean is not its power";
-        to.review(SubmissionCheck::Power, &at, what, why, "measure again");
+        let finding = format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples");
+        let rule = "samples are evenly spread over the run, or their mean is not its power";
+        to.review(SubmissionCheck::Power, &at, finding, rule, "measure again");
     }
     if average.product_deviation > TOLERANCE {
-        let what = format!(
+        let finding = format!(
             "watts differ by up to {:.0} % from volts × amperes × power factor",
             average.product_deviation * 100.0
         );
-        to.review(SubmissionCheck::Power, &at, what, "the meter computes one from the others", "measure again");
+        to.review(SubmissionCheck::Power, &at, finding, "the meter computes one from the others", "measure again");
     }
     Some((window, average))
 }
@@ -160,8 +160,8 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let there = files(&folder);
     for name in ["analyzer_table", "power_settings"] {
         if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
-            let why = "the meter and its settings are described";
-            to.refuse(SubmissionCheck::Power, &folder.join(format!("{name}.md")), "it is missing", why, "write it");
+            let rule = "the meter and its settings are described";
+            to.refuse(SubmissionCheck::Power, &folder.join(format!("{name}.md")), "it is missing", rule, "write it");
         }
     }
 }
@@ -169,9 +169,9 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
 /// Refuses a folder that lacks one of the files, or has another one.
 fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed: &[&str]) {
     let there = files(folder);
-    let why = "a result with power has exactly these files";
+    let rule = "a result with power has exactly these files";
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
-        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is missing", why, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is missing", rule, REPACK_HINT);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
@@ -179,7 +179,7 @@ fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed:
             SubmissionCheck::Power,
             &folder.join(name),
             "it is no file of a power measurement",
-            why,
+            rule,
             "take it out",
         );
     }
@@ -218,11 +218,11 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
         let fields = serde_json::from_slice::<Map<String, Value>>(&bytes).unwrap_or_default();
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
-            let what = format!("these are missing in it: {}", missing.join(", "));
+            let finding = format!("these are missing in it: {}", missing.join(", "));
             return to.refuse(
                 SubmissionCheck::Power,
                 &at,
-                what,
+                finding,
                 "client and server record what they measured",
                 REPACK_HINT,
             );
@@ -257,20 +257,20 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
 
 /// The SHA-1 of each file.
 fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value>, server: &Map<String, Value>) {
-    let why = "the sessions of the measurement record the SHA-1 of each of its files";
+    let rule = "the sessions of the measurement record the SHA-1 of each of its files";
     for name in RECORDED {
         let at = above.join(name);
         let Ok(bytes) = read_bytes(&at) else { continue };
         let is = format!("{:x}", Sha1::digest(&bytes));
         let recorded = [&client["results"][name], &server["results"][name]].map(Value::as_str);
-        let what = match recorded {
+        let finding = match recorded {
             [None, None] => "neither client.json nor server.json records it",
             [client, server] if [client, server].into_iter().flatten().any(|should| should != is) => {
                 "it is not the file that client.json and server.json record"
             }
             _ => continue,
         };
-        to.refuse(SubmissionCheck::Power, &at, what, why, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &at, finding, rule, REPACK_HINT);
     }
 }
 
@@ -282,13 +282,13 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     };
     let (client, server) = (begins(client), begins(server));
     if client.len() != server.len() {
-        let what = format!("{mode} has {} phases, and {} in client.json", server.len(), client.len());
-        return to.refuse(SubmissionCheck::Power, &at, what, SAME, REPACK_HINT);
+        let finding = format!("{mode} has {} phases, and {} in client.json", server.len(), client.len());
+        return to.refuse(SubmissionCheck::Power, &at, finding, SAME, REPACK_HINT);
     }
     let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     if apart > SAME_TIME {
-        let what = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
-        to.refuse(SubmissionCheck::Power, &at, what, SAME, REPACK_HINT);
+        let finding = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
+        to.refuse(SubmissionCheck::Power, &at, finding, SAME, REPACK_HINT);
     }
     let times = Detail::read_folder(&above.join(run)).ok().and_then(|detail| {
         PowerWindow::parse(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
@@ -296,8 +296,8 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     let (Some((begin, end)), [_, from, until, ..]) = (times, &client[..]) else { return };
     let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
     if !is_within(begin) || !is_within(end) {
-        let what = format!("the run in {run}/ is not within the phase of {mode} that it belongs to");
-        to.refuse(SubmissionCheck::Power, &at, what, "power is measured while LoadGen runs", REPACK_HINT);
+        let finding = format!("the run in {run}/ is not within the phase of {mode} that it belongs to");
+        to.refuse(SubmissionCheck::Power, &at, finding, "power is measured while LoadGen runs", REPACK_HINT);
     }
 }
 

@@ -39,16 +39,16 @@ pub(super) fn check(
     let folder = entry.measurements();
     for name in ["user.conf", "README.md"] {
         let at = folder.join(name);
-        let why = if name == "user.conf" {
+        let rule = if name == "user.conf" {
             "it has the settings that LoadGen received"
         } else {
             "it has the commands to repeat the result"
         };
         let fix = "pack again; `mlperf: { package: … }` writes it";
         match std::fs::metadata(&at).map(|meta| meta.len()) {
-            Ok(0) => to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", why, fix),
+            Ok(0) => to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", rule, fix),
             Ok(_) => {}
-            Err(error) => to.refuse_unread(&at, &error, why, fix),
+            Err(error) => to.refuse_unread(&at, &error, rule, fix),
         }
     }
     measurements(to, entry, &folder);
@@ -76,12 +76,12 @@ fn source_of_benchmark(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let has_own = [entry.benchmark, entry.official].iter().any(|name| source.join(name).exists());
     if entry.layout == SubmissionLayout::Split && source.is_dir() && !has_own {
         let at = source.join(entry.benchmark);
-        let why = "until v5.1 each benchmark has a folder of its own under code/";
+        let rule = "until v5.1 each benchmark has a folder of its own under code/";
         to.refuse(
             SubmissionCheck::Source,
             &at,
             "it is missing",
-            why,
+            rule,
             "put the code, or a README.md that names it, there",
         );
     }
@@ -96,7 +96,7 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
     };
     let Some(name) = name else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
-        let why = match entry.layout {
+        let rule = match entry.layout {
             SubmissionLayout::Single => "since v6.0 it is in the result's folder",
             SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",
         };
@@ -104,7 +104,7 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
             SubmissionCheck::MissingFile,
             &at,
             "there is no measurements' JSON",
-            why,
+            rule,
             "pack again for this round",
         );
         return;
@@ -129,11 +129,11 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
     for (field, meaning, example) in MEASUREMENT_FIELDS {
         let value = fields.get(field);
         if !super::system::is_meaningful(value) {
-            let what = if value.is_some() { "is empty" } else { "is missing" };
+            let finding = if value.is_some() { "is empty" } else { "is missing" };
             let fix = format!("`mlperf.package.measurements.{field}: {example}`");
             let weight = super::system::weight_of_empty(value);
-            let why = format!("the rules require {meaning}");
-            to.find(weight, SubmissionCheck::Measurements, &at, format!("`{field}` {what}"), why, fix);
+            let rule = format!("the rules require {meaning}");
+            to.find(weight, SubmissionCheck::Measurements, &at, format!("`{field}` {finding}"), rule, fix);
         }
     }
 }
@@ -175,15 +175,15 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             && written != 0.0
             && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
         {
-            let what = format!(
+            let finding = format!(
                 "line {}: it sets {} = {}, but the run used {}",
                 line.line,
                 line.key,
                 line.value,
                 in_force / factor
             );
-            let why = "user.conf is what the run was made with";
-            to.review(SubmissionCheck::UserConf, at, what, why, "pack the user.conf next to the run's logs");
+            let reason = "user.conf is what the run was made with";
+            to.review(SubmissionCheck::UserConf, at, finding, reason, "pack the user.conf next to the run's logs");
         }
     }
 }

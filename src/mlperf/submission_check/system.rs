@@ -48,16 +48,16 @@ pub(super) fn check(
         let at = folder.join(format!("{}.json", system.name));
         if !described.contains(&system.name) {
             let near = base::diag::nearest(&system.name, described.iter().map(String::as_str));
-            let what = match near {
+            let finding = match near {
                 Some(near) => format!("the system is described by no file; there is {near}.json"),
                 None => "the system is described by no file".to_owned(),
             };
-            let why = "a folder under results/ and its JSON under systems/ have one name, letter by letter";
+            let rule = "a folder under results/ and its JSON under systems/ have one name, letter by letter";
             to.refuse(
                 SubmissionCheck::SystemName,
                 &at,
-                what,
-                why,
+                finding,
+                rule,
                 "rename one of them, and `system_json` in the manifest with it",
             );
             continue;
@@ -74,16 +74,16 @@ pub(super) fn check(
                 Some("datacenter") if of_edge => ("datacenter", "edge"),
                 _ => continue,
             };
-            let what = format!("`system_type` is {is}, and {} is for {other} systems", found.name);
-            let why = "each benchmark is for datacenter systems, for the edge, or for both";
-            to.refuse(SubmissionCheck::SystemFields, &at, what, why, format!("`system_type: {other}`"));
+            let finding = format!("`system_type` is {is}, and {} is for {other} systems", found.name);
+            let rule = "each benchmark is for datacenter systems, for the edge, or for both";
+            to.refuse(SubmissionCheck::SystemFields, &at, finding, rule, format!("`system_type: {other}`"));
         }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
-        let why = "a described system has results";
-        to.find(weight, SubmissionCheck::SystemName, &at, "no result is of this system", why, "take it out");
+        let rule = "a described system has results";
+        to.find(weight, SubmissionCheck::SystemName, &at, "no result is of this system", rule, "take it out");
     }
     all
 }
@@ -105,12 +105,12 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
         if name != IS_NETWORK && !is_meaningful(Some(value)) {
             continue;
         }
-        let what = format!("`{name}` is no text: {value}");
+        let finding = format!("`{name}` is no text: {value}");
         let fix = if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" };
         to.refuse(
             SubmissionCheck::SystemFields,
             at,
-            what,
+            finding,
             "the official checker reads it as a text, and ends there",
             fix,
         );
@@ -136,7 +136,7 @@ fn check_description(
     };
     for field in &FIELDS {
         let value = fields.get(field.name);
-        let what = match value {
+        let finding = match value {
             None => "is missing",
             Some(_) if field.meaningful && !is_meaningful(value) => "is empty",
             Some(_) => continue,
@@ -146,7 +146,7 @@ fn check_description(
             weight_of_empty(value),
             SubmissionCheck::SystemFields,
             at,
-            format!("`{}` {what}", field.name),
+            format!("`{}` {finding}", field.name),
             format!("the rules require {}", field.meaning),
             fix,
         );
@@ -158,14 +158,14 @@ fn check_description(
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
         if !text.is_empty() && text != expected {
-            let what = format!("`{name}` is {text:?}, its folder is {expected:?}");
+            let finding = format!("`{name}` is {text:?}, its folder is {expected:?}");
             let same = text.eq_ignore_ascii_case(expected);
             let weight = if same { FindingWeight::Review } else { FindingWeight::Refused };
             to.find(
                 weight,
                 SubmissionCheck::SystemFields,
                 at,
-                what,
+                finding,
                 "both are one name, letter by letter",
                 "take the folder's name",
             );
@@ -173,11 +173,11 @@ fn check_description(
     }
     let is_network = network(to, at, &fields, layout);
     if is_network != (submitter.division == "network") && submitter.division != "open" {
-        let what = format!("`is_network` is {is_network} in the division {}", submitter.division);
+        let finding = format!("`is_network` is {is_network} in the division {}", submitter.division);
         to.refuse(
             SubmissionCheck::SystemFields,
             at,
-            what,
+            finding,
             "only the Network division has LoadGen on another machine",
             "pack it for the other division",
         );
@@ -194,13 +194,13 @@ fn network(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>, 
     let is_asked_for = is_network || layout == SubmissionLayout::Single && !text.is_empty();
     let missing: Vec<&str> = NETWORK_FIELDS.into_iter().filter(|name| !fields.contains_key(*name)).collect();
     if is_asked_for && !missing.is_empty() {
-        let what = format!("`is_network` is {text:?}, and these are missing: {}", missing.join(", "));
+        let finding = format!("`is_network` is {text:?}, and these are missing: {}", missing.join(", "));
         let (why, fix) = if is_network {
             ("a system behind a network has them", "add them; each may be empty")
         } else {
             ("since v6.0 the official checker asks for them wherever `is_network` has a text", "take `is_network` out")
         };
-        to.refuse(SubmissionCheck::SystemFields, at, what, why, fix);
+        to.refuse(SubmissionCheck::SystemFields, at, finding, why, fix);
     }
     is_network
 }

@@ -220,8 +220,8 @@ pub(super) fn folder<'a>(
     if let Some((name, benchmark)) = round.benchmarks.get_key_value(&name) {
         return BenchmarkFolder::Known(name, benchmark);
     }
-    if let Some(why) = round.left_out(&name) {
-        return BenchmarkFolder::LeftOut(why);
+    if let Some(rule) = round.left_out(&name) {
+        return BenchmarkFolder::LeftOut(rule);
     }
     let others: Vec<&str> = Round::NAMES
         .into_iter()
@@ -231,13 +231,13 @@ pub(super) fn folder<'a>(
     if others.is_empty() {
         let near = base::diag::did_you_mean(&found.name, names.clone());
         let fix = near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
-        let what = format!("{} is no benchmark of {}", found.name, round.name);
-        let why = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";
-        to.refuse(SubmissionCheck::Benchmark, &found.folder, what, why, fix);
+        let finding = format!("{} is no benchmark of {}", found.name, round.name);
+        let rule = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding, rule, fix);
     } else {
-        let what = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
+        let finding = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
         let fix = format!("take one of {}", names.collect::<Vec<_>>().join(", "));
-        to.refuse(SubmissionCheck::Benchmark, &found.folder, what, "a round has its own benchmarks", fix);
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding, "a round has its own benchmarks", fix);
     }
     BenchmarkFolder::Unknown
 }
@@ -249,8 +249,8 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
     for name in &found.scenarios {
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
-            let why = "scenarios are Offline, Server, Interactive";
-            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is no scenario"), why, "take it out");
+            let rule = "scenarios are Offline, Server, Interactive";
+            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is no scenario"), rule, "take it out");
             continue;
         };
         if scenario.title() != name {
@@ -265,31 +265,31 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
         }
         there.push(scenario);
         if submitter.division != "open" && !may.contains(&scenario) {
-            let what = format!("{name} is no scenario of {}", found.name);
-            let why = "a closed result is in one of the benchmark's scenarios";
-            to.refuse(SubmissionCheck::Scenario, &at, what, why, "take it out, or submit it to Open");
+            let finding = format!("{name} is no scenario of {}", found.name);
+            let rule = "a closed result is in one of the benchmark's scenarios";
+            to.refuse(SubmissionCheck::Scenario, &at, finding, rule, "take it out, or submit it to Open");
         }
     }
     if submitter.division == "open" {
         return;
     }
     for scenario in benchmark.required.iter().filter(|scenario| !there.contains(scenario)) {
-        let what = format!("{} is missing", scenario.title());
+        let finding = format!("{} is missing", scenario.title());
         to.refuse(
             SubmissionCheck::MissingScenario,
             &found.folder,
-            what,
+            finding,
             "a closed benchmark has all its required scenarios",
             "run it, or submit to Open",
         );
     }
     if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
         let names: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
-        let what = format!("none of {} is there", names.join(", "));
+        let finding = format!("none of {} is there", names.join(", "));
         to.refuse(
             SubmissionCheck::MissingScenario,
             &found.folder,
-            what,
+            finding,
             "a closed benchmark has one of them in addition to Offline",
             "run one of them",
         );
@@ -304,7 +304,7 @@ const BESIDE: [&str; 4] = [".git", ".github", "assets", REPORT_FOLDER];
 /// Above the submitters: only divisions, and texts for readers.
 pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionLayout) {
     let weight = FindingWeight::of_older_checker(layout);
-    let why = "beside closed/, open/ and network/ there are texts (.md, .pdf) at most";
+    let rule = "beside closed/, open/ and network/ there are texts (.md, .pdf) at most";
     let is_text = |name: &str| [".md", ".pdf"].iter().any(|end| name.ends_with(end));
     for name in files(root).iter().filter(|name| !is_text(name)) {
         to.find(
@@ -312,13 +312,13 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
             SubmissionCheck::StrayFile,
             &root.join(name),
             "it is outside of every division",
-            why,
+            rule,
             "take it out",
         );
     }
     let is_stray = |name: &&String| !DIVISIONS.contains(&name.as_str()) && !BESIDE.contains(&name.as_str());
     for name in folders(root).iter().filter(is_stray) {
-        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is no division", why, "take it out");
+        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is no division", rule, "take it out");
     }
     for division in DIVISIONS {
         for name in files(&root.join(division)) {
@@ -328,7 +328,7 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
                 SubmissionCheck::StrayFile,
                 &at,
                 "it is outside of every submitter's folder",
-                why,
+                rule,
                 "take it out",
             );
         }
@@ -338,15 +338,15 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
 /// A folder below a division without `results/`. The checkers until v5.1 pass it over.
 pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
     if !submitter.folder.join("results").is_dir() {
-        let what = "it has no results/, and is no submitter's";
-        let why =
+        let finding = "it has no results/, and is no submitter's";
+        let rule =
             "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
         to.find(
             FindingWeight::of_newer_checker(layout),
             SubmissionCheck::Layout,
             &submitter.folder,
-            what,
-            why,
+            finding,
+            rule,
             "take it out",
         );
     }
@@ -357,21 +357,21 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     let layout = SubmissionLayout::for_round(&round.name);
     let source = submitter.folder.join(layout.source());
     if files_of(&source).next().is_none() {
-        let what = if source.is_dir() { "it is empty" } else { "it is missing" };
-        let why = "the code that made the results goes with them";
+        let finding = if source.is_dir() { "it is empty" } else { "it is missing" };
+        let rule = "the code that made the results goes with them";
         let fix = format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
-        to.refuse(SubmissionCheck::Source, &source, what, why, fix);
+        to.refuse(SubmissionCheck::Source, &source, finding, rule, fix);
     }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.
     let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
     if files_of(&documentation).all(|name| is_own(&name)) {
-        let why = "calibration and bandwidth are explained there";
+        let rule = "calibration and bandwidth are explained there";
         to.review(
             SubmissionCheck::Documentation,
             &documentation,
             "there is none",
-            why,
+            rule,
             "`mlperf.package.documentation: FOLDER`",
         );
     }
@@ -383,11 +383,11 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
 fn calibration(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
     let names = ["calibration.md", "documentation/calibration.md"];
     if submitter.division != "open" && !names.iter().any(|name| submitter.folder.join(name).is_file()) {
-        let what = "there is no calibration.md, here or in the submitter's folder";
-        let why = "a closed result explains how its model was quantized";
+        let finding = "there is no calibration.md, here or in the submitter's folder";
+        let rule = "a closed result explains how its model was quantized";
         let at = submitter.folder.join("documentation");
         let weight = FindingWeight::of_older_checker(layout);
-        to.find(weight, SubmissionCheck::Calibration, &at, what, why, "write documentation/calibration.md");
+        to.find(weight, SubmissionCheck::Calibration, &at, finding, rule, "write documentation/calibration.md");
     }
 }
 
@@ -398,13 +398,13 @@ fn other_layout(to: &mut SubmissionFindings, submitter: &Submitter, round: &Roun
         SubmissionLayout::Split => ("v6.0", &["src"]),
     };
     for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
-        let what = format!("this folder belongs to the layout of {name}");
-        let why = format!(
+        let finding = format!("this folder belongs to the layout of {name}");
+        let rule = format!(
             "{} has its own layout; the official checker does not look here ({} is the source there)",
             round.name,
             layout.source()
         );
-        to.review(SubmissionCheck::Layout, &stray, what, why, "pack again for this round");
+        to.review(SubmissionCheck::Layout, &stray, finding, rule, "pack again for this round");
     }
 }
 

@@ -59,8 +59,8 @@ fn mode(request: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     }
     let names: Vec<&str> = tests.iter().map(|test| test.as_str()).collect();
     let hint = if names.is_empty() { "it has no audit tests".to_owned() } else { format!("it has {}", list_of(names)) };
-    let what = format!("cannot be `{}` for {} of {}", request.mode.as_str(), request.benchmark, request.round);
-    Some(RuleError::new(&["mode"], what, "not one of its audit tests").hint(hint))
+    let message = format!("cannot be `{}` for {} of {}", request.mode.as_str(), request.benchmark, request.round);
+    Some(RuleError::new(&["mode"], message, "not one of its audit tests").hint(hint))
 }
 
 fn rate(request: &TestRequest<'_>) -> Option<RuleError> {
@@ -76,9 +76,9 @@ fn rate(request: &TestRequest<'_>) -> Option<RuleError> {
             Some(wrong.hint("say what a query is expected to take: `user_conf: { target_latency: 500 }`, milliseconds"))
         }
         (MlperfScenario::Server | MlperfScenario::Interactive, None) => {
-            let what = format!("needs `target_qps` in {}", request.scenario.title());
+            let message = format!("needs `target_qps` in {}", request.scenario.title());
             let rule = "queries arrive at this rate; LoadGen's own default is 1";
-            Some(RuleError::new(&[], what, rule).hint("add `target_qps: 10`: queries per second"))
+            Some(RuleError::new(&[], message, rule).hint("add `target_qps: 10`: queries per second"))
         }
         (MlperfScenario::Offline, None) if request.mode != TestMode::Accuracy => {
             let rule = "LoadGen issues 1.1 × target_qps × min_duration samples; its own default is 1";
@@ -97,8 +97,8 @@ fn check_dataset_size(request: &TestRequest<'_>, found: &ResolvedTest) -> Option
         TestMode::Test07 | TestMode::Test09 => found.benchmark.audits.get(&request.mode)?.samples,
     };
     let here = request.dataset_samples.filter(|here| *here < needed && !request.rehearsal)?;
-    let what = format!("holds {here} samples; {} of {} has {needed}", request.benchmark, request.round);
-    let wrong = RuleError::new(&["dataset"], what, "nothing less may be measured");
+    let message = format!("holds {here} samples; {} of {} has {needed}", request.benchmark, request.round);
+    let wrong = RuleError::new(&["dataset"], message, "nothing less may be measured");
     Some(wrong.hint("make it whole, or add `rehearse: true`"))
 }
 
@@ -217,8 +217,8 @@ fn check_contradictions(request: &TestRequest<'_>) -> Vec<RuleError> {
             let (max, min) = (number(most)?, number(least).unwrap_or_else(|| default(least)));
             (max != 0 && max < min).then(|| {
                 let rule = format!("LoadGen would end the run before `{least}` is reached: INVALID");
-                let what = format!("must not be below `{least}`, {min}");
-                RuleError::new(&["user_conf", most], what, rule).hint("0 means without end")
+                let message = format!("must not be below `{least}`, {min}");
+                RuleError::new(&["user_conf", most], message, rule).hint("0 means without end")
             })
         })
         .collect()

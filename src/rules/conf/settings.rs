@@ -368,7 +368,7 @@ pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> 
     let (lines, unread) = read(text);
     let mut wrong: Vec<(usize, RuleError)> = unread
         .into_iter()
-        .map(|(line, what)| (line, RuleError::new(&[], what, "LoadGen would refuse the file")))
+        .map(|(line, message)| (line, RuleError::new(&[], message, "LoadGen would refuse the file")))
         .collect();
     let known = models();
     let found = request.find().ok();
@@ -380,15 +380,15 @@ pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> 
         if line.model != "*" && !known.contains(&line.model) {
             let hint = did_you_mean(&line.model, known.iter().map(String::as_str));
             let rule = "LoadGen would silently ignore the line";
-            let what = format!("`{}` is not a model of LoadGen's", line.model);
-            wrong.push((line.line, RuleError::new(&[], what, rule).maybe_hint(hint)));
+            let message = format!("`{}` is not a model of LoadGen's", line.model);
+            wrong.push((line.line, RuleError::new(&[], message, rule).maybe_hint(hint)));
             continue;
         }
         if !matches!(line.scenario.as_str(), "*" | "Offline" | "Server" | "SingleStream" | "MultiStream") {
             let rule = "LoadGen would silently ignore the line";
-            let what = format!("`{}` is not a scenario of LoadGen's", line.scenario);
+            let message = format!("`{}` is not a scenario of LoadGen's", line.scenario);
             let hint = "`Offline`, `Server`, `SingleStream`, `MultiStream`; Interactive is Server of the model `…-interactive`";
-            wrong.push((line.line, RuleError::new(&[], what, rule).hint(hint)));
+            wrong.push((line.line, RuleError::new(&[], message, rule).hint(hint)));
             continue;
         }
         let is_ours = line.model == "*" || Some(&line.model) == ours.as_ref();

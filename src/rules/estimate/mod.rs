@@ -199,20 +199,20 @@ impl fmt::Display for Estimate {
         }
         match self.scenario {
             MlperfScenario::Server | MlperfScenario::Interactive => {
-                let why = match self.least(qps * seconds) {
+                let reason = match self.least(qps * seconds) {
                     Some(least) if self.min_queries == self.queries => format!("{least} queries at {qps} qps"),
                     Some(least) => format!("at least {least} queries at {qps} qps → {queries}{set}"),
                     None => format!("{qps} qps × {seconds} s → {queries} queries{set}"),
                 };
-                write!(f, "{why}, about {takes} until the last one arrives")?;
+                write!(f, "{reason}, about {takes} until the last one arrives")?;
             }
             MlperfScenario::Offline => {
-                let why = match self.least(1.1 * qps * seconds) {
+                let reason = match self.least(1.1 * qps * seconds) {
                     Some(least) if self.min_queries == self.queries => format!("{least} samples at once"),
                     Some(least) => format!("at least {least} samples → {queries} at once{set}"),
                     None => format!("1.1 × {qps} samples/s × {seconds} s → {queries} samples at once{set}"),
                 };
-                write!(f, "{why}, about {takes} at {qps} samples/s, and then the longest answers")?;
+                write!(f, "{reason}, about {takes} at {qps} samples/s, and then the longest answers")?;
             }
             MlperfScenario::SingleStream => {
                 let each = 1e3 / qps;

@@ -141,15 +141,15 @@ impl<R: BufRead> AnswerLog<R> {
         self.digest.update(&self.piece);
         self.offset += self.piece.len() as u64;
         if self.piece.last() != Some(&b'}') {
-            let why = "an entry does not end; was the run killed, or the log already truncated for a package?";
+            let reason = "an entry does not end; was the run killed, or the log already truncated for a package?";
             return Err(if self.piece.len() as u64 == LONGEST {
                 LogError::Entry { offset, why: EntryError::TooLong }
             } else {
-                LogError::Truncated { offset: self.offset, why }
+                LogError::Truncated { offset: self.offset, why: reason }
             });
         }
         self.entries += 1;
-        parsed(&self.piece, offset).map(Some).map_err(|why| LogError::Entry { offset, why })
+        parsed(&self.piece, offset).map(Some).map_err(|reason| LogError::Entry { offset, why: reason })
     }
 
     fn end(&mut self) -> Result<Option<LoggedAnswer>, LogError> {

@@ -36,9 +36,9 @@ fn a_detail_log_says_what_was_run_and_what_came_out() {
     assert!(valid.invalid_reasons().is_empty() && valid.contradictions.is_empty());
     let slow = detail("server-slow");
     assert_eq!(slow.result(), Some("INVALID"));
-    let why = slow.invalid_reasons();
-    assert_eq!(why[0], "TTFT constrain not met: Reduce target QPS to improve latency.");
-    assert_eq!(why[2..4], ["Run unsuccessful.", "Processed 640 queries."]);
+    let reason = slow.invalid_reasons();
+    assert_eq!(reason[0], "TTFT constrain not met: Reduce target QPS to improve latency.");
+    assert_eq!(reason[2..4], ["Run unsuccessful.", "Processed 640 queries."]);
     assert_eq!(detail("server-accuracy").result(), None);
 }
 
@@ -102,7 +102,7 @@ fn answers_come_with_their_tokens() {
 #[test]
 fn what_is_wrong_with_a_log_is_reported_with_its_place() {
     let read = |text: &str| AnswerLog::new(text.as_bytes()).collect::<Result<Vec<_>, _>>();
-    let why = |text: &str| read(text).unwrap_err().to_string();
+    let reason = |text: &str| read(text).unwrap_err().to_string();
     let one = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;
     assert_eq!(read(&format!("[\n{one},\n{one}\n]\n")).unwrap()[1].offset, 2 + one.len() as u64 + 2);
     assert!(why("{}").contains("at byte 0: LoadGen's log begins with `[`"));

@@ -122,9 +122,9 @@ pub fn wrong_values(fields: &Map<String, Value>) -> Vec<WrongValue> {
         let text = fields.get(field).and_then(Value::as_str).unwrap_or_default();
         let is_known = known.iter().any(|one| *one == text || !is_exact && one.eq_ignore_ascii_case(text));
         if !text.is_empty() && !is_known {
-            let what = format!("`{field}` is {text:?}, not one of {}", known.join(" | "));
+            let message = format!("`{field}` is {text:?}, not one of {}", known.join(" | "));
             let (why, fix) = ("the table of results is sorted by it", "take one of them");
-            wrong.push(WrongValue { field, what, why, fix });
+            wrong.push(WrongValue { field, what: message, why, fix });
         }
     }
     for field in ["number_of_nodes", "accelerators_per_node", "host_processors_per_node"] {
@@ -134,8 +134,13 @@ pub fn wrong_values(fields: &Map<String, Value>) -> Vec<WrongValue> {
             other => other.and_then(Value::as_u64),
         };
         if is_meaningful(value) && number.is_none() {
-            let what = format!("`{field}` is no whole number: {}", fields[field]);
-            wrong.push(WrongValue { field, what, why: "results are divided by it", fix: "write a whole number" });
+            let message = format!("`{field}` is no whole number: {}", fields[field]);
+            wrong.push(WrongValue {
+                field,
+                what: message,
+                why: "results are divided by it",
+                fix: "write a whole number",
+            });
         }
     }
     wrong

@@ -245,8 +245,8 @@ mod tests {
         let result = served_at(&server, 1, &workload, 50, 5.0).unwrap();
         assert_eq!(result.statistic(LimitedMetric::Tpot, Statistic::P50), Ok(None));
         assert!(result.statistic(LimitedMetric::Ttft, Statistic::P50).unwrap().is_some());
-        let why = capacity(&server, 1, &workload, 50, &[limit(LimitedMetric::Tpot, 12.0)]).unwrap_err().to_string();
-        assert_eq!(why, "there is no TPOT p99 to check against the limit tpot_p99 of 12 ms");
+        let reason = capacity(&server, 1, &workload, 50, &[limit(LimitedMetric::Tpot, 12.0)]).unwrap_err().to_string();
+        assert_eq!(reason, "there is no TPOT p99 to check against the limit tpot_p99 of 12 ms");
     }
 
     #[test]

@@ -309,7 +309,7 @@ impl RunningServer {
         let pgid = running.pgid();
         let seen = parking_lot::Mutex::new(WatchReport::default());
         let mut splitter = matches!(server.stop_target, StopTarget::Mpi { .. }).then(|| Splitter::new(&server.log));
-        let why = tokio::select! {
+        let reason = tokio::select! {
             biased;
             _ = running.ended() => ExitCause::Unexpected,
             () = quit.requested() => ExitCause::Requested,
@@ -317,12 +317,12 @@ impl RunningServer {
             () = split(&mut splitter) => unreachable!("it has no end"),
         };
         let after = begun.elapsed();
-        if let ExitCause::Unhealthy(ill) = &why {
+        if let ExitCause::Unhealthy(ill) = &reason {
             let text = format!("{} is of no use any more and is ended: {ill}", server.name);
             emit(Event::Notice { task: Some(task.clone()), text });
         }
         let WatchReport { last_answer_at, first_gone } = std::mem::take(&mut *watch::lock_report(&seen));
-        let (exit, is_gone) = match &why {
+        let (exit, is_gone) = match &reason {
             ExitCause::Unexpected => watch::after_death(running, &server, &order).await,
             ExitCause::Requested => {
                 let is_unresponsive = last_answer_at.is_some_and(|last_answer_at| last_answer_at.elapsed() > NOT_HEARD);
@@ -341,7 +341,7 @@ impl RunningServer {
             emit_removal(&*emit, &task, thing, is_gone);
         }
         emit(Event::ProcessEnded { task, pgid });
-        ServerExit { server: index, exit, why, after, first_gone }
+        ServerExit { server: index, exit, why: reason, after, first_gone }
     }
 }
 

@@ -212,13 +212,13 @@ impl HttpClient {
             self.open = None;
             answer = timeout(limit, self.send_once(&method, path, body)).await;
         }
-        let why = match answer {
+        let reason = match answer {
             Ok(Ok(response)) => return Ok(response),
-            Ok(Err(why)) => why,
+            Ok(Err(reason)) => reason,
             Err(_) => ClientErrorKind::Timeout(limit),
         };
         self.open = None;
-        Err(self.error(&text, why))
+        Err(self.error(&text, reason))
     }
 
     async fn send_once(
@@ -261,14 +261,14 @@ impl HttpClient {
 
     /// All of a body; one beyond `longest` bytes is not read to its end.
     async fn body(&mut self, text: &str, response: Response<Incoming>, longest: usize) -> Result<String, ClientError> {
-        let why = match timeout(self.deadline, Limited::new(response.into_body(), longest).collect()).await {
+        let reason = match timeout(self.deadline, Limited::new(response.into_body(), longest).collect()).await {
             Ok(Ok(body)) => return Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => ClientErrorKind::TooLong { limit: longest },
             Ok(Err(error)) => ClientErrorKind::connect(&*error),
             Err(_) => ClientErrorKind::Timeout(self.deadline),
         };
         self.open = None;
-        Err(self.error(text, why))
+        Err(self.error(text, reason))
     }
 
     fn error(&self, text: &str, why: ClientErrorKind) -> ClientError {

@@ -234,15 +234,15 @@ impl ServerDecision<'_> {
                 ));
             }
             for id in model.participant_ids.iter().flatten() {
-                let why = match *id {
+                let reason = match *id {
                     0 => "rank 0 is the orchestrator",
                     id if id >= world_size => "there is no such rank",
                     id if seen.contains(&id) => "it is another copy's already",
                     _ => "",
                 };
-                if !why.is_empty() {
+                if !reason.is_empty() {
                     self.problems.push(SpecProblem::new(
-                        format!("{}: `participant_ids` of {} names rank {id}: {why}", self.name, model.name),
+                        format!("{}: `participant_ids` of {} names rank {id}: {reason}", self.name, model.name),
                         "",
                     ));
                 }

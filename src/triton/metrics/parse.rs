@@ -355,13 +355,13 @@ mod tests {
 
     #[test]
     fn what_is_no_metric_says_why_and_where() {
-        let why = |text: &str| Exposition::parse(text).unwrap_err().to_string();
-        assert_eq!(why("a 1\nb x\n"), "line 2 is no metric: `x` is no number");
-        assert_eq!(why("a"), "line 1 is no metric: it has no value");
-        assert_eq!(why("a{b=\"c\"\u{b},d=\"e\"} 1"), "line 1 is no metric: `,d` is no name");
-        assert_eq!(why("a{b=\"c} 1"), "line 1 is no metric: the value of label `b` has no end");
-        assert_eq!(why("<html> 1"), "line 1 is no metric: `<html>` is no name");
-        assert_eq!(why("a 1 2 3"), "line 1 is no metric: `3` is too much");
+        let reason = |text: &str| Exposition::parse(text).unwrap_err().to_string();
+        assert_eq!(reason("a 1\nb x\n"), "line 2 is no metric: `x` is no number");
+        assert_eq!(reason("a"), "line 1 is no metric: it has no value");
+        assert_eq!(reason("a{b=\"c\"\u{b},d=\"e\"} 1"), "line 1 is no metric: `,d` is no name");
+        assert_eq!(reason("a{b=\"c} 1"), "line 1 is no metric: the value of label `b` has no end");
+        assert_eq!(reason("<html> 1"), "line 1 is no metric: `<html>` is no name");
+        assert_eq!(reason("a 1 2 3"), "line 1 is no metric: `3` is too much");
     }
 
     #[test]

@@ -362,7 +362,7 @@ mod tests {
         let large = (0..100).map(|number| format!("a{number} 1")).collect::<Vec<_>>().join("\n") + "\n";
         let exposition = Exposition::parse(&large).map_err(ScrapeError::Metrics);
         scrape.keep(0, (0, Instant::now(), Duration::ZERO), &exposition, &mut KnownSeries::default(), 10_000);
-        let why = scrape.ticks[0].values.as_ref().unwrap_err().to_string();
-        assert_eq!(why, "two polls of the servers' metrics take more than 1 GiB of memory, the limit");
+        let reason = scrape.ticks[0].values.as_ref().unwrap_err().to_string();
+        assert_eq!(reason, "two polls of the servers' metrics take more than 1 GiB of memory, the limit");
     }
 }

@@ -69,8 +69,8 @@ impl Reader<'_> {
         } else if let Some(choice) = known.containing_oneof()
             && let Some(other) = choice.fields().find(|other| seen.contains(&other.name()))
         {
-            let what = format!("`{}` and `{}` exclude each other", other.name(), field.name);
-            self.push_error(&field.at, what, Some("keep one of them".to_owned()));
+            let message = format!("`{}` and `{}` exclude each other", other.name(), field.name);
+            self.push_error(&field.at, message, Some("keep one of them".to_owned()));
         }
     }
 

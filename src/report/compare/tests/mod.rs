@@ -150,8 +150,8 @@ fn why_runs_are_not_paired_is_said() {
     let a = side("a", &["1", "2", "3"], 0, as_it_is);
     let one_plan = compare(&side("a", &["1", "1"], 0, as_it_is), &side("b", &["1", "1"], 0, as_it_is));
     assert_eq!(one_plan.pairing.describe(), "not paired: all runs of both sides had the same arrivals and prompts");
-    let why = |b: &[MeasuredRun]| compare(&a, b).pairing.describe();
-    assert!(why(&side("b", &["1", "2", "3"], 0, as_it_is)).starts_with("paired by seed: 3 pairs"));
+    let reason = |b: &[MeasuredRun]| compare(&a, b).pairing.describe();
+    assert!(reason(&side("b", &["1", "2", "3"], 0, as_it_is)).starts_with("paired by seed: 3 pairs"));
     for (b, expected) in [
         (side("b", &["4", "5", "6"], 3, as_it_is), "the seeds differ"),
         (side("b", &["4", "5", "6"], 0, as_it_is), "the seeds are the same, and arrivals or prompts differ"),
@@ -170,7 +170,7 @@ fn why_runs_are_not_paired_is_said() {
             "the load differs",
         ),
     ] {
-        assert_eq!(why(&b), format!("not paired: {expected}"));
+        assert_eq!(reason(&b), format!("not paired: {expected}"));
     }
 }
 
@@ -478,8 +478,8 @@ fn results_of_different_servers_are_no_runs_of_one_measurement() {
         ComparedResult::as_tool(&run, interop::Tool::Regatta).expect("requests are known")
     };
     assert!(RunSet::new("a", vec![run("0.10.0"), run("0.10.0")]).is_ok());
-    let why = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err().to_string();
-    assert!(why.contains("measured on: vllm 0.10.0 / vllm 0.11.0"), "{why}");
+    let reason = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err().to_string();
+    assert!(reason.contains("measured on: vllm 0.10.0 / vllm 0.11.0"), "{reason}");
 }
 
 #[test]

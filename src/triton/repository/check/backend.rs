@@ -39,8 +39,8 @@ pub(super) fn check(look: &mut ModelChecker<'_>, given: Option<&EngineConfig>) {
 /// A placeholder that reaches a model whose code is not known here.
 fn unfilled(look: &mut ModelChecker<'_>, key: &str, value: &str) {
     if let Some(name) = placeholder(value) {
-        let what = format!("`${{{name}}}` was never filled: the model gets it as its `{key}`");
-        look.warn(&parameter(key), what, None);
+        let message = format!("`${{{name}}}` was never filled: the model gets it as its `{key}`");
+        look.warn(&parameter(key), message, None);
     }
 }
 
@@ -81,8 +81,8 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
             "gpt_model_type" => "the backend fails to load with it",
             // The tokenizer's model reads the engine only beside a vision model; NVIDIA's page leaves it unfilled.
             "gpt_model_path" if role == "preprocessing" && !has_vision_model(look) => {
-                let what = format!("`${{{name}}}` was never filled: only a multimodal model reads it");
-                look.warn(&way, what, None);
+                let message = format!("`${{{name}}}` was never filled: only a multimodal model reads it");
+                look.warn(&way, message, None);
                 return;
             }
             "gpt_model_path" | "tokenizer_dir" if role != "tensorrt_llm" || key == "gpt_model_path" => {

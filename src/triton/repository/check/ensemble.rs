@@ -99,9 +99,9 @@ fn steps(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling, models: &[Mo
         }
         let (ours, theirs) = (own.config.max_batch_size, member.config.max_batch_size);
         if ours > theirs {
-            let what =
+            let message =
                 format!("the ensemble's max_batch_size {ours} is above {theirs}, which `{}` allows", member.name);
-            look.error(&[PbtxtStep::Name("max_batch_size")], what, Some(format!("{theirs} at most")));
+            look.error(&[PbtxtStep::Name("max_batch_size")], message, Some(format!("{theirs} at most")));
         }
     }
 }
@@ -115,8 +115,8 @@ fn circle(look: &mut ModelChecker<'_>, way: &[PbtxtStep<'_>], member: &Model, mo
         let Some(SchedulingChoice::EnsembleScheduling(inner)) = &model.config.scheduling_choice else { continue };
         for step in &inner.step {
             if step.model_name == own && model.name != own {
-                let what = format!("`{}` leads back to this ensemble; the server hangs at it", member.name);
-                look.error(way, what, None);
+                let message = format!("`{}` leads back to this ensemble; the server hangs at it", member.name);
+                look.error(way, message, None);
                 return;
             }
             if seen.insert(step.model_name.as_str()) {
@@ -270,17 +270,17 @@ fn fit(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling, models: &[Mode
             let word = |data_type: i32| DataType::try_from(data_type).map_or("?", |kind| kind.as_str_name());
             if other.data_type != seen.data_type {
                 let (a, b) = (word(other.data_type), word(seen.data_type));
-                let what = format!("`{tensor}` is {a} in {} and {b} in {}", other.model, seen.model);
-                look.error(&way, what, Some("give both the same data_type".to_owned()));
+                let message = format!("`{tensor}` is {a} in {} and {b} in {}", other.model, seen.model);
+                look.error(&way, message, Some("give both the same data_type".to_owned()));
             } else if !same_shape(other, &seen) {
-                let what = format!(
+                let message = format!(
                     "`{tensor}` is {:?} in {} and {:?} in {}",
                     full(other),
                     other.model,
                     full(&seen),
                     seen.model
                 );
-                look.error(&way, what, Some("-1 fits any length; the number of dims must be the same".to_owned()));
+                look.error(&way, message, Some("-1 fits any length; the number of dims must be the same".to_owned()));
             }
         }
     }

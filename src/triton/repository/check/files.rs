@@ -34,10 +34,10 @@ const PLATFORMS: [&str; 6] = [
 pub(super) fn check(look: &mut ModelChecker<'_>) {
     let (name, config) = (look.model.name.clone(), &look.model.config);
     if !config.name.is_empty() && config.name != name {
-        let what = format!("the model is called `{}` and its folder `{name}`", config.name);
+        let message = format!("the model is called `{}` and its folder `{name}`", config.name);
         look.error(
             &[PbtxtStep::Name("name")],
-            what,
+            message,
             Some("the server wants the same name; rename one of them".to_owned()),
         );
     }
@@ -125,12 +125,12 @@ fn policy(look: &mut ModelChecker<'_>) {
     let way = [PbtxtStep::Name("version_policy")];
     let folder = look.model.folder.display().to_string();
     if available(look).is_empty() {
-        let what = match look.model.versions.as_slice() {
+        let message = match look.model.versions.as_slice() {
             [] => format!("{folder} has no version folder"),
             there => format!("the version policy takes none of the versions that are there ({there:?})"),
         };
         let hint = "a version is a folder named by a number without a leading zero: `1`".to_owned();
-        look.error(&way, what, Some(hint));
+        look.error(&way, message, Some(hint));
     } else if let Some(PolicyChoice::Specific(these)) =
         look.model.config.version_policy.as_ref().and_then(|policy| policy.policy_choice.clone())
     {

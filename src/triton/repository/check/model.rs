@@ -244,12 +244,12 @@ pub(super) fn check_warmup(look: &mut ModelChecker<'_>) {
                     look.error(&way, format!("there is no input `{name}` to warm up with"), did_you_mean(name, names));
                 }
                 Some(known) if known.data_type != input.data_type => {
-                    let what = format!(
+                    let message = format!(
                         "the warm-up's `{name}` is {}, and the input {}",
                         input.data_type().as_str_name(),
                         known.data_type().as_str_name()
                     );
-                    look.error(&way, what, None);
+                    look.error(&way, message, None);
                 }
                 Some(_) => {}
             }
