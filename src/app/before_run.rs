@@ -180,7 +180,9 @@ fn missing_secrets(task: &Task) -> Vec<String> {
     let is_missing = |name: &&String| secret_values(name).is_ok_and(|values| values.is_empty());
     let reason = |name: &String| no_secret_text(env::var_os(name).as_deref());
     let missing = task.secrets.iter().filter(is_missing);
-    missing.map(|name| format!("{name} {}, and the stage's `secrets:` name it: it runs without", why(name))).collect()
+    missing
+        .map(|name| format!("{name} {}, and the stage's `secrets:` name it: it runs without", reason(name)))
+        .collect()
 }
 
 /// The last one of its selection and lock file.

@@ -195,7 +195,7 @@ fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Trans
             front.push(format!("{variable}={}", shell_word(value)));
         } else {
             let reason = format!("no parameter of the manifest `{}` is read from it", named.name);
-            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), reason });
+            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why: reason });
         }
         if !is_read && variable.starts_with("SBATCH_") {
             translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));

@@ -23,15 +23,21 @@ pub struct TaskPart<T> {
 #[error("cannot be written as JSON: {0}")]
 pub struct UnwritableAction(#[from] serde_json::Error);
 
-impl<T: Serialize> TaskPart<T> {
-    /// With JSON in which the order of free keys does not depend on how the YAML was written.
+impl<T: Serialize + DeserializeOwned> TaskPart<T> {
+    /// With JSON in which the order of free keys does not depend on how the YAML was written. The value has them in
+    /// that order, too: what a plan shows of a command is what a run starts, which reads the JSON.
     ///
     /// # Errors
     /// The value has no JSON.
     pub fn new(value: T) -> Result<Self, UnwritableAction> {
         let mut json = serde_json::to_value(&value)?;
+        let written = serde_json::to_string(&json)?;
         json.sort_all_objects();
-        Ok(Self { value: Arc::new(value), json: serde_json::to_string(&json)?.into() })
+        let sorted = serde_json::to_string(&json)?;
+        if written == sorted {
+            return Ok(Self { value: Arc::new(value), json: sorted.into() });
+        }
+        Ok(Self::from_json(&sorted)?)
     }
 }
 

@@ -26,6 +26,7 @@ use base::spec::TextFormat;
 /// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
 pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(ManifestDocument).to_value();
+    join_lines(&mut schema);
     let template = json!({
         "type": "string",
         "pattern": r"\{\{|\{%",
@@ -62,6 +63,34 @@ pub fn schema() -> Value {
         }
     }
     Value::Object(ordered)
+}
+
+/// Descriptions are paragraphs: where a line of the source ends is of no meaning to an editor or a table.
+fn join_lines(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                match value {
+                    Value::String(text) if key == "description" => {
+                        let paragraphs: Vec<String> = text.split("\n\n").map(joined).collect();
+                        *text = paragraphs.join("\n\n");
+                    }
+                    _ => join_lines(value),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(join_lines),
+        _ => {}
+    }
+}
+
+/// A paragraph as one line, unless it is a list or a block of code.
+fn joined(paragraph: &str) -> String {
+    let is_own_line = |line: &str| line.starts_with([' ', '-', '*', '|', '`']);
+    if paragraph.lines().skip(1).any(is_own_line) {
+        return paragraph.to_owned();
+    }
+    paragraph.lines().collect::<Vec<_>>().join(" ")
 }
 
 /// The definitions of params and their rules.

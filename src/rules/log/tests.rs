@@ -105,13 +105,13 @@ fn what_is_wrong_with_a_log_is_reported_with_its_place() {
     let reason = |text: &str| read(text).unwrap_err().to_string();
     let one = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;
     assert_eq!(read(&format!("[\n{one},\n{one}\n]\n")).unwrap()[1].offset, 2 + one.len() as u64 + 2);
-    assert!(why("{}").contains("at byte 0: LoadGen's log begins with `[`"));
-    assert!(why(&format!("[\n{one},\nx {one}\n]")).contains(&format!("at byte {}: expected", 4 + one.len())));
-    assert!(why(&format!("[{one} {one}]")).contains(&format!("at byte {}: entries are separated", 2 + one.len())));
-    assert!(why(&format!("[{one}] x")).contains("more after its `]`"));
-    assert!(why(r#"[{ "seq_id" : 0, "data" : "" }]"#).contains("at byte 1: missing field `qsl_idx`"));
-    assert!(why(&format!("[{}]", one.replace("6C2F", "6C2g"))).contains("at byte 1: the data of sample 8 are not hex"));
-    assert!(why(&format!("[{}]", one.replace("6C2F", "6C2"))).contains("not hexadecimal"));
+    assert!(reason("{}").contains("at byte 0: LoadGen's log begins with `[`"));
+    assert!(reason(&format!("[\n{one},\nx {one}\n]")).contains(&format!("at byte {}: expected", 4 + one.len())));
+    assert!(reason(&format!("[{one} {one}]")).contains(&format!("at byte {}: entries are separated", 2 + one.len())));
+    assert!(reason(&format!("[{one}] x")).contains("more after its `]`"));
+    assert!(reason(r#"[{ "seq_id" : 0, "data" : "" }]"#).contains("at byte 1: missing field `qsl_idx`"));
+    assert!(reason(&format!("[{}]", one.replace("6C2F", "6C2g"))).contains("at byte 1: the data of sample 8 are not hex"));
+    assert!(reason(&format!("[{}]", one.replace("6C2F", "6C2"))).contains("not hexadecimal"));
 }
 
 #[test]

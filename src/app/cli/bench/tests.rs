@@ -114,10 +114,10 @@ fn several_levels_are_a_sweep() {
     assert_eq!(sweep("--sweep=3 sim: --duration 5s"), r#"{"auto":3} null Some("5s")"#);
     assert_eq!(read("h:1 -c 8").unwrap().load, BenchLoad::Concurrency(Quantity::Known(8)));
     let reason = |line: &str| read(line).unwrap_err().to_string();
-    assert!(why("h:1 -c 0").contains("must be above 0") && why("h:1 -c 1,1.5").contains("whole numbers"));
-    assert!(why("h:1 --rate 1,-1").contains("must be above 0"));
-    assert!(why("h:1 -c many").contains("such as `1,2,4`"));
-    assert!(why("h:1 --sweep -c 2").contains("cannot be used with"));
+    assert!(reason("h:1 -c 0").contains("must be above 0") && reason("h:1 -c 1,1.5").contains("whole numbers"));
+    assert!(reason("h:1 --rate 1,-1").contains("must be above 0"));
+    assert!(reason("h:1 -c many").contains("such as `1,2,4`"));
+    assert!(reason("h:1 --sweep -c 2").contains("cannot be used with"));
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn a_trace_is_replayed_at_its_time_stamps_unless_a_load_is_given() {
     assert_eq!(load("--data-kind mooncake --offline").unwrap(), BenchLoad::Offline);
     assert_eq!(load("").unwrap(), BenchLoad::Concurrency(Quantity::Known(1)));
     let reason = |line: &str| load(line).unwrap_err().to_string();
-    assert!(why("--trace=0").contains("above 0") && why("--trace --rate 2").contains("cannot be used with"));
-    assert!(why("--trace --repeat-data").contains("sent once"));
+    assert!(reason("--trace=0").contains("above 0") && reason("--trace --rate 2").contains("cannot be used with"));
+    assert!(reason("--trace --repeat-data").contains("sent once"));
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn an_option_without_effect_is_noticed() {
 #[test]
 fn options_of_tls_need_a_target_with_it() {
     let reason = |line: &str| read(line).unwrap_err().to_string();
-    assert!(why("openai://h:1 -k").contains("`--insecure` is for a target with `https://`"));
-    assert!(why("h:1 --cacert ca.pem").contains("`--cacert` is for a target with `https://`"));
+    assert!(reason("openai://h:1 -k").contains("`--insecure` is for a target with `https://`"));
+    assert!(reason("h:1 --cacert ca.pem").contains("`--cacert` is for a target with `https://`"));
     assert!(read("https://h:1/v1 -k").is_ok());
 }
 
@@ -178,11 +178,11 @@ fn a_target_behind_the_slos_is_the_target() {
 #[test]
 fn what_contradicts_itself_is_refused() {
     let reason = |line: &str| read(line).unwrap_err().to_string();
-    assert!(why("").contains("no TARGET was given"));
-    assert!(why("h:1 --protocol kserve --service-kind openai").contains("contradicts"));
-    assert!(why("h:1 --rate 0").contains("above 0"));
-    assert!(why("h:1 --rate 5 --concurrency 2").contains("cannot be used with"));
-    assert!(why("h:1 --goodput speed:3").contains("ttft, tpot and e2e"));
-    assert!(why("h:1 --extra x").contains("NAME:VALUE"));
-    assert!(why("h:1 --service-kind openai --endpoint-type kserve").contains("chat and completions"));
+    assert!(reason("").contains("no TARGET was given"));
+    assert!(reason("h:1 --protocol kserve --service-kind openai").contains("contradicts"));
+    assert!(reason("h:1 --rate 0").contains("above 0"));
+    assert!(reason("h:1 --rate 5 --concurrency 2").contains("cannot be used with"));
+    assert!(reason("h:1 --goodput speed:3").contains("ttft, tpot and e2e"));
+    assert!(reason("h:1 --extra x").contains("NAME:VALUE"));
+    assert!(reason("h:1 --service-kind openai --endpoint-type kserve").contains("chat and completions"));
 }
