@@ -12,6 +12,7 @@ use crate::cli::CliExit;
 use crate::console::print_error;
 use crate::error::CommandError;
 use crate::expression_guard::watch_templates;
+use crate::run::TASK_STACK;
 use exec::process;
 use runner::store::JobFolder;
 use stages::{AgentInput, AgentMessage, AgentOrders, AttemptClaim, NodeWorkerError, run_agent, work};
@@ -31,7 +32,7 @@ pub(super) fn run(folder: PathBuf) -> Result<CliExit, CommandError> {
     if claim.run_args().is_some() {
         return super::run::run_in_allocation(&folder, &claim);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(TASK_STACK).enable_all().build()?;
     process::adopt_orphans()?;
     watch_templates();
     let done = runtime.block_on(work(&folder, &claim));
@@ -59,7 +60,11 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     })?;
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || forward_stdin_lines(&sender));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(TASK_STACK)
+        .enable_all()
+        .build()?;
     process::adopt_orphans()?;
     watch_templates();
     runtime.block_on(async {

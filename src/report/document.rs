@@ -391,7 +391,9 @@ impl Table {
             let head = |column: &usize| {
                 let title = self.columns[*column].title.as_str();
                 // `TTFT p50  TTFT p99` is `TTFT p50  p99`.
-                let (metric, statistic) = title.split_once(' ').unwrap_or((title, ""));
+                // `B − A` is no statistic of `B`.
+                let words = title.split_once(' ').filter(|(_, last)| last.starts_with(char::is_alphanumeric));
+                let (metric, statistic) = words.unwrap_or((title, ""));
                 let is_same = metric == before && !statistic.is_empty();
                 before = metric;
                 (TextRole::Quiet, clean(if is_same { statistic } else { title }))

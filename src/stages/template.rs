@@ -73,7 +73,7 @@ impl Run for Template {
         }
         let unused: Vec<&str> = self.with.keys().map(String::as_str).filter(|name| !used.contains(*name)).collect();
         if templates > 0 && !unused.is_empty() {
-            context.lease.notice(format!("no self uses {} of `with`", list_of(unused.iter().copied())));
+            context.lease.notice(format!("no template uses {} of `with`", list_of(unused.iter().copied())));
         }
         let written = targets.len();
         if written == 0 {

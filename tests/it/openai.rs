@@ -483,12 +483,12 @@ fn a_setting_that_openai_lacks_is_refused_before_the_first_request() {
         let HarnessError::Request { source, .. } = refused else { panic!("{refused:?}") };
         let expected = [
             "beam_width",
-            "length_penalty",
-            "early_stopping",
-            "bad_words.texts",
             "end_id",
             "pad_id",
             "exclude_input_in_output",
+            "length_penalty",
+            "early_stopping",
+            "bad_words.texts",
         ]
         .map(|key| format!("request.{key} is of kserve, generate, not of {}", api.as_str()));
         assert_eq!(source.faults, expected);

@@ -96,6 +96,10 @@ fn perform_for(
 }
 
 /// Threads of a run beside those that drive it: the display, signals, the watchdog, and some for files.
+/// For a thread that polls tasks, in bytes. A sweep of repeated runs is deep, and a build without optimization copies
+/// each result on its stack; what is not used takes no memory.
+pub(super) const TASK_STACK: usize = 8 << 20;
+
 const THREADS_BESIDE: usize = 6;
 
 fn execute(mut prepared: PreparedRun) -> Result<RunEnd, CommandError> {
@@ -104,7 +108,11 @@ fn execute(mut prepared: PreparedRun) -> Result<RunEnd, CommandError> {
     // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
     let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
     check_threads(threads + THREADS_BESIDE)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_stack_size(TASK_STACK)
+        .enable_all()
+        .build()?;
     let printer = ProgressPrinter::start(prepared.display_options);
     let send = printer.send.clone();
     let phase = prepared.kept_servers.as_ref().map(KeptServers::phase);

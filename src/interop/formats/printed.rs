@@ -14,7 +14,7 @@ pub const LOADGEN_LOG_FILES: [&str; 2] = ["mlperf_log_detail.txt", "mlperf_log_s
 
 /// A value that is printed next to a label of the format's table: its place, and the value where it is of the label's
 /// kind.
-fn labelled(rows: &[Vec<String>], label: &str, text: &str) -> Option<(String, Value)> {
+fn labeled(rows: &[Vec<String>], label: &str, text: &str) -> Option<(String, Value)> {
     let percentile = |row: &str| ["50", "90", "95", "99"].into_iter().find(|p| row.replace('#', p) == label);
     let (row, percentile) = rows.iter().find_map(|row| Some((row, percentile(&row[0])?)))?;
     let text = text.trim();
@@ -66,7 +66,7 @@ fn tables(text: &str) -> Vec<Value> {
                 }
             }
         } else if let Some((label, text)) = line.split_once(':')
-            && let Some((place, value)) = labelled(rows, label, text)
+            && let Some((place, value)) = labeled(rows, label, text)
         {
             table.insert(place.trim_start_matches('/').to_owned(), value);
         }
@@ -88,7 +88,7 @@ pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
                 for percentile in if row[0].contains('#') { &["50", "90", "95", "99"][..] } else { &[""] } {
                     let label = row[0].replace('#', percentile);
                     let text = lines.iter().find_map(|line| Some(line.split_once(&label)?.1));
-                    let value = text.and_then(|text| labelled(rows, &label, text.trim_start_matches([' ', ':'])));
+                    let value = text.and_then(|text| labeled(rows, &label, text.trim_start_matches([' ', ':'])));
                     if let Some((place, value)) = value {
                         set(&mut object, &place, value);
                     }
@@ -125,7 +125,7 @@ pub(super) fn loadgen_log(text: &str) -> Option<LoadGenLog> {
         for mut entry in entries {
             let Some(value) = entry.get_mut("value").map(Value::take) else { continue };
             let Some(key) = entry["key"].as_str().filter(|key| !key.contains('/')) else { continue };
-            let place = labelled(&format.labels, key, "0").map_or_else(|| format!("/{key}"), |(place, _)| place);
+            let place = labeled(&format.labels, key, "0").map_or_else(|| format!("/{key}"), |(place, _)| place);
             set(&mut values, &place, value);
         }
         if text_at(&values, "/effective_test_mode").as_deref() == Some("AccuracyOnly") {
@@ -133,7 +133,7 @@ pub(super) fn loadgen_log(text: &str) -> Option<LoadGenLog> {
         }
     } else if text.contains(TITLE) {
         for (label, text) in text.lines().filter_map(|line| line.split_once(':')) {
-            if let Some((place, value)) = labelled(&format.labels, label.trim(), text) {
+            if let Some((place, value)) = labeled(&format.labels, label.trim(), text) {
                 set(&mut values, &place, value);
             }
         }

@@ -58,7 +58,7 @@ pub(super) struct HarnessField {
     #[serde(default)]
     pub unit: String,
     #[serde(default)]
-    pub values: Vec<FieldValue>,
+    pub values: Vec<HarnessValue>,
     /// Why all other values are an error.
     pub error: Option<String>,
     reason: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct HarnessField {
 /// Values of a field, and what they set, or why they have no place.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FieldValue {
+pub(super) struct HarnessValue {
     #[serde(default)]
     is: Vec<String>,
     begins: Option<String>,
@@ -103,13 +103,15 @@ pub(super) fn benchmark_hint(name: &str) -> String {
 }
 
 impl MakeTarget {
-    /// The target of this name; on error a hint.
-    pub fn named(name: &str) -> Result<&'static Self, String> {
-        let target = TABLE.target.iter().find(|target| target.names.iter().any(|other| other == name));
-        target.ok_or_else(|| {
-            let names = TABLE.target.iter().flat_map(|target| &target.names).map(String::as_str);
-            did_you_mean(name, names.collect::<Vec<_>>()).unwrap_or_default()
-        })
+    /// The target of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        TABLE.target.iter().find(|target| target.names.iter().any(|other| other == name))
+    }
+
+    /// A hint for a name that no target has.
+    pub fn hint(name: &str) -> String {
+        let names = TABLE.target.iter().flat_map(|target| &target.names).map(String::as_str);
+        did_you_mean(name, names.collect::<Vec<_>>()).unwrap_or_default()
     }
 }
 
@@ -173,7 +175,7 @@ impl HarnessField {
     }
 }
 
-impl FieldValue {
+impl HarnessValue {
     /// Whether a value is one of these.
     pub fn fits(&self, value: &str) -> bool {
         self.is.iter().any(|other| other == value)

@@ -27,15 +27,18 @@ pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
         }
         let Some((name, value)) = word.split_once('=') else {
             match MakeTarget::named(word) {
-                Ok(MakeTarget { elsewhere: Some(reason), .. }) => elsewhere.push((word, reason)),
-                Ok(MakeTarget { builds, runs, .. }) => {
+                Some(MakeTarget { elsewhere: Some(reason), .. }) => elsewhere.push((word, reason)),
+                Some(MakeTarget { builds, runs, .. }) => {
                     has_stage = true;
                     if !builds.is_empty() {
                         args.run.system = SystemNeed::Real;
                     }
                     args.run.until.extend(builds.iter().chain(runs).cloned());
                 }
-                Err(hint) => builder.push_error(format!("`make {word}` is not a known target; {hint}")),
+                None => {
+                    let hint = MakeTarget::hint(word);
+                    builder.push_error(format!("`make {word}` is not a known target; {hint}"));
+                }
             }
             continue;
         };

@@ -1,6 +1,6 @@
 //! RUN_ARGS of NVIDIA's MLPerf code, the fields that its programs take: what each one sets here.
 
-use super::harness_table::{FieldValue, HarnessField, benchmark, benchmark_hint};
+use super::harness_table::{HarnessField, HarnessValue, benchmark, benchmark_hint};
 pub(crate) use super::make_targets::make;
 use super::systems::system_name;
 use super::tuning_fields::{self, TuningField, TuningFieldError};
@@ -133,9 +133,9 @@ impl HarnessFields {
             return builder.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
         };
         let value = match field.values.iter().find(|row| row.fits(value)) {
-            Some(FieldValue { until: Some(stage), .. }) => return self.run.until = vec![stage.clone()],
-            Some(FieldValue { value: Some(value), .. }) => value.clone(),
-            Some(FieldValue { reason, .. }) => {
+            Some(HarnessValue { until: Some(stage), .. }) => return self.run.until = vec![stage.clone()],
+            Some(HarnessValue { value: Some(value), .. }) => value.clone(),
+            Some(HarnessValue { reason, .. }) => {
                 return builder.push_untranslated(word, reason.as_deref().unwrap_or_default());
             }
             None if field.values.is_empty() && !field.sets.is_empty() => format!("{value}{}", field.unit),

@@ -233,33 +233,41 @@ impl RisingRate {
 fn ramp(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     match rising_rate(load, line, given) {
         Ok(rate) => rate.put(load),
-        Err(why) => load.builder.push_error(why),
+        Err(error) => load.builder.push_error(error.to_string()),
     }
     true
 }
 
-fn rising_rate(load: &TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> Result<RisingRate, String> {
+/// Why a rising rate cannot be measured.
+#[derive(Debug, thiserror::Error)]
+enum RampError {
+    #[error("`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts")]
+    Incomplete,
+    #[error("`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps")]
+    TwoRates,
+    #[error("`--ramp-up-start-rps` and `--ramp-up-end-rps` are above 0")]
+    NotPositive,
+    #[error("`{0}`: linear or exponential")]
+    Strategy(String),
+}
+
+fn rising_rate(load: &TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> Result<RisingRate, RampError> {
     let read = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok()).filter(|n| n.is_finite());
     let requests = load.get("stop.requests").and_then(|count| count.parse::<u32>().ok()).map(f64::from);
     let (Some(from), Some(to), Some(requests)) = (read("--ramp-up-start-rps"), read("--ramp-up-end-rps"), requests)
     else {
-        return Err(
-            "`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts".to_owned()
-        );
+        return Err(RampError::Incomplete);
     };
     if line.has("--request-rate") {
-        return Err(
-            "`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps"
-                .to_owned(),
-        );
+        return Err(RampError::TwoRates);
     }
     if from <= 0.0 || to <= 0.0 {
-        return Err("`--ramp-up-start-rps` and `--ramp-up-end-rps` are above 0".to_owned());
+        return Err(RampError::NotPositive);
     }
     let is_exponential = match given.value() {
         "linear" => false,
         "exponential" => true,
-        _ => return Err(format!("`{}`: linear or exponential", given.as_written())),
+        _ => return Err(RampError::Strategy(given.as_written())),
     };
     Ok(RisingRate { from, to, requests, is_exponential })
 }

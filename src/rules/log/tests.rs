@@ -110,7 +110,9 @@ fn what_is_wrong_with_a_log_is_reported_with_its_place() {
     assert!(reason(&format!("[{one} {one}]")).contains(&format!("at byte {}: entries are separated", 2 + one.len())));
     assert!(reason(&format!("[{one}] x")).contains("more after its `]`"));
     assert!(reason(r#"[{ "seq_id" : 0, "data" : "" }]"#).contains("at byte 1: missing field `qsl_idx`"));
-    assert!(reason(&format!("[{}]", one.replace("6C2F", "6C2g"))).contains("at byte 1: the data of sample 8 are not hex"));
+    assert!(
+        reason(&format!("[{}]", one.replace("6C2F", "6C2g"))).contains("at byte 1: the data of sample 8 are not hex")
+    );
     assert!(reason(&format!("[{}]", one.replace("6C2F", "6C2"))).contains("not hexadecimal"));
 }
 
