@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::error::{ColumnError, SampleFileError};
-use super::parquet::Columns;
-use super::parquet::RowSink;
-use super::parquet::{DatasetRow, RowValue};
+use super::row::Columns;
+use super::row::RowSink;
+use super::row::{DatasetRow, RowValue};
 use base::files::open_text;
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.

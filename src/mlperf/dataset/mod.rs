@@ -17,6 +17,7 @@ mod parquet;
 #[cfg(not(feature = "parquet"))]
 #[path = "parquet_left_out.rs"]
 mod parquet;
+mod row;
 mod synthetic;
 mod write;
 

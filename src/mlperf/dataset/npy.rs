@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::error::{NpyRowsError, SampleFileError};
-use super::parquet::DatasetRow;
-use super::parquet::RowSink;
+use super::row::DatasetRow;
+use super::row::RowSink;
 use harness::{NpyError, NpyIntegers};
 
 /// Rows of padded ids, and the length of each.

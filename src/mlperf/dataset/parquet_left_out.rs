@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::error::SampleFileError;
-use super::parquet::Columns;
-use super::parquet::RowSink;
+use super::row::Columns;
+use super::row::RowSink;
 use base::diag::FeatureLeftOut;
 
 pub fn read(file: &Path, _: &Columns, _: &mut RowSink<'_>) -> Result<(), SampleFileError> {

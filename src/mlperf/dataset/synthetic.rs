@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::parquet::DatasetRow;
+use super::row::DatasetRow;
 use crate::accuracy::ScoringMethod;
 use crate::synthetic_words;
 

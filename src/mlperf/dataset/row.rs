@@ -1,0 +1,105 @@
+//! One sample on its way.
+
+use super::error::ColumnError;
+use crate::accuracy::ScoringMethod;
+
+/// One row of a data set, as it was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DatasetRow {
+    pub ids: Option<Vec<i64>>,
+    pub reference: Option<String>,
+    pub task: Option<String>,
+    pub id: Option<String>,
+    /// Of a made-up sample: the length of its answer.
+    pub output_tokens: Option<u32>,
+    /// How good the names were that the values came by.
+    ranks: [Option<usize>; 4],
+}
+
+/// What takes the rows of a data set.
+pub(super) type RowSink<'s> = dyn FnMut(DatasetRow) + 's;
+
+/// A value of a row.
+pub enum RowValue {
+    Ids(Vec<i64>),
+    Text(String),
+    Nothing,
+}
+
+impl DatasetRow {
+    pub fn new(ids: Vec<i64>) -> Self {
+        Self { ids: Some(ids), ..Self::default() }
+    }
+
+    /// Takes a column's value, unless a better name has been there. Err: it is of another kind.
+    pub fn take(&mut self, columns: &Columns, name: &str, value: RowValue) -> Result<(), ColumnError> {
+        let Some((slot, rank)) = columns.slot(name) else { return Ok(()) };
+        let best = &mut self.ranks[slot as usize];
+        if matches!(value, RowValue::Nothing) || best.is_some_and(|best| best < rank) {
+            return Ok(());
+        }
+        *best = Some(rank);
+        match (slot, value) {
+            (ColumnRole::Tokens, RowValue::Ids(ids)) => self.ids = Some(ids),
+            (ColumnRole::Reference, RowValue::Text(text)) => self.reference = Some(text),
+            (ColumnRole::Task, RowValue::Text(text)) => self.task = Some(text),
+            (ColumnRole::Id, RowValue::Text(text)) => self.id = Some(text),
+            (ColumnRole::Tokens, _) => return Err(ColumnError::NotIds(name.to_owned())),
+            _ => return Err(ColumnError::NotText(name.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+// Which columns of a published data set hold what. The first name that exists counts.
+//
+// Read in the reference implementations at mlcommons/inference b66003e1: `language/<model>/dataset.py` and the scorers.
+
+/// Names of columns, best first.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    pub tokens: &'static [&'static str],
+    pub reference: &'static [&'static str],
+    pub task: &'static [&'static str],
+    pub id: &'static [&'static str],
+}
+
+/// One of a row's four values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnRole {
+    Tokens,
+    Reference,
+    Task,
+    Id,
+}
+
+impl Columns {
+    pub const fn for_method(recipe: ScoringMethod) -> Self {
+        const TOKENS: &[&str] = &["tok_input", "input_tokens", "input_ids"];
+        const ID: &[&str] = &["id"];
+        let (reference, task): (&[&str], &[&str]) = match recipe {
+            ScoringMethod::OpenOrca | ScoringMethod::CnnDailyMail => (&["output", "reference"], &[]),
+            ScoringMethod::Mixed => (&["gt_output", "reference"], &["dataset", "task"]),
+            ScoringMethod::LongContext => (&["gt_output", "reference"], &["metric", "task"]),
+            ScoringMethod::DeepSeek => (&["gt_output", "ground_truth", "reference"], &["dataset", "metric", "task"]),
+            ScoringMethod::GptOss => (&["ground_truth", "reference"], &["dataset", "task"]),
+        };
+        Self { tokens: TOKENS, reference, task, id: ID }
+    }
+
+    /// What a column holds, and how good its name is: less is better.
+    pub fn slot(&self, name: &str) -> Option<(ColumnRole, usize)> {
+        let all = [
+            (ColumnRole::Tokens, self.tokens),
+            (ColumnRole::Reference, self.reference),
+            (ColumnRole::Task, self.task),
+            (ColumnRole::Id, self.id),
+        ];
+        all.into_iter().find_map(|(slot, names)| Some((slot, names.iter().position(|known| *known == name)?)))
+    }
+
+    /// All names, for messages and for the conversion command.
+    pub fn texts(&self) -> Vec<&'static str> {
+        [self.reference, self.task, self.id].concat()
+    }
+}
