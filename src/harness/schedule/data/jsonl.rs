@@ -1,5 +1,5 @@
 //! Files of records in JSON: prompts (text, ids or messages), conversations, or only lengths; time stamps, sessions,
-//! hash ids. The keys are those of [`super::record_keys`].
+//! hash ids. The keys are those of [`super::record_reader`].
 //!
 //! A session's records are its turns, in order: a later turn waits for its time stamp and for the answer before.
 //! `delay` is in ms, after the answer before or of its own turn: `data.delay`.

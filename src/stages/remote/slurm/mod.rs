@@ -1,6 +1,6 @@
 //! `host: slurm` — a stage as a job of its own.
 //!
-//! The run writes down what is to be done ([`job_protocol`]), submits a script that starts this program again on a node
+//! The run writes down what is to be done ([`job_files`]), submits a script that starts this program again on a node
 //! ([`batch_script`]), and follows the job ([`run_attempt`]): by the shared folder, which shows what the stage does and
 //! how it ended, and by the queue, which knows what a job cannot report itself (that its time limit was reached, that
 //! its node is gone). On the node the same code runs the stage as on this machine ([`work()`]).
