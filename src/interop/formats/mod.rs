@@ -1,5 +1,5 @@
 //! Result files: which tool wrote a file and what is in it ([`import_runs`]), and a run in the formats of other tools
-//! ([`export`]).
+//! ([`export()`]).
 //!
 //! `formats.toml` is the table of the formats that are read; a format whose numbers stand at places of a JSON object is
 //! a row of it. Code is for texts that were printed (`printed`), and for requests one by one (`records`).
