@@ -108,7 +108,7 @@ impl StoreOperation<'_> {
 
     fn unusable(&self, error: &shared_store::SharedStoreError) -> CommandError {
         let text = ErrorText::new(format!("the shared store {} cannot be used: {error}", self.address));
-        CommandError::Other(text.maybe_hint(Some(error.hint()).filter(|hint| !hint.is_empty())).into())
+        CommandError::Other(text.hint(error.hint()).into())
     }
 
     fn totals(&self) -> Result<Inventory, CommandError> {

@@ -265,7 +265,7 @@ impl Bars {
         }
     }
 
-    /// Brings all bars up to date.
+    /// Updates all bars.
     pub fn draw(&mut self, run_state: &RunState) {
         // It has not begun: another one is in its way.
         if run_state.total == 0 {

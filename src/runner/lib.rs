@@ -41,6 +41,7 @@
 
 mod attempt;
 mod batches;
+mod gpus_together;
 mod keying;
 mod options;
 mod predict;
@@ -57,9 +58,9 @@ mod task_executor;
 mod time_limit;
 
 pub use batches::BatchSlot;
+pub use gpus_together::gpus_together;
 pub use options::{
-    EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, gpus_together, note_full_disk,
-    task_roles,
+    EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, note_full_disk, task_roles,
 };
 pub use predict::{
     Decision, Prediction, TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses,

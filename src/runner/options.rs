@@ -1,7 +1,6 @@
 //! How to run, and the outcome.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -154,25 +153,6 @@ pub fn task_roles(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<Task
         }
     }
     roles
-}
-
-// How many GPUs must be free at once for a task to run.
-
-/// How many GPUs of this machine a task has together with the services that have to be up then. `kept`: services that
-/// stay up.
-pub fn gpus_together(plan: &Plan, task: usize, kept: impl Iterator<Item = usize>) -> u32 {
-    let mut together: BTreeSet<usize> = kept.collect();
-    together.insert(task);
-    let mut open: Vec<usize> = together.iter().copied().collect();
-    while let Some(at) = open.pop() {
-        for need in plan.tasks[at].needs.iter().map(|need| need.task as usize) {
-            if plan.tasks[need].lifetime == Lifetime::Service && together.insert(need) {
-                open.push(need);
-            }
-        }
-    }
-    let tasks = together.iter().map(|at| &plan.tasks[*at]);
-    tasks.filter(|task| task.host.is_none() && task.skipped.is_none()).map(|task| task.gpus).sum()
 }
 
 // A failure on a disk that is full: often the stage could not even log why.

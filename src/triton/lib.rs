@@ -12,6 +12,7 @@ mod http;
 pub mod launch;
 pub mod memory;
 mod metrics;
+mod own_address;
 pub mod pbtxt;
 pub mod proto;
 pub mod repository;
@@ -23,7 +24,6 @@ pub use client::{
 };
 pub use engine::{
     BuildConfig, EngineConfig, EngineError, LARGEST_CONFIG, Mapping, PluginConfig, PretrainedConfig, Quantization,
-    is_own_address,
 };
 pub use http::{
     HttpAddress, HttpClient, ListeningService, MOST_REDIRECTS, Redirect, SseEvent, SseEvents, SseParser, probe,
@@ -32,4 +32,5 @@ pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
     Scraper, ServerMetric, ServerMetrics, ServerPoll, summarize, summarize_part,
 };
+pub use own_address::is_own_address;
 pub use repository::{RepositoryError, RepositorySpec, SpecProblem, WrittenRepositories};

@@ -1,18 +1,17 @@
 //! BLAKE3 digests: how content and keys are named.
 
+use super::thread_pool::shared_pool;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::OnceLock;
-use std::{fmt, io, iter, thread};
+use std::{fmt, io};
 
 use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
 };
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
@@ -192,27 +191,6 @@ pub fn sha256_of_file(path: &Path) -> io::Result<String> {
     let mut digest = Sha256::new();
     io::copy(&mut file, &mut digest)?;
     Ok(format!("{:x}", digest.finalize()))
-}
-
-// The machine's cores, and threads for work that all of them share.
-
-/// How many cores this process may use; 1 where the system does not report it.
-pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// A thread for each core, started once; fewer where the system gives no more of them (`ulimit -u`). `None` where it
-/// gives none: then the caller does the work. Rayon's own pool, which starts when it is first used, would panic
-/// instead.
-pub fn shared_pool() -> Option<&'static ThreadPool> {
-    static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
-    let start = || {
-        let mut fewer = iter::successors(Some(cores()), |count| Some(count / 2).filter(|half| *half > 0));
-        let build =
-            |count| ThreadPoolBuilder::new().num_threads(count).thread_name(|_| "cores".to_owned()).build().ok();
-        fewer.find_map(build)
-    };
-    POOL.get_or_init(start).as_ref()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! connection.
+//! How a benchmark talks to its servers: protocol, TLS, streams, retries, and how large an answer may be.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

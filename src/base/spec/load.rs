@@ -1,4 +1,4 @@
-//! load.
+//! The load of a benchmark: how and when requests arrive, pauses, when the schedule ends, and the seed.
 
 use std::time::Duration;
 
@@ -156,33 +156,6 @@ impl<'de> Deserialize<'de> for RandomSeed {
             Written::Seed(Seed::PerRequest(each)) => Self::PerRequest(each),
             Written::Word(Word::PerRequest) => Self::PerRequest(true),
         })
-    }
-}
-
-// What a LoadGen test is for.
-
-/// What a test is for. LoadGen's performance and accuracy modes, and the audit tests of the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TestMode {
-    #[default]
-    Performance,
-    Accuracy,
-    Test06,
-    Test07,
-    Test09,
-}
-
-impl TestMode {
-    /// As a manifest writes it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Performance => "performance",
-            Self::Accuracy => "accuracy",
-            Self::Test06 => "test06",
-            Self::Test07 => "test07",
-            Self::Test09 => "test09",
-        }
     }
 }
 

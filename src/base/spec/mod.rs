@@ -5,9 +5,10 @@
 //! ignores them here: a result of another version may have some, and is read all the same.
 
 mod connection;
-mod launcher;
+mod division;
 mod limits;
 mod load;
+mod placement;
 mod prompts;
 mod quantity;
 mod request;
@@ -15,18 +16,20 @@ mod request_field;
 mod request_headers;
 mod sim_calibration;
 mod sweep_levels;
+mod test_mode;
 mod text_format;
 mod text_schema;
 
 pub use connection::{
     Protocol, ResponseSizeLimits, Retries, RetryOn, StreamMode, Tls, requests_token_ids, sets_length,
 };
-pub use launcher::{ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun};
+pub use division::Division;
 pub use limits::{
     GoodputLimit, GoodputLimitError, LatencyLimit, LimitedMetric, Limits, Percent, PercentError, SloLimits, Statistic,
 };
-pub use load::{Arrivals, Ramp, RampStep, RandomSeed, Scenario, StopAfter, TestMode, ThinkTime};
-pub use prompts::{DelayPlace, Division, History, LONGEST_LENGTH, Length, Prefixes, RecordOrder, Sessions, Weighted};
+pub use load::{Arrivals, Ramp, RampStep, RandomSeed, Scenario, StopAfter, ThinkTime};
+pub use placement::{ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun};
+pub use prompts::{DelayPlace, History, LONGEST_LENGTH, Length, Prefixes, RecordOrder, Sessions, Weighted};
 pub use quantity::{BLANK, Formula, NumberKind, Numeric, Quantity, TimeSpan};
 pub use request::{CancelBy, CancelPolicy, Interface, LengthField, Request, WordList};
 pub use request_field::{
@@ -37,6 +40,7 @@ pub use request_headers::{
 };
 pub use sim_calibration::{AcceptanceRate, AcceptanceRateError, SimCalibration, SimScheduler};
 pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};
+pub use test_mode::TestMode;
 pub use text_format::{
     LARGEST_SHAPE, MOST_ANSWER_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS, TextFormat,
 };

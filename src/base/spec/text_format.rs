@@ -1,7 +1,7 @@
 //! Texts with a form of their own, as the JSON Schema names it under `format`: the walk over a manifest checks them.
 
-use super::launcher::JobTimeLimit;
 use super::limits::{GoodputLimit, Percent};
+use super::placement::JobTimeLimit;
 use super::text_schema::{GOODPUT, JOB_TIME_LIMIT, PERCENT, TIME_SPAN};
 use crate::units::parse_duration;
 

@@ -1,4 +1,4 @@
-//! digits.
+//! Numbers as text: with thousands apart, with as many digits as they deserve, and with the noun that they count.
 
 use std::fmt::Display;
 

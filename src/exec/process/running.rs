@@ -22,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
 use super::command::{ExitKind, ProcessCommand, ProcessExit, SpawnError};
-use super::log::{LineReader, LineWriter};
+use super::line_pipe::{LineReader, LineWriter};
 use super::private_values::Redactor;
 use super::process_ref::ProcessGroup;
 use super::{log, orphans};

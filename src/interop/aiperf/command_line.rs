@@ -260,8 +260,10 @@ fn duration(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> b
             "`{}`: one number is read; a list is a line, and a measurement, for each of its values",
             given.as_written()
         ));
-    } else {
+    } else if given.number::<f64>().is_some() {
         load.put("stop.duration", format!("{}s", given.value()));
+    } else {
+        load.builder.push_error(format!("`{}`: a number of seconds", given.as_written()));
     }
     true
 }

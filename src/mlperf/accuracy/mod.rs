@@ -15,20 +15,16 @@ mod score;
 mod scoring_method;
 mod sentences;
 
-pub use answers::ReferencesError;
-pub use answers::{TokenDecoder, TokenDecoderError};
-pub use rouge::stem;
-pub use rouge::{Rouge, WordInterner};
+pub use answers::{ReferencesError, TokenDecoder, TokenDecoderError};
+pub use rouge::{Rouge, WordInterner, stem};
 use rules::log::TokenBytesError;
 use rules::{Benchmark, written_metric};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use scoring_method::{
-    ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, DatasetPart, MetricScore,
-    UnscoredMetric,
+    ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, AnswerScore, DatasetPart,
+    MetricScore, ScoringMethod, UnknownTask, UnscoredMetric,
 };
-pub use scoring_method::{AnswerScore, ScoringMethod, UnknownTask};
-pub use sentences::one_sentence_per_line;
-pub use sentences::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
+pub use sentences::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel, one_sentence_per_line};
 use tokenizer::TokenizerError;
 
 // Which characters end a sentence, stand outside words, or are spaces, as Python and NLTK decide it.

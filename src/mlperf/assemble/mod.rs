@@ -13,8 +13,7 @@ mod packages;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use packages::SubmissionTree;
-use packages::result_folders;
+use packages::{SubmissionTree, result_folders};
 use rules::Round;
 
 /// Writes the submission into `out`, a folder that is new or empty. Gives its round.

@@ -6,5 +6,4 @@ mod verify;
 mod tests;
 
 pub(super) use verify::NOT_JUDGED;
-pub use verify::{AuditVerification, Test07Score, VerifyError, verify};
-pub use verify::{Test06Answers, test06_answers};
+pub use verify::{AuditVerification, Test06Answers, Test07Score, VerifyError, test06_answers, verify};

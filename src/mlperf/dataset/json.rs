@@ -7,9 +7,7 @@ use std::path::Path;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::error::{ColumnError, SampleFileError};
-use super::row::Columns;
-use super::row::RowSink;
-use super::row::{DatasetRow, RowValue};
+use super::row::{Columns, DatasetRow, RowSink, RowValue};
 use base::files::open_text;
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.

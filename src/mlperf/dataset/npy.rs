@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::error::{NpyRowsError, SampleFileError};
-use super::row::DatasetRow;
-use super::row::RowSink;
+use super::row::{DatasetRow, RowSink};
 use harness::{NpyError, NpyIntegers};
 
 /// Rows of padded ids, and the length of each.

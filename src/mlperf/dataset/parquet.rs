@@ -10,9 +10,7 @@ use parquet::record::{Field, ListAccessor};
 use parquet::schema::types::Type;
 
 use super::error::{ParquetFileError, SampleFileError};
-use super::row::Columns;
-use super::row::RowSink;
-use super::row::{DatasetRow, RowValue};
+use super::row::{Columns, DatasetRow, RowSink, RowValue};
 use base::diag::catch_panic;
 
 /// Gives each row to `sink`. Err: what is wrong.

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::error::SampleFileError;
-use super::row::Columns;
-use super::row::RowSink;
+use super::row::{Columns, RowSink};
 use base::diag::FeatureLeftOut;
 
 pub fn read(file: &Path, _: &Columns, _: &mut RowSink<'_>) -> Result<(), SampleFileError> {

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use super::description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 use super::error::{DatasetError, SampleFileError};
-use super::row::Columns;
-use super::row::DatasetRow;
+use super::row::{Columns, DatasetRow};
 use super::synthetic::DatasetShape;
 use super::{json, npy, parquet};
 use crate::DatasetRecord;

@@ -15,8 +15,7 @@ mod ffi;
 mod reporter;
 mod test_run;
 
-pub use child::{ChildError, perform};
-pub use child::{ChildMessage, ChildOrders, LibraryFacts, LibraryProbe, LoadgenTest};
+pub use child::{ChildError, ChildMessage, ChildOrders, LibraryFacts, LibraryProbe, LoadgenTest, perform};
 pub use test_run::MonotonicTime;
 
 /// The sources that are compiled together with LoadGen's, by name.

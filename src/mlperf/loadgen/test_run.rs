@@ -13,8 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::child::ChildError;
-use super::child::{ChildMessage, LoadgenTest};
+use super::child::{ChildError, ChildMessage, LoadgenTest};
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestDescription};
 use super::reporter::{CompletionSender, ReporterOutput, report};
 use base::event::Stop;

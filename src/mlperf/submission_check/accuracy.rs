@@ -4,14 +4,12 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::checks::SubmissionCheck;
-use super::checks::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use super::loadgen;
 use super::tree::ResultEntry;
 use crate::LockedRun;
 use crate::truncate_accuracy_log::{self, LONGEST};
-use base::files::sha256_of_file;
-use base::files::{is_absence, read_text};
+use base::files::{is_absence, read_text, sha256_of_file};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
 use rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written_metric, written_name};
 

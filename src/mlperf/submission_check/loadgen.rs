@@ -4,8 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::checks::SubmissionCheck;
-use super::checks::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use base::units::counted;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};

@@ -23,14 +23,12 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-pub use checks::SubmissionCheck;
 use checks::SubmissionFindings;
-pub use checks::{FindingWeight, SubmissionFinding};
+pub use checks::{FindingWeight, SubmissionCheck, SubmissionFinding};
 use consistency::PackedLogs;
 pub use power::MeasuredPower;
-use tree::BenchmarkFolder;
 pub(super) use tree::DIVISIONS;
-use tree::{ResultEntry, SystemTraits};
+use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
 
 use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::test_record::is_simulated;

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::checks::SubmissionCheck;
-use super::checks::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, checks, loadgen};
 use base::files::read_text;

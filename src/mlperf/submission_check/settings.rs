@@ -5,8 +5,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::checks::SubmissionCheck;
-use super::checks::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
 use base::files::{read_bytes, read_text};

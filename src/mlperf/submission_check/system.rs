@@ -5,8 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::checks::SubmissionCheck;
-use super::checks::{FindingWeight, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::SubmissionLayout;
 use base::files::read_bytes;

@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, RuleError, TestRequest};
-use super::settings::MIN_DURATION_MS;
-use super::settings::{BUILT_IN, ConfKey, ConfValueKind, KEYS, SAID_ELSEWHERE};
+use super::settings::{BUILT_IN, ConfKey, ConfValueKind, KEYS, MIN_DURATION_MS, SAID_ELSEWHERE};
 use base::diag::{did_you_mean, list_of};
 use base::spec::{Division, TestMode};
 

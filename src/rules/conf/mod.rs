@@ -8,7 +8,6 @@ mod settings;
 mod tests;
 
 pub use check::check;
-pub use settings::is_open_only;
-pub use settings::{Conf, conf};
-pub use settings::{ConfLine, read, review};
-pub use settings::{MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings};
+pub use settings::{
+    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, is_open_only, read, review,
+};

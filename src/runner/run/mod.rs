@@ -15,8 +15,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
+use super::gpus_together::gpus_together;
 use super::keying::{Keyed, TaskOutput, look_up, reasons};
-use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
+use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
 use crate::schedule::ScheduledTask;

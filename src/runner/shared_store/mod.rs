@@ -51,6 +51,7 @@ mod objects;
 mod pull;
 mod push;
 mod record;
+mod scan;
 mod store;
 
 pub use address::StoreAddress;

@@ -15,10 +15,10 @@ use walkdir::WalkDir;
 
 use super::bucket::{self, PART, blob};
 use super::error::SharedStoreError;
-use super::gc::{ScanPatterns, ScanResult};
 use super::machine::name;
 use super::pull;
 use super::record::SharedOutput;
+use super::scan::{ScanPatterns, ScanResult};
 use super::store::{Shareability, StoreState};
 use crate::store::{PortableItem, TaskRecord, link_escape};
 use base::files::{Digest, shared_pool};

@@ -56,6 +56,7 @@ mod latest;
 mod lock;
 mod named_file;
 mod output_cache;
+mod parallel_map;
 mod plan_cache;
 mod portable_output;
 mod record;

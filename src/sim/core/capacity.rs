@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::generating::AdapterSlots;
 use super::requests::{ContextAt, Requests};
-use super::requests::{EngineLimits, SchedulerPolicy};
+use super::scheduler::{EngineLimits, SchedulerPolicy};
 
 /// Those without their context that may run, in the order of the micro-batch scheduler, and how many requests were
 /// paused. Those that generate and were not paused run.

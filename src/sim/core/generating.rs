@@ -4,9 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::requests::EngineLimits;
-use super::requests::{Active, InFlight};
-use super::requests::{ContextAt, Requests};
+use super::requests::{Active, ContextAt, InFlight, Requests};
+use super::scheduler::EngineLimits;
 use super::{Core, SchedulerPolicy};
 
 /// A request in the group. Without speculative decoding it makes a token in each of the group's steps.

@@ -9,14 +9,14 @@
 mod capacity;
 mod generating;
 mod requests;
+mod scheduler;
+mod virtual_time;
 
 use super::timing::StepWork;
 use generating::LoadedAdapters;
-pub use requests::simulate_users;
-use requests::{Active, InFlight};
-pub use requests::{Chunking, EngineLimits, SchedulerPolicy};
-use requests::{ContextAt, Requests};
-pub use requests::{Served, SimulatedRequest, VirtualRun, simulate};
+use requests::{Active, ContextAt, InFlight, Requests};
+pub use scheduler::{Chunking, EngineLimits, SchedulerPolicy};
+pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate, simulate_users};
 
 /// Why a request can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -250,7 +250,7 @@ impl Core {
         }
         let (scheduled, paused) = capacity::schedule(&self.limits, requests);
         let scheduled: Vec<_> = scheduled.into_iter().map(|at| (at, requests.at(at).left())).collect();
-        (requests::compose(&self.limits, requests.generating.len(), &scheduled), paused)
+        (scheduler::compose(&self.limits, requests.generating.len(), &scheduled), paused)
     }
 
     /// Ends the step in flight and hands out its tokens: those of finished contexts first, then the generated ones.

@@ -7,10 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::arrivals::Balancer;
-use super::arrivals::FailureTimes;
-use super::arrivals::FleetArrival;
-use super::arrivals::PrefixCache;
+use super::arrivals::{Balancer, FailureTimes, FleetArrival, PrefixCache};
 use super::replica::Replica;
 use crate::core::{EngineLimits, NeverFits, SchedulerPolicy};
 use base::spec::Prefixes;

@@ -10,10 +10,8 @@ mod replica;
 mod result;
 mod run;
 
-pub use arrivals::Balancer;
-pub use arrivals::Failures;
 pub(super) use arrivals::FleetArrival;
-pub use arrivals::{RateOverTime, RateOverTimeError};
+pub use arrivals::{Balancer, Failures, RateOverTime, RateOverTimeError};
 pub use disaggregated::Disaggregation;
 pub(super) use disaggregated::{DisaggregatedAnswer, ServerFailures, run_disaggregated};
 pub use result::{FleetHour, FleetResult};

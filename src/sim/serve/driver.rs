@@ -15,11 +15,9 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::answer::RequestTimes;
-use super::answer::ServedAnswer;
+use super::answer::{RequestTimes, ServedAnswer};
 use super::load::LoadedEngine;
-use super::statistics::Route;
-use super::statistics::{CountedRequest, EngineCounts};
+use super::statistics::{CountedRequest, EngineCounts, Route};
 use crate::core::{Core, CoreLoad, CoreRequest, CoreTokens, NeverFits};
 use triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 

@@ -8,10 +8,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::answer::ServedPrompt;
-use super::inputs::Inputs;
-use super::inputs::RequestRefusal;
-use super::load::LoadedEngine;
-use super::load::{LoadError, VllmLoadError};
+use super::inputs::{Inputs, RequestRefusal};
+use super::load::{LoadError, LoadedEngine, VllmLoadError};
 use super::request::PromptTokens;
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::engine;

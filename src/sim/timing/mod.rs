@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use base::spec::SimScheduler;
 pub(crate) use speculation::derive_drafter;
-pub use speculation::{Drafter, Drafting, Speculation};
-pub use speculation::{ModelOnGpus, Parallelism, derive};
+pub use speculation::{Drafter, Drafting, ModelOnGpus, Parallelism, Speculation, derive};
 
 /// The numbers of a decoder model that decide its memory and its speed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,9 +4,8 @@
 mod capacity;
 mod workload;
 
-pub use capacity::DisaggregatedServers;
-pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, judged_at, offline, served_at};
+pub use capacity::{
+    Capacity, CapacityError, DisaggregatedServers, UnknownMetric, capacity, judged_at, offline, served_at,
+};
 pub(super) use workload::LengthSampler;
-pub use workload::VirtualWorkload;
-pub use workload::with_users;
-pub use workload::{VirtualResult, is_in_virtual_time};
+pub use workload::{VirtualResult, VirtualWorkload, is_in_virtual_time, with_users};

@@ -48,9 +48,10 @@ mod tests;
 mod world_size;
 
 use super::SpecProblem;
-pub use spec::{BasePorts, place};
-pub use spec::{LaunchError, LaunchPlan, LaunchWorld, LaunchedServer, Rank};
-pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Port, Ports, ServerSpec};
+pub use spec::{
+    BasePorts, LaunchError, LaunchModel, LaunchPlan, LaunchSpec, LaunchTuning, LaunchWorld, LaunchedServer, Port,
+    Ports, Rank, ServerSpec, place,
+};
 use world_size::ServerLayout;
 
 /// Plans every server.

@@ -23,8 +23,7 @@ use crate::transport::http::{
 };
 use crate::transport::kserve::infer_request::InferRequestTemplate;
 use crate::transport::kserve::rpc::RpcFault;
-use crate::transport::request_encoder::RequestEncoder;
-use crate::transport::request_encoder::{CallKind, TokenCounting};
+use crate::transport::request_encoder::{CallKind, RequestEncoder, TokenCounting};
 
 /// One message and the requests in it.
 pub(crate) struct RequestAttempt<'a> {

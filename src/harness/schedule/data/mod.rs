@@ -13,13 +13,10 @@ mod row;
 mod tokenizer;
 
 pub use corpus::DataSummary;
-pub(super) use corpus::digest as file_digest;
-pub(super) use corpus::{Corpus, CorpusOrder};
-pub(super) use corpus::{CorpusRecord, CorpusTurn};
+pub(super) use corpus::{Corpus, CorpusOrder, CorpusRecord, CorpusTurn, digest as file_digest};
 pub(super) use jsonl::{DataErrors, fault};
 pub(super) use messages::{PromptRenderer, words_of};
 pub use npy::{NpyError, NpyIntegers};
-pub(super) use record_reader::RecordRules;
-pub(super) use record_reader::for_each_record;
+pub(super) use record_reader::{RecordRules, for_each_record};
 pub use row::{ChatMessage, PreviousAnswers, Prompt};
 pub(super) use row::{PromptPart, RandomStream};

@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::planned_requests::PlannedRequests;
-use super::planned_requests::{PlannedRequest, RequestTrigger};
+use super::planned_requests::{PlannedRequest, PlannedRequests, RequestTrigger};
 use super::schedule::RequestSchedule;
 use crate::schedule::arrivals::GENERATOR;
 use crate::schedule::data::{

@@ -17,11 +17,9 @@ use crate::schedule::data::PromptRenderer;
 use crate::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
 use base::files::Digest;
 pub(crate) use file::{PLAN, write};
-pub use planned_requests::{PlannedReader, PlannedRequests};
-pub use planned_requests::{PlannedRequest, RequestTrigger};
+pub use planned_requests::{PlannedReader, PlannedRequest, PlannedRequests, RequestTrigger};
 pub(crate) use queue::PlanQueue;
-pub use schedule::ExternalSample;
-pub use schedule::RequestSchedule;
+pub use schedule::{ExternalSample, RequestSchedule};
 
 /// A larger plan is most likely a typing error.
 const MOST: usize = 50_000_000;

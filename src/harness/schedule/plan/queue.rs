@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::planned_requests::PlannedRequest;
-use super::planned_requests::{PlannedReader, PlannedRequests};
+use super::planned_requests::{PlannedReader, PlannedRequest, PlannedRequests};
 use super::schedule::{RequestSchedule, belongs};
 use super::session_drawer::SessionDrawer;
 use crate::schedule::arrivals;

@@ -6,8 +6,7 @@ use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
 use super::planned_requests::{PlannedRequest, RequestTrigger};
-use crate::schedule::arrivals::ArrivalTimes;
-use crate::schedule::arrivals::{self, generator};
+use crate::schedule::arrivals::{self, ArrivalTimes, generator};
 use crate::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, RecordRules,
     fault,

@@ -19,8 +19,7 @@ mod request_template;
 mod response_reader;
 mod tls;
 
-pub(crate) use answer_text::AnswerIds;
-pub(crate) use answer_text::{answer_text_from_events, prompt_from_events};
+pub(crate) use answer_text::{AnswerIds, answer_text_from_events, prompt_from_events};
 pub(crate) use attempt::{HttpAttempt, QueryError};
 pub(crate) use handshake::handshake;
 pub(crate) use pool::ConnectionPool;

@@ -15,8 +15,7 @@ use http::{HeaderMap, Request};
 use tokio::sync::mpsc;
 
 use super::grpc_messages::{Frames, WireError, named};
-use super::rpc::{CallError, RpcFault, broken_class};
-use super::rpc::{RpcPart, RpcSender, answer_of, check_status};
+use super::rpc::{CallError, RpcFault, RpcPart, RpcSender, answer_of, broken_class, check_status};
 use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::{Violation, Violations};

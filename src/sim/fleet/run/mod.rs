@@ -2,14 +2,9 @@
 
 use std::thread;
 
-use super::arrivals::Balancer;
-use super::arrivals::FleetArrivals;
-use super::arrivals::PrefixCache;
-use super::arrivals::RateOverTime;
-use super::arrivals::{FailureTimes, Failures};
+use super::arrivals::{Balancer, FailureTimes, Failures, FleetArrivals, PrefixCache, RateOverTime};
 use super::disaggregated::{Disaggregation, ServerFailures, run_disaggregated};
-use super::replica::Balanced;
-use super::replica::Replica;
+use super::replica::{Balanced, Replica};
 use super::result::FleetResult;
 use crate::core::{EngineLimits, NeverFits};
 use crate::random::mix;

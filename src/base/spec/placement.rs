@@ -1,4 +1,5 @@
-//! What starts the ranks of a Triton server.
+//! Where the programs of a stage run: what starts the ranks of a Triton server, in which container, with which clocks
+//! of the GPUs, and for how long as a job of Slurm.
 
 use std::fmt;
 use std::path::Path;

@@ -1,0 +1,131 @@
+//! The core on a virtual clock: a whole load in milliseconds of real time.
+//!
+//! A closed loop on the virtual clock: users who wait for an answer before they send the next request.
+
+use super::scheduler::EngineLimits;
+use super::{Core, CoreRequest, CoreTokens, NeverFits};
+use std::collections::VecDeque;
+
+/// One request of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimulatedRequest {
+    /// Nanoseconds.
+    pub at: u64,
+    pub isl: u64,
+    pub osl: u64,
+    /// The LoRA adapter that it names.
+    pub adapter: Option<u64>,
+}
+
+impl SimulatedRequest {
+    /// Without an adapter.
+    pub const fn new(at: u64, isl: u64, osl: u64) -> Self {
+        Self { at, isl, osl, adapter: None }
+    }
+
+    /// As it enters the core.
+    pub(super) const fn with_id(&self, id: u64) -> CoreRequest {
+        CoreRequest { id, isl: self.isl, osl: self.osl, cached: 0, adapter: self.adapter }
+    }
+}
+
+/// The outcome of one request. Times are nanoseconds of the virtual clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    pub first: u64,
+    pub last: u64,
+    pub tokens: u64,
+    pub pauses: u32,
+}
+
+impl Served {
+    /// Some of its tokens, which came at `now`.
+    pub(super) fn take(&mut self, token: &CoreTokens, now: u64) {
+        if token.index == 0 {
+            self.first = now;
+        }
+        if token.is_last {
+            *self = Self { last: now, tokens: token.index + token.count, pauses: token.pauses, ..*self };
+        }
+    }
+}
+
+/// The outcome of a load.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VirtualRun {
+    /// In the order of the load.
+    pub requests: Vec<Served>,
+    pub end: u64,
+    pub steps: u64,
+    pub peak_blocks: u64,
+}
+
+/// Runs a load to its end. Requests enter in the order of time, then of their place in the load.
+pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<VirtualRun, NeverFits> {
+    let mut order: Vec<usize> = (0..load.len()).collect();
+    order.sort_by_key(|&at| (load[at].at, at));
+    let mut core = Core::new(limits.clone());
+    let mut requests = vec![Served::default(); load.len()];
+    let mut now = 0;
+    let mut next = 0;
+    let enters = |at: usize| load[at].at + limits.timing.frontend_ns();
+    loop {
+        while let Some(&at) = order.get(next).filter(|&&at| enters(at) <= now) {
+            core.arrive(load[at].with_id(at as u64))?;
+            next += 1;
+        }
+        let Some(step) = core.begin(now) else {
+            let Some(&at) = order.get(next) else { break };
+            now = enters(at);
+            continue;
+        };
+        now = step.end;
+        core.finish_with_ends(|token| requests[token.id as usize].take(&token, now));
+        now = core.run_equal_steps(now, order.get(next).map_or(u64::MAX, |&at| enters(at)));
+    }
+    Ok(VirtualRun { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })
+}
+
+/// These requests in turn, whatever their arrivals. Each of the users sends its next one when its answer has ended.
+/// Returns the requests with the times at which they were sent, and the outcome of each.
+pub fn simulate_users(
+    limits: &EngineLimits,
+    requests: &[SimulatedRequest],
+    users: usize,
+) -> Result<(Vec<SimulatedRequest>, VirtualRun), NeverFits> {
+    let mut core = Core::new(limits.clone());
+    let frontend = limits.timing.frontend_ns();
+    let mut sent: Vec<SimulatedRequest> = Vec::with_capacity(requests.len());
+    let mut served = vec![Served::default(); requests.len()];
+    // Answers end in the order of time, so requests enter in the order in which they were sent.
+    let mut entering: VecDeque<usize> = VecDeque::new();
+    let mut now = 0;
+    let mut free_users = users.max(1);
+    loop {
+        while free_users > 0 && sent.len() < requests.len() {
+            let request = requests[sent.len()];
+            entering.push_back(sent.len());
+            sent.push(SimulatedRequest { at: now, ..request });
+            free_users -= 1;
+        }
+        while let Some(&id) = entering.front().filter(|&&id| sent[id].at + frontend <= now) {
+            core.arrive(sent[id].with_id(id as u64))?;
+            entering.pop_front();
+        }
+        let Some(step) = core.begin(now) else {
+            let Some(&id) = entering.front() else { break };
+            now = sent[id].at + frontend;
+            continue;
+        };
+        now = step.end;
+        core.finish_with_ends(|token| {
+            served[token.id as usize].take(&token, now);
+            free_users += usize::from(token.is_last);
+        });
+        // A user that is free sends at once.
+        if free_users == 0 || sent.len() == requests.len() {
+            now = core.run_equal_steps(now, entering.front().map_or(u64::MAX, |&id| sent[id].at + frontend));
+        }
+    }
+    Ok((sent, VirtualRun { requests: served, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() }))
+}
