@@ -10,7 +10,7 @@ use crate::cli::{KeyValueArg, LockMode};
 use crate::lockfile::command::hidden_differences;
 use crate::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, LockedTask, PrivateValues, compare,
-    measured, read,
+    measured, read, splice,
 };
 use crate::project::Project;
 use crate::{cli, doctor, lockfile};
@@ -202,6 +202,8 @@ pub struct FinishedRun<'a> {
     pub settings: &'a [KeyValueArg],
     pub roles: &'a [TaskRole],
     pub summary: &'a RunSummary,
+    /// The lock file is as the last run of this plan wrote it.
+    pub is_lock_as_written: bool,
 }
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it
@@ -222,9 +224,18 @@ fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> anyhow::
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error.into()),
     };
-    let mut file = if before.is_empty() { LockFile::default() } else { read(&before)? };
     let name = name(project, plan, settings);
     let private = private(project, plan);
+    let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
+    if run.is_lock_as_written
+        && let Some(text) = spliced(&maker, &name, &before, &summary.keyed_tasks)
+    {
+        if text != before {
+            replace(&path, text.as_bytes())?;
+        }
+        return Ok(None);
+    }
+    let mut file = if before.is_empty() { LockFile::default() } else { read(&before)? };
     let mut section = run_head(project, plan, roles, &private)?;
     let old = file.runs.remove(&name);
     let notice = old.as_ref().and_then(|old| notice_of_namesakes(project, plan, &name, old));
@@ -232,7 +243,6 @@ fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> anyhow::
     if let Some(old) = &old {
         keep_makers(project, run, &tasks, old, &mut section)?;
     }
-    let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
     for keyed in tasks {
         section.stages.insert(plan.tasks[keyed.task].id.to_string(), maker.stage(keyed)?);
     }
@@ -318,6 +328,27 @@ fn made_now(run: &FinishedRun<'_>, tasks: &[&KeyedTask], old: &LockSection) -> V
         all[ix] = plan.tasks.iter().zip(&all).any(|(task, is_made)| *is_made && needs_it(task));
     }
     all
+}
+
+/// The text with the stages that this run looked at as they are now, where the plan is so large that reading the others
+/// would take long.
+fn spliced(maker: &StageMaker<'_>, name: &str, before: &str, looked_at: &[KeyedTask]) -> Option<String> {
+    /// Tasks.
+    const LARGE: usize = 500;
+    let plan = maker.plan;
+    let is_shell = |keyed: &KeyedTask| plan.tasks[keyed.task].kind == ActionKind::Shell;
+    if plan.tasks.len() < LARGE || looked_at.len() > plan.tasks.len() / 4 || !looked_at.iter().all(is_shell) {
+        return None;
+    }
+    let mut roles = vec![TaskRole::NotNeeded; plan.tasks.len()];
+    for keyed in looked_at {
+        roles[keyed.task] = TaskRole::Run;
+    }
+    let mut now = run_head(maker.project, plan, &roles, maker.private).ok()?;
+    for keyed in looked_at {
+        now.stages.insert(plan.tasks[keyed.task].id.to_string(), maker.stage(keyed).ok()?);
+    }
+    splice(before, name, &now)
 }
 
 /// Makes the stages of a run's part.

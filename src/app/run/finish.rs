@@ -105,7 +105,8 @@ fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: Cl
 /// It could not be written.
 fn write_lock_file(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary) -> anyhow::Result<Option<String>> {
     let PreparedRun { project, locking, settings, plan, options, .. } = prepared;
-    let run = lockfile::run_section::FinishedRun { id: &begun.id, plan, settings, roles: &options.roles, summary };
+    let (id, roles, is_lock_as_written) = (&begun.id, &options.roles, begun.is_lock_file_as_written);
+    let run = lockfile::run_section::FinishedRun { id, plan, settings, roles, summary, is_lock_as_written };
     lockfile::run_section::write(project, locking, &run)
 }
 
