@@ -35,26 +35,26 @@ fn non_negative<const N: usize>(rows: &[([f64; N], f64, f64)]) -> [f64; N] {
             }
         }
     }
-    let mut found = [0.0_f64; N];
+    let mut solution = [0.0_f64; N];
     for _ in 0..MOST_ROUNDS {
         let mut change = 0.0_f64;
         for i in 0..N {
             if products[i][i] == 0.0 {
                 continue;
             }
-            let sum: f64 = (0..N).map(|j| products[i][j] * found[j]).sum();
-            let next = (found[i] - (sum - targets[i]) / products[i][i]).max(0.0);
-            change = change.max((next - found[i]).abs());
-            found[i] = next;
+            let sum: f64 = (0..N).map(|j| products[i][j] * solution[j]).sum();
+            let next = (solution[i] - (sum - targets[i]) / products[i][i]).max(0.0);
+            change = change.max((next - solution[i]).abs());
+            solution[i] = next;
         }
         if change < 1e-13 {
             break;
         }
     }
-    for (value, scale) in found.iter_mut().zip(scale) {
+    for (value, scale) in solution.iter_mut().zip(scale) {
         *value /= scale;
     }
-    found
+    solution
 }
 
 const MOST_ROUNDS: usize = 20_000;
@@ -180,7 +180,7 @@ enum ObservationKind {
 
 /// Finds what can be used.
 fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
-    let mut found = Vec::new();
+    let mut observed = Vec::new();
     let mut load = 0;
     let mut at = 0;
     while at < steps.len() {
@@ -193,7 +193,7 @@ fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
             continue;
         };
         if is_alone(&step) && at > 0 && is_alone(&steps[at - 1]) && is_next(steps, at) {
-            found.push(TimedSteps {
+            observed.push(TimedSteps {
                 first_step: step.step,
                 steps: vec![step],
                 seconds,
@@ -201,7 +201,7 @@ fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
                 load,
             });
         } else if is_settled(steps, at) {
-            found.push(TimedSteps {
+            observed.push(TimedSteps {
                 first_step: step.step,
                 steps: vec![step],
                 seconds,
@@ -211,13 +211,13 @@ fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
         } else if let Some(end) = mixed(steps, at) {
             let steps = steps[at..end].to_vec();
             let seconds = steps.iter().filter_map(|step| step.period).sum();
-            found.push(TimedSteps { first_step: step.step, steps, seconds, kind: ObservationKind::Mixed, load });
+            observed.push(TimedSteps { first_step: step.step, steps, seconds, kind: ObservationKind::Mixed, load });
             at = end;
             continue;
         }
         at += 1;
     }
-    found
+    observed
 }
 
 /// One prompt and nothing else.
@@ -282,9 +282,9 @@ mod tests {
                 (x, 3.0 * x[0] + 0.5 * x[1] - 0.01 * x[2], 1.0)
             })
             .collect();
-        let found = non_negative(&rows);
-        assert!((found[0] - 3.0).abs() < 0.1 && (found[1] - 0.5).abs() < 0.02, "{found:?}");
-        assert_eq!(found[2].to_bits(), 0, "{found:?}");
+        let solution = non_negative(&rows);
+        assert!((solution[0] - 3.0).abs() < 0.1 && (solution[1] - 0.5).abs() < 0.02, "{solution:?}");
+        assert_eq!(solution[2].to_bits(), 0, "{solution:?}");
     }
 
     #[test]

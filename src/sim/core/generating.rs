@@ -362,7 +362,7 @@ fn after(limits: &EngineLimits, requests: &Requests, pieces: &[u64]) -> u64 {
 // Steps that differ only in their time: while the same requests generate, none of them ends and none enters, the
 // scheduler decides the same. They are run at once, with the same bytes as a result as one by one.
 
-/// The steps behind the last one that are like it.
+/// The steps after the last one that are equal to it.
 #[derive(Clone, Copy, Debug)]
 struct EqualSteps {
     /// Before a request ends or blocks could be missing.
@@ -374,7 +374,7 @@ struct EqualSteps {
 
 impl Core {
     /// Runs the steps from `now` that are like the one that ended and that begin before `until`. Returns when the last
-    /// of them ends: `now` when there is none. No request begins or ends in them.
+    /// of them ends, or `now` if none ran. No request begins or ends in them.
     pub fn run_equal_steps(&mut self, now: u64, until: u64) -> u64 {
         let Some(steps) = self.equal_steps() else { return now };
         let (count, end) = self.time_of(&steps, now, until);
@@ -388,7 +388,7 @@ impl Core {
         end
     }
 
-    /// When these steps would end if no request entered. `None`: there are none.
+    /// When these steps would end if no request entered. `None` if no steps are equal.
     pub fn end_of_equal_steps(&self, now: u64) -> Option<u64> {
         self.equal_steps().map(|steps| self.time_of(&steps, now, u64::MAX).1)
     }

@@ -51,8 +51,8 @@ pub struct CoreTokens {
     /// Of the first of them, from 0.
     pub index: u64,
     pub count: u64,
-    /// Drafts that the model accepted for it, where the step had some to verify: those behind the request's last token,
-    /// too.
+    /// Drafts that the model accepted for it, where the step had some to verify, including those after the request's
+    /// last token.
     pub accepted: Option<u64>,
     /// The request has all of its tokens.
     pub is_last: bool,

@@ -217,11 +217,11 @@ const fn adapter_of(at: u64) -> Option<u64> {
 
 fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
     let lengths = prop_oneof![(1_u64..100, 1_u64..40), (1_u64..30, 40_u64..110)];
-    let one = (0_u64..2_000_000_000, lengths).prop_map(|(at, (isl, osl))| SimulatedRequest {
+    let request = (0_u64..2_000_000_000, lengths).prop_map(|(at, (isl, osl))| SimulatedRequest {
         adapter: adapter_of(at),
         ..SimulatedRequest::new(at, isl, osl)
     });
-    prop::collection::vec(one, 1..40)
+    prop::collection::vec(request, 1..40)
 }
 
 /// What `simulate` does, without running equal steps at once; and what each step computed: its end, its context tokens,

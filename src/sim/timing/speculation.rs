@@ -191,10 +191,10 @@ pub(crate) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Optio
 
 /// Arithmetic of a token's linear layers. Layers of experts reach less than the others: each has a part of the tokens.
 fn linear_flops(model: &DecoderModel, calibration: &SimCalibration) -> f64 {
-    let all = model.active_parameters as f64;
+    let active = model.active_parameters as f64;
     let (each, experts) = expert_parameters(model);
     let in_experts = each * f64::from(experts.map_or(0, |experts| experts.of_a_token));
-    2.0 * (all - in_experts + in_experts / calibration.experts)
+    2.0 * (active - in_experts + in_experts / calibration.experts)
 }
 
 /// What a token's activations of 16 bits read and write between the linear layers, bytes: norms and residuals of the

@@ -86,11 +86,11 @@ fn draw(length: &Length, random: &mut Pcg64) -> u64 {
         }
         Length::Empirical(values) => {
             let mut left = random.random::<f64>() * values.iter().map(|value| value.weight).sum::<f64>();
-            let found = values.iter().find(|value| {
+            let drawn = values.iter().find(|value| {
                 left -= value.weight;
                 left < 0.0
             });
-            found.or(values.last()).map_or(1, |value| u64::from(value.tokens))
+            drawn.or(values.last()).map_or(1, |value| u64::from(value.tokens))
         }
     };
     tokens.max(1)
@@ -219,8 +219,8 @@ impl VirtualResult {
             return Ok(false);
         }
         for limit in limits {
-            let found = self.statistic(limit.metric, limit.statistic)?;
-            if found.ok_or(CapacityError::NoValue { limit: *limit })? > limit.ms {
+            let statistic = self.statistic(limit.metric, limit.statistic)?;
+            if statistic.ok_or(CapacityError::NoValue { limit: *limit })? > limit.ms {
                 return Ok(false);
             }
         }
@@ -247,9 +247,9 @@ mod tests {
         };
         let rate = |users| with_users(&server, 2, &workload, 400, users).unwrap().tokens_per_second();
         assert!(rate(1) < rate(8) && rate(8) < rate(64));
-        let all = with_users(&server, 2, &workload, 400, 400).unwrap();
+        let result = with_users(&server, 2, &workload, 400, 400).unwrap();
         let at_once = offline(&server, 2, &workload, 400).unwrap();
-        assert_eq!((all.requests, all.steps, all.seconds), (400, at_once.steps, at_once.seconds));
+        assert_eq!((result.requests, result.steps, result.seconds), (400, at_once.steps, at_once.seconds));
         // One server of two answers a single user.
         let alone = with_users(&server, 2, &workload, 10, 1).unwrap();
         assert_eq!(alone.requests, 10);

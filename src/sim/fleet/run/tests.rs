@@ -61,7 +61,7 @@ fn eager(limits: &EngineLimits, replicas: usize, load: &[SimulatedRequest]) -> F
     }
     let mut result = FleetResult::empty(120.0);
     let mut first = vec![0; load.len()];
-    let mut all: Vec<One> = (0..replicas)
+    let mut servers: Vec<One> = (0..replicas)
         .map(|_| One { core: Core::new(limits.clone()), now: 0, end: None, entering: Vec::new(), inside: 0 })
         .collect();
     let mut turn = 0;
@@ -101,15 +101,15 @@ fn eager(limits: &EngineLimits, replicas: usize, load: &[SimulatedRequest]) -> F
     };
     for (id, request) in load.iter().enumerate() {
         result.arrived(request.at);
-        for one in &mut all {
+        for one in &mut servers {
             advance(one, request.at, &mut result);
         }
-        let at = (0..replicas).map(|step| (turn + step) % replicas).min_by_key(|&at| all[at].inside).unwrap();
+        let at = (0..replicas).map(|step| (turn + step) % replicas).min_by_key(|&at| servers[at].inside).unwrap();
         turn = at + 1;
-        all[at].inside += 1;
-        all[at].entering.push((request.at + limits.timing.frontend_ns(), id));
+        servers[at].inside += 1;
+        servers[at].entering.push((request.at + limits.timing.frontend_ns(), id));
     }
-    for one in &mut all {
+    for one in &mut servers {
         advance(one, u64::MAX, &mut result);
     }
     result
@@ -117,25 +117,25 @@ fn eager(limits: &EngineLimits, replicas: usize, load: &[SimulatedRequest]) -> F
 
 #[test]
 fn a_fleet_of_one_is_a_server() {
-    let one = Fleet {
+    let fleet = Fleet {
         balancers: 1,
         replicas: 1,
         simulated: 1,
         rate: RateOverTime::day(0.01, 0.02),
         ..fleet(Balancer::RoundRobin)
     };
-    let load = requests(&one, mix(one.workload.seed.wrapping_add(mix(0))));
-    let ran = simulate(&one.server, &load).unwrap();
-    let mut expected = FleetResult::empty(one.rate.seconds());
+    let load = requests(&fleet, mix(fleet.workload.seed.wrapping_add(mix(0))));
+    let ran = simulate(&fleet.server, &load).unwrap();
+    let mut expected = FleetResult::empty(fleet.rate.seconds());
     for (request, served) in load.iter().zip(&ran.requests) {
         expected.arrived(request.at);
         expected.answered(request.at, served.first, served.last, served.tokens);
     }
-    let found = run_fleet(&one, 2).unwrap();
-    assert!(found.answered > 1000);
-    assert_eq!((found.steps, found.end), (ran.steps, ran.end));
+    let result = run_fleet(&fleet, 2).unwrap();
+    assert!(result.answered > 1000);
+    assert_eq!((result.steps, result.end), (ran.steps, ran.end));
     assert_eq!(
-        (found.ttft, found.tpot, found.e2e, found.hours),
+        (result.ttft, result.tpot, result.e2e, result.hours),
         (expected.ttft, expected.tpot, expected.e2e, expected.hours)
     );
 }
@@ -144,8 +144,8 @@ fn a_fleet_of_one_is_a_server() {
 fn threads_do_not_change_the_result() {
     let fleet =
         Fleet { failures: Some(Failures { mean_time_between: 60.0, repair: 5.0 }), ..fleet(Balancer::LeastLoad) };
-    let one = run_fleet(&fleet, 1).unwrap();
-    assert_eq!(run_fleet(&fleet, 3).unwrap(), one);
+    let single_threaded = run_fleet(&fleet, 1).unwrap();
+    assert_eq!(run_fleet(&fleet, 3).unwrap(), single_threaded);
 }
 
 #[test]
@@ -255,7 +255,8 @@ fn prompts_and_caches_wait_while_no_server_for_them_is_up() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// A replica's clock is behind the balancer's until it matters; the result is that of clocks that all go on together.
+    /// A replica's clock may lag the balancer's until it matters; the result is that of clocks that all advance
+    /// together.
     #[test]
     fn clocks_behind_are_the_same_as_clocks_together(seed in 0_u64..1000, replicas in 1_usize..6, policy in prop_oneof![
         Just(SchedulerPolicy::Vllm), Just(SchedulerPolicy::GuaranteedNoEvict), Just(SchedulerPolicy::MaxUtilization)
@@ -269,10 +270,10 @@ proptest! {
             workload: VirtualWorkload { seed, ..fleet(Balancer::LeastLoad).workload },
             ..fleet(Balancer::LeastLoad)
         };
-        let found = run_fleet(&fleet, 1).unwrap();
+        let result = run_fleet(&fleet, 1).unwrap();
         let load = requests(&fleet, mix(seed.wrapping_add(mix(0))));
         let expected = eager(&fleet.server, replicas, &load);
-        prop_assert_eq!((found.answered, found.end, found.output_tokens), (expected.answered, expected.end, expected.output_tokens));
-        prop_assert_eq!((found.ttft, found.tpot, found.e2e), (expected.ttft, expected.tpot, expected.e2e));
+        prop_assert_eq!((result.answered, result.end, result.output_tokens), (expected.answered, expected.end, expected.output_tokens));
+        prop_assert_eq!((result.ttft, result.tpot, result.e2e), (expected.ttft, expected.tpot, expected.e2e));
     }
 }
