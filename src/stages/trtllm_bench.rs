@@ -219,17 +219,17 @@ mod tests {
 
     #[test]
     fn a_report_of_nothing_is_no_result() {
-        let of = |ok: f64, rates: &[(&str, f64)]| {
+        let outcome = |ok: f64, rates: &[(&str, f64)]| {
             measured_something(&ImportedResult {
                 counts: ImportedCounts { ok: Some(ok), failed: None },
                 rates: rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect(),
                 ..ImportedResult::default()
             })
         };
-        assert_eq!(of(3.0, &[("output_tokens", 5.0)]), Ok(()));
-        assert!(of(0.0, &[("output_tokens", 5.0)]).is_err());
-        assert!(of(3.0, &[("output_tokens", 0.0)]).is_err());
-        assert!(of(3.0, &[]).is_err());
+        assert_eq!(outcome(3.0, &[("output_tokens", 5.0)]), Ok(()));
+        assert!(outcome(0.0, &[("output_tokens", 5.0)]).is_err());
+        assert!(outcome(3.0, &[("output_tokens", 0.0)]).is_err());
+        assert!(outcome(3.0, &[]).is_err());
     }
 
     #[test]

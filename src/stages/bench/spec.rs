@@ -244,8 +244,8 @@ mod spec_tests {
             "input_tokens": { "fixed": 8 }, "output_tokens": { "fixed": 8 },
             "endpoint": "/v1/other", "extra": { "user": "me" }, "api_key_env": "NOT_SET",
         }));
-        let found = protocol(&bench.unwrap(), &Targets::default(), Path::new(""));
-        assert!(matches!(found, Ok(harness::Transport::Kserve)), "{found:?}");
+        let transport = protocol(&bench.unwrap(), &Targets::default(), Path::new(""));
+        assert!(matches!(transport, Ok(harness::Transport::Kserve)), "{transport:?}");
     }
 }
 

@@ -67,9 +67,9 @@ pub fn plan_trtllm(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<Pl
         |server: &TrtllmServe| context.lease.lowered.as_ref().and_then(|lowered| lowered_options(server, lowered));
     let server = &lower(server).unwrap_or_else(|| server.clone());
     let options = write(&context.lease.out, server)?.map(|path| path.display().to_string());
-    let found = |text: &str| existing_path(context, text);
-    let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(found), ..server.clone() };
-    let model = found(&server.model);
+    let located = |text: &str| existing_path(context, text);
+    let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(located), ..server.clone() };
+    let model = located(&server.model);
     trtllm_copies(&server).plan(context, |port| trtllm_argv(&server, &model, port, options.as_deref()))
 }
 
@@ -92,7 +92,7 @@ pub fn option_value(context: &TaskContext, setting: &str) -> Option<f64> {
     serde_json::to_value(&server.options).ok()?.pointer(&server.option(setting)?)?.as_f64()
 }
 
-/// Writes the options as YAML. None: there are none.
+/// Writes the options as YAML. `None` if no option is set.
 fn write(out: &Path, server: &TrtllmServe) -> Result<Option<PathBuf>, Failure> {
     if server.options.is_empty() {
         return Ok(None);
@@ -134,34 +134,34 @@ pub fn vllm_argv(server: &Vllm, port: &str) -> Vec<String> {
         argv.push("--model".to_owned());
     }
     argv.push(server.model.clone());
-    let mut put = |name: &str, value: Option<Value>| {
+    let mut push = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             push_option(&mut argv, name, &value);
         }
     };
     let text = |value: &Option<String>| value.clone().map(Value::from);
     let parallel = |size: u32| (size > 1).then(|| size.into());
-    put("host", Some(server.host.clone().into()));
-    put("port", Some(port.into()));
-    put("tokenizer", text(&server.tokenizer));
-    put("served-model-name", text(&server.served_model_name));
-    put("dtype", text(&server.dtype));
-    put("quantization", text(&server.quantization));
-    put("load-format", text(&server.load_format));
-    put("tensor-parallel-size", parallel(server.tensor_parallel_size));
-    put("pipeline-parallel-size", parallel(server.pipeline_parallel_size));
-    put("data-parallel-size", parallel(server.data_parallel_size));
-    put("max-model-len", server.max_model_len.map(Value::from));
-    put("max-num-seqs", server.max_num_seqs.map(Value::from));
-    put("max-num-batched-tokens", server.max_num_batched_tokens.map(Value::from));
-    put("gpu-memory-utilization", server.gpu_memory_utilization.map(Value::from));
-    put("kv-cache-dtype", text(&server.kv_cache_dtype));
-    put("enforce-eager", server.enforce_eager.map(Value::from));
-    put("enable-prefix-caching", server.enable_prefix_caching.map(Value::from));
-    put("enable-chunked-prefill", server.enable_chunked_prefill.map(Value::from));
-    put("enable-logging-iteration-details", server.step_log.then(|| true.into()));
+    push("host", Some(server.host.clone().into()));
+    push("port", Some(port.into()));
+    push("tokenizer", text(&server.tokenizer));
+    push("served-model-name", text(&server.served_model_name));
+    push("dtype", text(&server.dtype));
+    push("quantization", text(&server.quantization));
+    push("load-format", text(&server.load_format));
+    push("tensor-parallel-size", parallel(server.tensor_parallel_size));
+    push("pipeline-parallel-size", parallel(server.pipeline_parallel_size));
+    push("data-parallel-size", parallel(server.data_parallel_size));
+    push("max-model-len", server.max_model_len.map(Value::from));
+    push("max-num-seqs", server.max_num_seqs.map(Value::from));
+    push("max-num-batched-tokens", server.max_num_batched_tokens.map(Value::from));
+    push("gpu-memory-utilization", server.gpu_memory_utilization.map(Value::from));
+    push("kv-cache-dtype", text(&server.kv_cache_dtype));
+    push("enforce-eager", server.enforce_eager.map(Value::from));
+    push("enable-prefix-caching", server.enable_prefix_caching.map(Value::from));
+    push("enable-chunked-prefill", server.enable_chunked_prefill.map(Value::from));
+    push("enable-logging-iteration-details", server.step_log.then(|| true.into()));
     for (name, value) in &server.options {
-        put(&name.replace('_', "-"), Some(value.clone()));
+        push(&name.replace('_', "-"), Some(value.clone()));
     }
     argv.extend(server.args.iter().cloned());
     argv

@@ -516,9 +516,10 @@ mod tests {
 
     #[test]
     fn a_client_that_waited_long_enough_is_a_late_answer_and_a_refusal_is_none() {
-        let of = |why| NotHealthy::from(ClientError { request: "ServerLive".into(), address: "host:1".into(), why });
+        let not_healthy =
+            |why| NotHealthy::from(ClientError { request: "ServerLive".into(), address: "host:1".into(), why });
         let limit = Duration::from_secs(10);
-        assert!(matches!(of(ClientErrorKind::Timeout(limit)), NotHealthy::Late(late) if late == limit));
-        assert!(matches!(of(ClientErrorKind::Malformed("x".into())), NotHealthy::Call(_)));
+        assert!(matches!(not_healthy(ClientErrorKind::Timeout(limit)), NotHealthy::Late(late) if late == limit));
+        assert!(matches!(not_healthy(ClientErrorKind::Malformed("x".into())), NotHealthy::Call(_)));
     }
 }

@@ -81,9 +81,9 @@ pub async fn perform(
     if tried.iter().filter(is_there).count() < MOST_TRIES {
         let last = Box::pin(prober.probe(found.at_least, tried.len())).await?;
         if !last.probe.met {
-            let why = last.why.as_deref().unwrap_or("a limit was missed");
+            let reason = last.why.as_deref().unwrap_or("a limit was missed");
             warnings.push(format!(
-                "search: at {} req/s, the lower end of the interval, the last probe missed: {why}",
+                "search: at {} req/s, the lower end of the interval, the last probe missed: {reason}",
                 found.at_least
             ));
         }
