@@ -148,7 +148,7 @@ pub struct KeyValueArg {
     pub value: String,
 }
 
-/// Why an argument is no setting, with what to try.
+/// Why an argument is not a setting, with what to try.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueArgError {
     #[error(
