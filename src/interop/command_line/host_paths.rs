@@ -1,4 +1,4 @@
-//! Paths inside a container → paths on the host: through its mounts; where there is none, a parameter.
+//! Paths inside a container → paths on the host: through its mounts; a path under no mount becomes a parameter.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ pub(crate) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.jso
 
 /// Lengths, requests and headers.
 impl TranslatedLoad {
-    /// A mean or a deviation of a length. Tools may write a whole number with a point; a deviation of 0 is none.
+    /// A mean or a deviation of a length. Tools may write a whole number with a point; a deviation of 0 is dropped.
     pub fn length(&mut self, key: &'static str, value: &str) {
         let is_deviation = key.ends_with("stddev");
         let is_whole = !is_deviation && value.parse::<f64>().is_ok_and(|n| n.fract() == 0.0);

@@ -60,7 +60,7 @@ impl GivenOption {
         self.values.first().map_or("", String::as_str)
     }
 
-    /// The number that it is; none where it is no number.
+    /// The value as a number; `None` if it is not one.
     pub fn number<T: Numeric + FromStr>(&self) -> Option<Quantity<T>> {
         self.value().trim().parse().ok()
     }
@@ -91,7 +91,7 @@ impl ParsedLine {
         self.given.iter().any(|given| given.name == name)
     }
 
-    /// The number of an option; none where it is not given, or where it is no number.
+    /// The value of an option as a number; `None` if the option is not given or its value is not a number.
     pub fn number<T: Numeric + FromStr>(&self, name: &str) -> Option<Quantity<T>> {
         self.value(name)?.trim().parse().ok()
     }
@@ -192,7 +192,7 @@ fn read_to(
     line
 }
 
-/// The values of an option; none, and a fault, where the one that it needs is missing. `at` is behind the option.
+/// The values of an option; if a required value is missing, none and an error. `at` is the position after the option.
 fn values(
     tool: &str,
     option: &Opt,

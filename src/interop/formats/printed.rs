@@ -99,7 +99,7 @@ pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
         read(&format.labels, &below.lines().collect::<Vec<_>>());
         format.numbers(&object, &object)
     };
-    // The settings of an overview are above it, behind the numbers of the one before.
+    // The settings of an overview are above it, after the numbers of the previous one.
     let parts: Vec<&str> = text.split(OVERVIEW).collect();
     parts.windows(2).map(|parts| overview(parts[0], parts[1])).collect()
 }
@@ -111,7 +111,7 @@ pub(super) enum LoadGenLog {
     Accuracy,
 }
 
-/// Reads a log of LoadGen; `None`: the text is none.
+/// Reads a log of LoadGen; `None` if the text is not one.
 pub(super) fn loadgen_log(text: &str) -> Option<LoadGenLog> {
     const MARK: &str = ":::MLLOG ";
     const TITLE: &str = "MLPerf Results Summary";

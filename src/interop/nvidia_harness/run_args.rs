@@ -185,8 +185,8 @@ impl HarnessFields {
                     builder.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
                 }
                 _ => {
-                    let known = ["Offline", "Server", "Interactive", "SingleStream"];
-                    let hint = did_you_mean(scenario, known).unwrap_or_default();
+                    let scenarios = ["Offline", "Server", "Interactive", "SingleStream"];
+                    let hint = did_you_mean(scenario, scenarios).unwrap_or_default();
                     builder.push_error(format!("`{scenario}` is no scenario; {hint}"));
                 }
             }

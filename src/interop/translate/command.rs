@@ -140,7 +140,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
 
 /// What a command means here; on error everything that is wrong with it.
 pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, TranslationError> {
-    /// A command in a command in a command … of more than these is no page's.
+    /// The limit of commands nested in commands; documentation pages stay far below it.
     const DEEPEST: usize = 8;
     if surroundings.depth > DEEPEST {
         return Err(TranslationError::new(ProblemKind::TooDeep { deepest: DEEPEST }));
@@ -222,9 +222,9 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         return run_args::translate_run_args(&words);
     }
     if let Some(text) = path.strip_prefix("RUN_ARGS=") {
-        let mut all = vec![text.to_owned()];
-        all.extend_from_slice(arguments);
-        return run_args::translate_run_args(&all);
+        let mut words = vec![text.to_owned()];
+        words.extend_from_slice(arguments);
+        return run_args::translate_run_args(&words);
     }
     match (name, arguments.first().map(String::as_str)) {
         ("code.main", _) => run_args::translate_run_args(arguments),

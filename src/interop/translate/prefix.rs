@@ -49,16 +49,16 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
         }
         // Its ranks have launchers of their own.
         if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton")) {
-            let own = around
+            let kept = around
                 .iter()
                 .filter(|prefix| prefix.first().is_some_and(|name| BEFORE_LAUNCHERS.contains(&name.as_str())));
-            let own: Vec<Value> = own.flatten().cloned().map(Value::String).collect();
-            has_kept |= !own.is_empty();
+            let prefix: Vec<Value> = kept.flatten().cloned().map(Value::String).collect();
+            has_kept |= !prefix.is_empty();
             match keys.get_mut("words") {
-                Some(Value::Array(words)) => drop(words.splice(..0, own)),
-                _ if own.is_empty() => {}
+                Some(Value::Array(words)) => drop(words.splice(..0, prefix)),
+                _ if prefix.is_empty() => {}
                 _ => {
-                    keys.insert("prefix".to_owned(), Value::Array(own));
+                    keys.insert("prefix".to_owned(), Value::Array(prefix));
                 }
             }
         }

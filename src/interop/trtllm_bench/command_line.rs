@@ -133,9 +133,9 @@ fn option(
         return server.put(name, &given.values, builder);
     }
     let kind = line.plain.join(" ");
-    let why = TABLE.row(given.name).and_then(|row| row.reason.clone());
-    let why = why.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
-    builder.push_untranslated(given.as_written(), why);
+    let reason = TABLE.row(given.name).and_then(|row| row.reason.clone());
+    let reason = reason.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
+    builder.push_untranslated(given.as_written(), reason);
 }
 
 /// Where `prepare-dataset` writes.

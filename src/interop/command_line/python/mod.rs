@@ -30,12 +30,14 @@ mod tests {
     #[test]
     fn classes_have_their_decorators_and_bodies() {
         let text = "@R.register(H.Triton, T.k_99)\nclass A(B):\n    x = 1\n    pass\n\nclass C(A): pass\n";
-        let found = parse(text);
-        let StatementKind::Class { name, bases, decorators, body } = &found[0].what else { panic!("{found:?}") };
+        let statements = parse(text);
+        let StatementKind::Class { name, bases, decorators, body } = &statements[0].what else {
+            panic!("{statements:?}")
+        };
         assert_eq!((name.as_str(), bases.len(), decorators.len(), body.len()), ("A", 1, 1, 2));
         assert!(
-            matches!(&found[1].what, StatementKind::Class { decorators, .. } if decorators.is_empty()),
-            "{found:?}"
+            matches!(&statements[1].what, StatementKind::Class { decorators, .. } if decorators.is_empty()),
+            "{statements:?}"
         );
     }
 

@@ -128,8 +128,8 @@ impl Splitter {
         (self.chars.get(from + blanks) == Some(&'\n')).then_some(from + blanks)
     }
 
-    /// Joins the next line. Pages have blanks behind the backslash, and comments between options: neither ends a
-    /// command here.
+    /// Joins the next line. Pages have blanks after the backslash, and comments between options: neither ends a command
+    /// here.
     fn continued_line(&mut self) {
         self.push(' ');
         let Some(end) = self.end_of_blanks(self.at + 1) else { return };
@@ -245,7 +245,7 @@ impl Splitter {
 /// How many characters a page's placeholder has: `<model dir>`, `</path/to/engines>`, `<>`. A redirection has a file
 /// behind its `<`, and what follows is no `>` right behind a word.
 pub(super) fn placeholder(text: &[char]) -> Option<usize> {
-    /// A longer text between `<` and `>` is none.
+    /// A longer text between `<` and `>` is not a placeholder.
     const LONGEST: usize = 80;
     if text.first() != Some(&'<') {
         return None;

@@ -3,8 +3,8 @@
 /// Substitutions inside each other, more than these, are not read.
 const DEEPEST: usize = 32;
 
-/// How many characters the substitution at the beginning of a text has; none where there is none, or where it is not
-/// closed.
+/// How many characters the substitution at the beginning of a text has; `None` if the text does not begin with one, or
+/// it is not closed.
 pub(super) fn substitution(text: &[char]) -> Option<usize> {
     nested(text, 0)
 }

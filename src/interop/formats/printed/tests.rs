@@ -184,7 +184,7 @@ fn the_summary_and_the_detail_log_have_the_same_numbers() {
     for folder in ["server-valid", "offline-valid"] {
         let summary = log(&format!("{folder}/mlperf_log_summary.txt"));
         let detail = log(&format!("{folder}/mlperf_log_detail.txt"));
-        // The summary has two digits behind the point.
+        // The summary has two decimals.
         let rounded = |rate: Option<f64>| rate.map(|rate| format!("{rate:.2}"));
         let shown = |numbers: &ImportedNumbers| {
             format!("{:?} {:?} {:?}", numbers.stats, rounded(numbers.requests_per_s), rounded(numbers.tokens_per_s))
