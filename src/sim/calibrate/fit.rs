@@ -76,7 +76,8 @@ pub struct StepTimeFit {
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
     #[error(
-        "{found} usable times in {steps} steps are too few for a fit; a log needs steady batches of several sizes, and prompts: \
+        "{found} usable times in {steps} steps are too few for a fit; a log needs steady batches of several sizes, \
+        and prompts: \
          at least {FEWEST}"
     )]
     TooFew { found: usize, steps: usize },

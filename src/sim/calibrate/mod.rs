@@ -82,7 +82,8 @@ pub enum StepLogError {
     #[error("line {line}: {message}")]
     Line { line: usize, message: String },
     #[error(
-        "no line has `period_ms`, the time from the end of a step to the end of the next; the time that an engine waited for \
+        "no line has `period_ms`, the time from the end of a step to the end of the next; the time that an engine \
+        waited for \
          its result (`wait_ms`, `milliseconds`) is a part of that only"
     )]
     NoPeriods,
@@ -290,13 +291,19 @@ mod tests {
     #[test]
     fn both_forms_of_a_line_say_the_same() {
         let array = read_step_log("[7, 1.5, [0, 0, 0], [4, 4, 513], 1.3, 4.75]\n").unwrap();
-        let named = r#"{"step":7,"prefill_requests":0,"prefill_tokens":0,"decode_requests":4,"decode_tokens":4,"kv_tokens":513,"period_ms":4.75,"wait_ms":1.3}"#;
+        let named = concat!(
+            r#"{"step":7,"prefill_requests":0,"prefill_tokens":0,"decode_requests":4,"decode_tokens":4,"#,
+            r#""kv_tokens":513,"period_ms":4.75,"wait_ms":1.3}"#,
+        );
         assert_eq!(read_step_log(named).unwrap(), array);
     }
 
     #[test]
     fn a_log_without_periods_is_refused() {
-        let line = r#"{"step":1,"engine":"EngineCore","at":"11-23 22:23:41","prefill_requests":0,"prefill_tokens":0,"decode_requests":1,"decode_tokens":1,"milliseconds":0.05}"#;
+        let line = concat!(
+            r#"{"step":1,"engine":"EngineCore","at":"11-23 22:23:41","prefill_requests":0,"prefill_tokens":0,"#,
+            r#""decode_requests":1,"decode_tokens":1,"milliseconds":0.05}"#,
+        );
         assert!(matches!(read_step_log(line), Err(StepLogError::NoPeriods)));
         assert!(read_step_log("[1, 2]").unwrap_err().to_string().starts_with("line 1: "));
     }

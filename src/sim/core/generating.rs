@@ -472,7 +472,11 @@ mod tests {
     proptest! {
         /// The sums are those of the members, one by one, after every change.
         #[test]
-        fn sums_are_those_of_the_members(changes in changes(), most in 1_u64..4, per_block in prop_oneof![Just(1_u64), Just(7), Just(32)]) {
+        fn sums_are_those_of_the_members(
+            changes in changes(),
+            most in 1_u64..4,
+            per_block in prop_oneof![Just(1_u64), Just(7), Just(32)],
+        ) {
             let mut group = Generating::new(per_block);
             let mut members: BTreeMap<u64, Active> = BTreeMap::new();
             for (place, change) in (0..).zip(changes) {
@@ -482,7 +486,8 @@ mod tests {
                         members.insert(place, request(place, lengths));
                     }
                     Change::Advance => {
-                        let tokens = |request: &Active, made: u64| (1 + (request.place + made) % most).min(request.osl - made);
+                        let tokens =
+                            |request: &Active, made: u64| (1 + (request.place + made) % most).min(request.osl - made);
                         if most == 1 {
                             group.advance(1);
                         } else {
@@ -498,7 +503,8 @@ mod tests {
                     }
                 }
                 for (place, member) in members.extract_if(.., |_, member| member.made == member.osl) {
-                    prop_assert_eq!(group.pop_ended().map(|ended| (ended.place, ended.made)), Some((place, member.made)));
+                    let ended = group.pop_ended().map(|ended| (ended.place, ended.made));
+                    prop_assert_eq!(ended, Some((place, member.made)));
                 }
                 prop_assert!(group.pop_ended().is_none());
                 let made: Vec<_> = members.values().map(|member| (member.place, member.made)).collect();
@@ -507,7 +513,8 @@ mod tests {
                 prop_assert_eq!(group.kv_tokens(), members.values().map(kv).sum::<u64>());
                 prop_assert_eq!(group.most_blocks(), members.values().map(|member| member.most_blocks).sum::<u64>());
                 for more in -1..9 {
-                    let blocks = members.values().map(|member| kv(member).saturating_add_signed(more).div_ceil(per_block));
+                    let blocks =
+                        members.values().map(|member| kv(member).saturating_add_signed(more).div_ceil(per_block));
                     prop_assert_eq!(group.blocks_with(more), blocks.sum::<u64>(), "{} more", more);
                 }
             }

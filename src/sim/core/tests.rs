@@ -280,9 +280,16 @@ proptest! {
         let limits = EngineLimits { policy, lora: Some(lora), max_batch_size: 8, ..golden() };
         // Adapters 1, 2, 3, 1, 2, 3 … at once: those of the first adapters go first, and together.
         let load: Vec<_> =
-            (0..24).map(|at| SimulatedRequest { adapter: Some(at % 3 + 1), ..SimulatedRequest::new(0, 50, 40) }).collect();
+            (0..24)
+                .map(|at| SimulatedRequest { adapter: Some(at % 3 + 1), ..SimulatedRequest::new(0, 50, 40) })
+                .collect();
         let (run, steps) = one_by_one(&limits, &load);
-        let first = |adapter: u64| load.iter().zip(&run.requests).filter(move |(request, _)| request.adapter == Some(adapter)).map(|(_, served)| served.first);
+        let first = |adapter: u64| {
+            load.iter()
+                .zip(&run.requests)
+                .filter(move |(request, _)| request.adapter == Some(adapter))
+                .map(|(_, served)| served.first)
+        };
         prop_assert!(first(1).max() < first(3).min());
         let most = steps.iter().map(|step| step.generating).max();
         prop_assert_eq!(most, Some(8));
@@ -314,7 +321,8 @@ proptest! {
         prop_assert_eq!(sent.len(), load.len());
         for (at, (request, served)) in sent.iter().zip(&ran.requests).enumerate() {
             prop_assert_eq!(served.tokens, request.osl);
-            let under_way = sent[..at].iter().zip(&ran.requests).filter(|(_, earlier)| earlier.last > request.at).count();
+            let under_way =
+                sent[..at].iter().zip(&ran.requests).filter(|(_, earlier)| earlier.last > request.at).count();
             prop_assert!(under_way < users, "{} under way", under_way);
         }
         // With a user for each request it is a load that is there at once.
@@ -332,7 +340,12 @@ proptest! {
     /// No request waits while there is room, except behind one that does not fit.
     #[test]
     fn no_evict_conserves_work(limits in limits(), load in loads()) {
-        let limits = EngineLimits { policy: SchedulerPolicy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, lora: None, ..limits };
+        let limits = EngineLimits {
+            policy: SchedulerPolicy::GuaranteedNoEvict,
+            chunking: Chunking::FirstComeFirstServed,
+            lora: None,
+            ..limits
+        };
         let mut core = Core::new(limits.clone());
         for (id, arrival) in load.iter().enumerate() {
             core.arrive(arrival.with_id(id as u64)).unwrap();
@@ -355,7 +368,12 @@ proptest! {
     }
 
     #[test]
-    fn cancelling_anybody_at_any_time_leaves_the_others_whole(limits in limits(), load in loads(), when in 0_u64..30, who in 0_usize..40) {
+    fn cancelling_a_request_at_any_time_leaves_the_others_whole(
+        limits in limits(),
+        load in loads(),
+        when in 0_u64..30,
+        who in 0_usize..40,
+    ) {
         let mut core = Core::new(limits);
         let mut made = vec![0; load.len()];
         for (id, arrival) in load.iter().enumerate() {

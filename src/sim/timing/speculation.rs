@@ -237,7 +237,11 @@ mod tests {
 
         /// The formula of Leviathan, Kalman and Matias (2023), equation 1.
         #[test]
-        fn a_step_makes_as_many_tokens_as_the_formula_says(rate in 0.0_f64..0.98, draft_len in 1_u32..12, request in 0_u64..1000) {
+        fn a_step_makes_as_many_tokens_as_the_formula_says(
+            rate in 0.0_f64..0.98,
+            draft_len in 1_u32..12,
+            request in 0_u64..1000,
+        ) {
             let speculation = drafts(AcceptanceRate::Same(rate), draft_len);
             let formula = (1.0 - rate.powi(draft_len as i32 + 1)) / (1.0 - rate);
             let steps = 20_000_u64;

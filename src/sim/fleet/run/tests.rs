@@ -273,7 +273,10 @@ proptest! {
         let result = run_fleet(&fleet, 1).unwrap();
         let load = requests(&fleet, mix(seed.wrapping_add(mix(0))));
         let expected = eager(&fleet.server, replicas, &load);
-        prop_assert_eq!((result.answered, result.end, result.output_tokens), (expected.answered, expected.end, expected.output_tokens));
+        prop_assert_eq!(
+            (result.answered, result.end, result.output_tokens),
+            (expected.answered, expected.end, expected.output_tokens)
+        );
         prop_assert_eq!((result.ttft, result.tpot, result.e2e), (expected.ttft, expected.tpot, expected.e2e));
     }
 }
