@@ -412,7 +412,10 @@ mod engine_tests {
                 "vocab_size": 1, "max_position_embeddings": 1},
             "system": {"name": "x", "gpus": 2, "memory_gb": 1.0, "bandwidth_gbs": 1.0, "tflops_16bit": 1.0},
             "checkpoint_flags": {"kv_cache_dtype": "fp8", "calib_size": 1024},
-            "build_flags": {"max_batch_size": 1024, "max_num_tokens": 1536, "use_fp8_context_fmha": "enable", "strip_plan": false, "fast_build": true},
+            "build_flags": {
+                "max_batch_size": 1024, "max_num_tokens": 1536, "use_fp8_context_fmha": "enable", "strip_plan": false,
+                "fast_build": true,
+            },
         });
         for (key, value) in change.as_object().unwrap() {
             engine[key] = value.clone();
@@ -429,17 +432,22 @@ mod engine_tests {
 
     #[test]
     fn fp8_is_quantized_and_built() {
-        insta::assert_snapshot!(lines(&serde_json::json!({})), @r"
-        python3 /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024
-        trtllm-build --checkpoint_dir CKPT --output_dir OUT --workers 2 --max_batch_size 1024 --max_num_tokens 1536 --use_fp8_context_fmha enable --fast_build
+        insta::assert_snapshot!(lines(&serde_json::json!({})), @"
+        python3 /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir CKPT --dtype \
+        auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024
+        trtllm-build --checkpoint_dir CKPT --output_dir OUT --workers 2 --max_batch_size 1024 --max_num_tokens 1536 \
+        --use_fp8_context_fmha enable --fast_build
         ");
     }
 
     #[test]
     fn sixteen_bits_are_converted() {
-        let change = serde_json::json!({"precision": "bf16", "tensor_parallelism": 1, "checkpoint_flags": {}, "build_flags": {}});
-        insta::assert_snapshot!(lines(&change), @r"
-        python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
+        let change = serde_json::json!({
+            "precision": "bf16", "tensor_parallelism": 1, "checkpoint_flags": {}, "build_flags": {},
+        });
+        insta::assert_snapshot!(lines(&change), @"
+        python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir \
+        CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
         trtllm-build --checkpoint_dir CKPT --output_dir OUT
         ");
     }
@@ -463,8 +471,12 @@ mod engine_tests {
     fn a_checkpoint_is_made_alone_and_an_engine_of_it() {
         let change = serde_json::json!({"only": "checkpoint", "python": "/venv/bin/python", "build_flags": {}});
         insta::assert_snapshot!(lines(&change), @"/venv/bin/python /src/trtllm/examples/quantization/quantize.py \
-         --model_dir /models/llama --output_dir OUT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024");
-        let change = serde_json::json!({"trtllm_checkpoint": "/made", "python": "/venv/bin/python", "checkpoint": null, "trtllm": null, "build_flags": {"max_batch_size": 8}});
+         --model_dir /models/llama --output_dir OUT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 \
+         --kv_cache_dtype fp8 --calib_size 1024");
+        let change = serde_json::json!({
+            "trtllm_checkpoint": "/made", "python": "/venv/bin/python", "checkpoint": null, "trtllm": null,
+            "build_flags": {"max_batch_size": 8},
+        });
         insta::assert_snapshot!(lines(&change), @"/venv/bin/python -m tensorrt_llm.commands.build --checkpoint_dir \
          /made --output_dir OUT --workers 2 --max_batch_size 8");
     }

@@ -214,7 +214,11 @@ mod tests {
             "options": {"enable_attention_dp": false}, "num_requests": 4000, "kv_cache_free_gpu_mem_fraction": 0.95,
             "streaming": true, "flags": {"iteration_log": "I", "enable_chunked_context": true, "modality": null},
         }));
-        insta::assert_snapshot!(command(&bench, Path::new("O.yml"), Path::new("R.json")).join(" "), @"trtllm-llmapi-launch trtllm-bench -m Llama3.3-70B --model_path W throughput --tp 1 --ep 1 --pp 1 --warmup 0 --dataset D --backend pytorch --max_batch_size 640 --max_num_tokens 2048 --extra_llm_api_options O.yml --num_requests 4000 --kv_cache_free_gpu_mem_fraction 0.95 --concurrency -1 --report_json R.json --streaming --iteration_log I --enable_chunked_context");
+        insta::assert_snapshot!(command(&bench, Path::new("O.yml"), Path::new("R.json")).join(" "), @"\
+            trtllm-llmapi-launch trtllm-bench -m Llama3.3-70B --model_path W throughput \
+            --tp 1 --ep 1 --pp 1 --warmup 0 --dataset D --backend pytorch --max_batch_size 640 --max_num_tokens 2048 \
+            --extra_llm_api_options O.yml --num_requests 4000 --kv_cache_free_gpu_mem_fraction 0.95 --concurrency -1 \
+            --report_json R.json --streaming --iteration_log I --enable_chunked_context");
     }
 
     #[test]
@@ -235,6 +239,8 @@ mod tests {
     #[test]
     fn an_engine_needs_no_launcher() {
         let bench = bench(&serde_json::json!({"backend": "tensorrt", "engine_dir": "E", "launcher": []}));
-        insta::assert_snapshot!(command(&bench, Path::new("O"), Path::new("R")).join(" "), @"trtllm-bench -m Llama3.3-70B throughput --tp 1 --ep 1 --pp 1 --engine_dir E --dataset D --backend tensorrt --concurrency -1 --report_json R");
+        insta::assert_snapshot!(command(&bench, Path::new("O"), Path::new("R")).join(" "), @"trtllm-bench -m \
+            Llama3.3-70B throughput --tp 1 --ep 1 --pp 1 --engine_dir E --dataset D --backend tensorrt --concurrency \
+            -1 --report_json R");
     }
 }

@@ -201,7 +201,8 @@ mod trtllm_argv_tests {
     fn the_command_is_the_one_of_nvidias_harness() {
         let words = trtllm_argv(&server(&serde_json::json!({})), "/models/llama", "30000", Some("o.yaml")).join(" ");
         insta::assert_snapshot!(words, @"trtllm-serve /models/llama --host 0.0.0.0 --port 30000 --backend pytorch \
-         --tp_size 2 --pp_size 1 --max_batch_size 64 --max_num_tokens 2048 --num_postprocess_workers 2 --extra_llm_api_options o.yaml");
+         --tp_size 2 --pp_size 1 --max_batch_size 64 --max_num_tokens 2048 --num_postprocess_workers 2 \
+         --extra_llm_api_options o.yaml");
         let python = server(&serde_json::json!({"python": "/venv/bin/python", "args": ["--trust_remote_code"]}));
         let words = trtllm_argv(&python, "m", "1", None).join(" ");
         assert!(words.starts_with("/venv/bin/python -m tensorrt_llm.commands.serve m --host"), "{words}");
@@ -235,19 +236,30 @@ mod vllm_argv_tests {
 
     #[test]
     fn what_is_not_given_is_left_to_vllm() {
-        insta::assert_snapshot!(line(serde_json::json!({"model": "meta-llama/Llama-3.1-8B"})), @"vllm serve meta-llama/Llama-3.1-8B --host 0.0.0.0 --port 8000");
+        insta::assert_snapshot!(line(serde_json::json!({"model": "meta-llama/Llama-3.1-8B"})), @"vllm serve \
+            meta-llama/Llama-3.1-8B --host 0.0.0.0 --port 8000");
     }
 
     #[test]
     fn keys_are_the_options_of_vllm() {
         let server = serde_json::json!({
-            "model": "/models/llama", "program": ["python3", "-m", "vllm.entrypoints.openai.api_server"], "tokenizer": "/models/tokenizer",
-            "served_model_name": "llama", "dtype": "bfloat16", "quantization": "fp8", "load_format": "dummy", "tensor_parallel_size": 2,
-            "pipeline_parallel_size": 2, "data_parallel_size": 2, "max_model_len": 4096, "max_num_seqs": 256, "max_num_batched_tokens": 8192,
-            "gpu_memory_utilization": 0.9, "kv_cache_dtype": "fp8", "enforce_eager": true, "enable_prefix_caching": false,
+            "model": "/models/llama", "program": ["python3", "-m", "vllm.entrypoints.openai.api_server"],
+            "tokenizer": "/models/tokenizer", "served_model_name": "llama", "dtype": "bfloat16", "quantization": "fp8",
+            "load_format": "dummy", "tensor_parallel_size": 2, "pipeline_parallel_size": 2, "data_parallel_size": 2,
+            "max_model_len": 4096, "max_num_seqs": 256, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9,
+            "kv_cache_dtype": "fp8", "enforce_eager": true, "enable_prefix_caching": false,
             "enable_chunked_prefill": true, "host": "127.0.0.1", "args": ["--disable-log-stats"],
-            "options": {"compilation_config": {"level": 3}, "cudagraph_capture_sizes": [1, 2], "async-scheduling": false, "seed": 1, "revision": null},
+            "options": {
+                "compilation_config": {"level": 3}, "cudagraph_capture_sizes": [1, 2], "async-scheduling": false,
+                "seed": 1, "revision": null,
+            },
         });
-        insta::assert_snapshot!(line(server), @r#"python3 -m vllm.entrypoints.openai.api_server --model /models/llama --host 127.0.0.1 --port 8000 --tokenizer /models/tokenizer --served-model-name llama --dtype bfloat16 --quantization fp8 --load-format dummy --tensor-parallel-size 2 --pipeline-parallel-size 2 --data-parallel-size 2 --max-model-len 4096 --max-num-seqs 256 --max-num-batched-tokens 8192 --gpu-memory-utilization 0.9 --kv-cache-dtype fp8 --enforce-eager --no-enable-prefix-caching --enable-chunked-prefill --compilation-config {"level":3} --cudagraph-capture-sizes 1 2 --no-async-scheduling --seed 1 --disable-log-stats"#);
+        insta::assert_snapshot!(line(server), @"python3 -m vllm.entrypoints.openai.api_server --model /models/llama \
+            --host 127.0.0.1 --port 8000 --tokenizer /models/tokenizer --served-model-name llama --dtype bfloat16 \
+            --quantization fp8 --load-format dummy --tensor-parallel-size 2 --pipeline-parallel-size 2 \
+            --data-parallel-size 2 --max-model-len 4096 --max-num-seqs 256 --max-num-batched-tokens 8192 \
+            --gpu-memory-utilization 0.9 --kv-cache-dtype fp8 --enforce-eager --no-enable-prefix-caching \
+            --enable-chunked-prefill --compilation-config {\"level\":3} --cudagraph-capture-sizes 1 2 \
+            --no-async-scheduling --seed 1 --disable-log-stats");
     }
 }

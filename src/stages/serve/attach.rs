@@ -100,7 +100,8 @@ async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duratio
         Some(_) => format!("{} of {} servers were not ready within {limit:?}", absent.len(), endpoints.len()),
     };
     let failure = Failure::new(FailureKind::Service, message).hint(
-        "nothing is started here: is that server up, and is this its gRPC port? `ready.timeout` sets how long it is waited for",
+        "nothing is started here: is that server up, and is this its gRPC port? `ready.timeout` sets how long it is \
+        waited for",
     );
     Err(if lines.len() > 1 { failure.cause(lines.join("; ")) } else { failure })
 }

@@ -82,7 +82,10 @@ pub async fn all(
                 Some(Ok((index, Err(ReadinessError(why))))) => {
                     return Err(exit_failure(context, &planned[index], why, ExitKind::Code(1)));
                 }
-                Some(Err(panic)) => return Err(exit_failure(context, &planned[0], format!("waiting for it failed: {panic}"), ExitKind::Stopped)),
+                Some(Err(panic)) => {
+                    let problem = format!("waiting for it failed: {panic}");
+                    return Err(exit_failure(context, &planned[0], problem, ExitKind::Stopped));
+                }
                 None => return Ok(ups.into_iter().flatten().collect()),
             },
             () = &mut deadline => return Err(late(context, planned, &boards, limit)),

@@ -97,7 +97,9 @@ pub async fn wait_for_fault(
         let record_answer = |at| lock_report(seen).last_answer_at = Some(at);
         let work = || process::processor_time(pid);
         tokio::select! {
-            silent = ready::silent(&up, question, SilenceLimits::USUAL, work, record_answer) => ServerFault::Silent(silent),
+            silent = ready::silent(&up, question, SilenceLimits::USUAL, work, record_answer) => {
+                ServerFault::Silent(silent)
+            }
             ill = stub_missing(pid, &up) => ill,
         }
     };
@@ -309,7 +311,8 @@ mod watch_tests {
     #[test]
     fn a_stub_names_its_model() {
         let command = "/opt/backends/python/triton_python_backend_stub \
-         /r/triton_model_repo_0/tensorrt_llm/1/model.py prefix0_a 1048576 1048576 51 /opt/backends/python 336 tensorrt_llm_0_0 DEFAULT";
+         /r/triton_model_repo_0/tensorrt_llm/1/model.py prefix0_a 1048576 1048576 51 /opt/backends/python 336 \
+         tensorrt_llm_0_0 DEFAULT";
         assert_eq!(model_of(command), "tensorrt_llm");
     }
 }

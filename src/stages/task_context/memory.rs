@@ -83,7 +83,8 @@ fn loading(engine: &Engine, gpus: usize) -> String {
     // A tenth for activations and calibration.
     let needed = (weights * 1.1 / one).ceil().max(1.0);
     format!(
-        "the whole model in 16 bits is {weights:.1} GB ({} parameters × 2 bytes), a GPU has {one:.1} GB, and {gpus} are leased: \
+        "the whole model in 16 bits is {weights:.1} GB ({} parameters × 2 bytes), a GPU has {one:.1} GB, and {gpus} \
+        are leased: \
          `gpus: {needed}` on this stage, or `device: cpu` under `checkpoint_flags`\n\
          a smaller `calib_batch_size` takes less memory in addition to the weights",
         engine.model.parameters

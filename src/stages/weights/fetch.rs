@@ -94,7 +94,9 @@ async fn fetch_each(
                     memory.add(&file.path, &context.lease.out.join(&file.path));
                 }
             },
-            _ = tick.tick() => context.lease.report_progress("bytes fetched", done.load(Ordering::Relaxed), Some(total)),
+            _ = tick.tick() => {
+                context.lease.report_progress("bytes fetched", done.load(Ordering::Relaxed), Some(total));
+            }
             () = context.lease.stop.requested() => return Err(stopped()),
         }
     }

@@ -316,7 +316,10 @@ mod index_tests {
     #[test]
     fn large_files_have_their_sha256_and_small_ones_gits_digest() {
         let answer = serde_json::json!({"sha": "c0ffee", "siblings": [
-            {"rfilename": "model.safetensors", "size": 134, "blobId": "b1", "lfs": {"sha256": "ab", "size": 9000, "pointerSize": 134}},
+            {
+                "rfilename": "model.safetensors", "size": 134, "blobId": "b1",
+                "lfs": {"sha256": "ab", "size": 9000, "pointerSize": 134},
+            },
             {"rfilename": "config.json", "size": 940, "blobId": "b2"},
         ]});
         let index = HubIndex::read(serde_json::from_value(answer).unwrap()).unwrap();

@@ -194,7 +194,8 @@ fn headline(
     let Some(estimate) = estimate else {
         return if let Some(below) = below {
             format!(
-                "bracketed, not estimated: between {at_least} and {below} req/s at {limits}  (an interval would be wider than a \
+                "bracketed, not estimated: between {at_least} and {below} req/s at {limits}  (an interval would be \
+                wider than a \
                  factor of 2, {probes})"
             )
         } else {
@@ -401,7 +402,9 @@ mod phases_tests {
             match end {
                 SearchStep::Found(found) => {
                     prop_assert!(found.at_least <= whole);
-                    prop_assert!(history.iter().any(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq()));
+                    prop_assert!(
+                        history.iter().any(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq())
+                    );
                     prop_assert!(found.below.is_none_or(|below| below > found.at_least));
                     prop_assert!(history.iter().filter(|one| one.is_whole).count() <= 12, "{history:?}");
                 }
