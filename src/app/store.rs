@@ -126,7 +126,10 @@ impl StoreOperation<'_> {
     fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {
         let totals = self.totals()?;
         if json {
-            let object = json!({"store": self.address.to_string(), "outputs": totals.records, "files": totals.blobs, "bytes": totals.bytes});
+            let object = json!({
+                "store": self.address.to_string(), "outputs": totals.records, "files": totals.blobs,
+                "bytes": totals.bytes,
+            });
             print(&format!("{object:#}\n"));
         } else {
             print(&in_all(&self.address, totals));
@@ -390,7 +393,8 @@ impl StoreOperation<'_> {
             })
             .collect();
         let object = json!({
-            "store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes, "tasks": tasks,
+            "store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes,
+            "tasks": tasks,
         });
         format!("{object:#}\n")
     }

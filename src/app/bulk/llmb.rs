@@ -431,11 +431,15 @@ inference_llama3.3_70b:
     fn every_combination_is_a_run() {
         let read = cluster(Some("GB200")).items(read(FILE).unwrap()).unwrap_or_else(|wrong| panic!("{wrong:?}"));
         let commands: Vec<String> = read.items.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(commands.join("\n"), @r"
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4 --repeat-number 2
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 dtype=nvfp4
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 dtype=nvfp4 --repeat-number 2
+        insta::assert_snapshot!(commands.join("\n"), @"
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 \
+        dtype=nvfp4
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 \
+        dtype=nvfp4 --repeat-number 2
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 \
+        dtype=nvfp4
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 \
+        dtype=nvfp4 --repeat-number 2
         MAX_BATCH_SIZE=1 NUM_REQUESTS=100 regatta run llama3.3-70b system=gb200-x2 dtype=fp8
         MAX_BATCH_SIZE=2 NUM_REQUESTS=100 regatta run llama3.3-70b system=gb200-x2 dtype=fp8
         ");

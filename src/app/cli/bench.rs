@@ -288,12 +288,15 @@ fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError
     }
     match &args.rate {
         Some(Quantity::Unknown(rate)) => Ok(BenchLoad::Rate(Quantity::Unknown(rate.clone()))),
-        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if (rate + 1.0).abs() < f64::EPSILON) => {
+        Some(Quantity::Known(SweepLevels::List(rates)))
+            if rates.len() == 1 && rates.iter().all(|rate| (rate + 1.0).abs() < f64::EPSILON) =>
+        {
             Ok(BenchLoad::Offline)
         }
-        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if !rate.is_finite() || *rate <= 0.0) =>
+        Some(Quantity::Known(SweepLevels::List(rates)))
+            if rates.len() == 1 && rates.iter().all(|rate| !rate.is_finite() || *rate <= 0.0) =>
         {
-            let rate = all.first().copied().unwrap_or_default();
+            let rate = rates.first().copied().unwrap_or_default();
             invalid_value(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"))
         }
         Some(Quantity::Known(rates)) => Ok(match checked(rates, false, "--rate")?.as_slice() {

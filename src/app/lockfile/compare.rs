@@ -97,7 +97,8 @@ impl LockDifference {
             LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
             LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
             LockPart::Requested if self.is_hidden() => {
-                "use the locked path or secret: the lock has only a part of an absolute path, and no secrets; or run it without `--locked` if outputs below it are new"
+                "use the locked path or secret: the lock has only a part of an absolute path, and no secrets; or run \
+                it without `--locked` if outputs below it are new"
             }
             LockPart::Requested => "undo the change in the manifest",
             LockPart::Resolved if self.weight == DifferenceWeight::Reported => {
@@ -296,7 +297,8 @@ mod tests {
     #[test]
     fn each_field_is_named_by_its_path() {
         let engine = |batch: u32, image: &str| {
-            let requested = json!({"action": {"engine": {"build_flags": {"max_batch_size": batch}, "gpus": [1, 2]}}, "facts": {"image": image}});
+            let engine = json!({"build_flags": {"max_batch_size": batch}, "gpus": [1, 2]});
+            let requested = json!({"action": {"engine": engine}, "facts": {"image": image}});
             entry(ActionKind::Engine, &requested, &json!({"key": "k", "output": "o"}))
         };
         let mut locked = section(&[("engine", engine(2048, "sha256:1")), ("old", engine(1, ""))]);

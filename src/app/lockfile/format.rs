@@ -399,7 +399,8 @@ mod tests {
     #[test]
     fn an_image_is_fetched_by_the_digest_of_its_own_registry() {
         let action = |name: &str| json!({"image": {"pull": name}});
-        let resolved = json!({"digests": ["other/x@sha256:1", "r.io:5000/nvidia/x@sha256:2", "docker.example/library/y@sha256:3"]});
+        let digests = ["other/x@sha256:1", "r.io:5000/nvidia/x@sha256:2", "docker.example/library/y@sha256:3"];
+        let resolved = json!({ "digests": digests });
         for (name, meant) in [
             ("r.io:5000/nvidia/x:24.12", "r.io:5000/nvidia/x@sha256:2"),
             ("r.io:5000/nvidia/x", "r.io:5000/nvidia/x@sha256:2"),
