@@ -13,10 +13,12 @@ const TOOL: &str = "prepare_dataset.py";
 const NAME: &str = "prepare_dataset";
 const FILE: &str = "dataset.jsonl";
 
-/// Where the file goes, which is another place here; and what is only read of the line.
+/// What is only read of the line.
 pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/prepare-dataset.toml")], &[]));
-static WHERE: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
+
+/// Where the file goes, which is another place here.
+pub(crate) static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// `path` is the script's; `written_to` is the file that its output is redirected to.
 pub(crate) fn translate(
@@ -25,7 +27,7 @@ pub(crate) fn translate(
     written_to: Option<&str>,
 ) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let (places, others) = read_known(TOOL, WHERE, words, &mut builder);
+    let (places, others) = read_known(TOOL, OUTPUT, words, &mut builder);
     let (line, _) = TABLE.read_known(words, &mut builder);
     let mut inputs = Map::new();
     let script = if path.starts_with(['/', '{']) {

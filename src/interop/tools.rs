@@ -5,26 +5,35 @@ use std::sync::LazyLock;
 
 use crate::command_line::ToolTable;
 use crate::{
-    aiperf, command_server, curl, genai_perf, git_clone, guidellm, perf_analyzer, prepare_dataset, sglang, triton_cli,
-    trtllm_bench, trtllm_serve, vllm,
+    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, perf_analyzer, prepare_dataset,
+    sglang, slurm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 
 /// Every table, in the order of the files.
 pub(crate) fn tables() -> Vec<&'static ToolTable> {
-    let tables: [&'static LazyLock<ToolTable>; 20] = [
+    let tables: [&'static LazyLock<ToolTable>; 29] = [
         &aiperf::command_line::TABLE,
         &command_server::LLAMA_SERVER,
         &command_server::TEXT_GENERATION_LAUNCHER,
         &curl::TABLE,
+        &docker::TABLE,
         &genai_perf::command_line::PROFILE,
         &git_clone::TABLE,
         &guidellm::command_line::BENCHMARK,
         &guidellm::command_line::RUN,
+        &llmb_run::TABLE,
         &perf_analyzer::command_line::TABLE,
         &prepare_dataset::TABLE,
         &sglang::command_line::TABLE,
         &sglang::bench_one_batch_server::TABLE,
         &sglang::bench_serving::TABLE,
+        &slurm::TABLE,
+        &triton_backend::core_model::TABLE,
+        &triton_backend::end_to_end_test::TABLE,
+        &triton_backend::grpc_clients::END_TO_END,
+        &triton_backend::grpc_clients::INFLIGHT,
+        &triton_backend::launch_triton_server::TABLE,
+        &triton_backend::tritonserver::TABLE,
         &triton_cli::TABLE,
         &trtllm_bench::command_line::TABLE,
         &trtllm_serve::TABLE,

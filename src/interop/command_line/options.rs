@@ -40,10 +40,6 @@ pub(crate) const fn one(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::One }
 }
 
-pub(crate) const fn many(names: &'static [&'static str]) -> Opt {
-    Opt { names, takes: Takes::Many }
-}
-
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenOption {
@@ -299,8 +295,12 @@ fn find<'a>(table: &'a [Opt], word: &str) -> Option<(&'a Opt, String, Option<Str
 mod tests {
     use super::*;
 
-    static TABLE: &[Opt] =
-        &[one(&["--model", "-m"]), flag(&["--streaming"]), many(&["--goodput"]), one(&["--request-rate"])];
+    static TABLE: &[Opt] = &[
+        one(&["--model", "-m"]),
+        flag(&["--streaming"]),
+        Opt { names: &["--goodput"], takes: Takes::Many },
+        one(&["--request-rate"]),
+    ];
 
     fn read_line(text: &str) -> (ParsedLine, Vec<String>) {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();

@@ -15,7 +15,7 @@
 use serde::Deserialize;
 
 use super::load::TranslatedLoad;
-use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_known};
+use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_front, read_known};
 use super::translation::TranslationBuilder;
 
 /// A function that rows name with `computes`. False: the option has no place on this line, and the row's `reason`
@@ -190,6 +190,11 @@ impl ToolTable {
         ParsedLine { table: Some(self), ..read(program, &self.options, words, builder) }
     }
 
+    /// Reads the arguments of a launcher up to the command that it starts, which is `behind`.
+    pub fn read_front(&'static self, program: &str, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
+        ParsedLine { table: Some(self), ..read_front(program, &self.options, words, builder) }
+    }
+
     /// Takes the program's own options out of a line. All other arguments are returned as they are.
     pub fn read_known(&'static self, words: &[String], builder: &mut TranslationBuilder) -> (ParsedLine, Vec<String>) {
         self.read_known_as(self.program, words, builder)
@@ -247,6 +252,13 @@ impl ToolTable {
             };
         if !is_done {
             load.builder.push_untranslated(given.as_written(), row.reason());
+        }
+    }
+
+    /// Reports an option whose row has only a reason.
+    pub fn push_untranslated(&self, given: &GivenOption, builder: &mut TranslationBuilder) {
+        if let Some(row) = self.row(given.name).filter(|row| row.sets.is_none() && row.computes.is_none()) {
+            builder.push_untranslated(given.as_written(), row.reason());
         }
     }
 

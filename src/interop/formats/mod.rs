@@ -5,7 +5,7 @@
 //! a row of it. Code is for texts that were printed (`printed`), and for requests one by one (`records`).
 //!
 //! ```text
-//!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ imported_sweep ─→ a sweep
+//!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ a sweep
 //!  MeasuredRun ─ export ─→ export_genai_perf · export_vllm · parquet ─→ files
 //! ```
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  RequestRecord ─┐
-//!  a tool's file ─┴→ RequestTrace ─ rules of a Tool ─→ values ─→ SortedValues ─→ CompatRow: Regatta's beside the tool's
+//!  a tool's file ─┴→ RequestTrace ─ rules of a Tool ─→ values ─→ SortedValues ─→ CompatRow: Regatta's and the tool's
 //! ```
 //!
 //! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was

@@ -134,7 +134,14 @@ impl ConfigFile {
             return dict.update(&more);
         }
         // `sys.path.insert(…)` is in every file.
-        let is_path = matches!(expr, Expr::Call(function, _) if matches!(&**function, Expr::Field(path, _) if matches!(&**path, Expr::Field(_, name) if name == "path")));
+        let is_path = if let Expr::Call(function, _) = expr
+            && let Expr::Field(path, _) = &**function
+            && let Expr::Field(_, name) = &**path
+        {
+            name == "path"
+        } else {
+            false
+        };
         if !is_path {
             builder.push_untranslated(place, "a call: its value is known only by running the file");
         }

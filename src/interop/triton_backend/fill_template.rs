@@ -35,7 +35,10 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
     if let Some(stage) = repository(std::slice::from_ref(&filled), &mut builder) {
-        builder.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
+        builder.note(
+            "`models` of the stage names which of the five models are written; the other files of a model \
+            come from `files`",
+        );
         if filled.tree.contains("{{") {
             builder
                 .note(format!("the files in `{}` are not changed: the stage writes a folder of its own", filled.tree));

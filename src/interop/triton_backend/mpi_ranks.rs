@@ -4,21 +4,12 @@
 use serde_json::{Map, Value, json};
 
 use super::launch_triton_server;
-use crate::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
+use super::tritonserver::{TABLE, TOOL};
+use crate::command_line::options::{GivenOption, ParsedLine};
 use crate::command_line::program::{Env, program};
 use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::command_line::translation_error::TranslationError;
 use base::spec::Quantity;
-
-const TOOL: &str = "tritonserver";
-
-/// What the script gives its ranks.
-#[rustfmt::skip]
-static READ: &[Opt] = &[
-    one(&["--model-repository", "--model-store"]), one(&["--grpc-port"]), one(&["--http-port"]), one(&["--metrics-port"]),
-    flag(&["--disable-auto-complete-config"]), one(&["--backend-config"]), one(&["--model-control-mode"]), one(&["--load-model"]),
-    one(&["--allow-http"]), one(&["--allow-grpc"]), one(&["--allow-metrics"]), one(&["--log-verbose"]), one(&["--log-file"]),
-];
 
 /// Its options of launch_triton_server.py.
 const LAUNCHED: [(&str, &str); 4] = [
@@ -66,13 +57,14 @@ pub(super) fn translate(
             return TranslationBuilder::nothing(
                 TOOL,
                 format!(
-                    "the line has no meaning here: its ranks are different programs, `{TOOL}` and `{}`; a stage starts the ranks of one server",
+                    "the line has no meaning here: its ranks are different programs, `{TOOL}` and `{}`; a stage \
+                    starts the ranks of one server",
                     rank.name
                 ),
             );
         }
         world = world.combine("+", ranks(&rank.around), u64::saturating_add);
-        let (line, unread) = read_known(TOOL, READ, rank.arguments, &mut builder);
+        let (line, unread) = TABLE.read_known(rank.arguments, &mut builder);
         for word in unread.into_iter().chain(own_backend_configs(&line)) {
             builder.push_untranslated(word, "of one of the further ranks: all ranks of a stage have the same options");
         }
@@ -82,9 +74,10 @@ pub(super) fn translate(
             }
         }
     }
-    let (line, further) = read_known(TOOL, READ, first, &mut builder);
-    let own = line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
-    for word in own.chain(own_backend_configs(&line)) {
+    let (line, further) = TABLE.read_known(first, &mut builder);
+    let rank_options =
+        line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
+    for word in rank_options.chain(own_backend_configs(&line)) {
         builder.push_untranslated(word, "of the first rank alone: all ranks of a stage have the same options");
     }
     let mut launched = vec!["--force".to_owned(), "--world_size".to_owned(), world.to_string()];

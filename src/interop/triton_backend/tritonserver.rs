@@ -1,21 +1,21 @@
 //! A line of `tritonserver` itself → a `serve: { triton: … }` stage that starts exactly that line.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 use super::mpi_ranks;
-use crate::command_line::options::{Opt, one, read_known};
+use crate::command_line::ToolTable;
 use crate::command_line::program::Env;
 use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::command_line::translation_error::TranslationError;
 use base::spec::Quantity;
 
-const TOOL: &str = "tritonserver";
+pub(super) const TOOL: &str = "tritonserver";
 
-/// What clients must know of the line; it stays in it.
-#[rustfmt::skip]
-static READ: &[Opt] = &[
-    one(&["--model-repository", "--model-store"]), one(&["--grpc-port"]), one(&["--http-port"]), one(&["--metrics-port"]),
-];
+/// What clients must know of the line, and what ranks have of the script that starts them.
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/tritonserver.toml")], &[]));
 
 /// `path` is the program as it was written, `around` what stands in front of it.
 pub(crate) fn translate(
@@ -24,7 +24,7 @@ pub(crate) fn translate(
     around: &[Vec<String>],
     words: &[String],
 ) -> Result<Translation, TranslationError> {
-    // MPI has a colon behind each rank, and lines often one behind the last.
+    // MPI separates ranks with a colon, and lines often have one after the last.
     let parts: Vec<&[String]> = words.split(|word| word == ":").filter(|part| !part.is_empty()).collect();
     if let [first, others @ ..] = parts.as_slice()
         && !others.is_empty()
@@ -33,7 +33,7 @@ pub(crate) fn translate(
     }
     let words = parts.first().copied().unwrap_or_default();
     let mut builder = TranslationBuilder::default();
-    let (line, _) = read_known(TOOL, READ, words, &mut builder);
+    let (line, _) = TABLE.read_known(words, &mut builder);
     let mut server = Map::new();
     let repository = match line.value("--model-repository") {
         Some(folder) => folder.to_owned(),
@@ -41,7 +41,8 @@ pub(crate) fn translate(
     };
     if let Some((scheme, _)) = repository.split_once("://") {
         let reason = format!(
-            "`{TOOL}` of a repository at `{scheme}://` has no meaning here: models are read from a folder; copy it, and give that"
+            "`{TOOL}` of a repository at `{scheme}://` has no meaning here: models are read from a folder; copy it, \
+            and give that"
         );
         return TranslationBuilder::nothing(TOOL, reason);
     }

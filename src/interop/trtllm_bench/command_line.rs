@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, Opt, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, flag, manifest,
-    one, read_known,
+    Env, GivenOption, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, read_known,
 };
+use crate::prepare_dataset::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
 use base::spec::{Formula, NumberKind, Quantity};
 
@@ -137,9 +137,6 @@ fn option(
     let reason = reason.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
     builder.push_untranslated(given.as_written(), reason);
 }
-
-/// Where `prepare-dataset` writes.
-static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// A file of requests, made as the line makes it. `at` is where the command stands.
 fn prepare_dataset(

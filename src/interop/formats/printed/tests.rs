@@ -7,7 +7,8 @@ use super::*;
 use crate::metrics::Tool;
 
 const TABLES: &str = "\
-Namespace(subparser='bench', dataset_name='random', random_input_len=128, backend='openai', model='org/m', request_rate=inf)
+Namespace(subparser='bench', dataset_name='random', random_input_len=128, backend='openai', model='org/m', \
+request_rate=inf)
 Traffic request rate: inf
 Burstiness factor: 1.0 (Poisson process)
 Maximum request concurrency: 32
@@ -153,7 +154,8 @@ fn every_overview_is_read_with_everything_in_it() {
 
 #[test]
 fn words_of_other_releases_are_known_and_other_texts_are_none() {
-    let older = "Number of requests:\t\t3000\n= PERFORMANCE OVERVIEW \nToken Throughput (tokens/sec):\t5530.7382\nPer GPU Output Throughput (tokens/sec/gpu):       5530.7382\n";
+    let older = "Number of requests:\t\t3000\n= PERFORMANCE OVERVIEW \nToken Throughput (tokens/sec):\t5530.7382\n\
+        Per GPU Output Throughput (tokens/sec/gpu):       5530.7382\n";
     let overview = |text: &str| overviews(text).pop();
     let none = overview("Quantization:           None\n= PERFORMANCE OVERVIEW\n").expect("an overview");
     assert!(none.requested.is_empty(), "Python's word for nothing is no value: {:?}", none.requested);
