@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::ToolTable;
-use crate::command_line::json_number::quantity;
 use crate::command_line::options::ParsedLine;
 use crate::command_line::program::assignment;
 use crate::command_line::stage_container::put_container;
+use crate::command_line::translation::quantity;
 use crate::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
 use crate::command_line::translation_error::TranslationError;
 use base::spec::Quantity;

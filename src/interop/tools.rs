@@ -5,26 +5,26 @@ use std::sync::LazyLock;
 
 use crate::command_line::ToolTable;
 use crate::{
-    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, perf_analyzer, prepare_dataset,
-    sglang, slurm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, perf_analyzer, sglang, slurm,
+    tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 
 /// Every table, in the order of the files.
 pub(crate) fn tables() -> Vec<&'static ToolTable> {
     let tables: [&'static LazyLock<ToolTable>; 29] = [
-        &aiperf::command_line::TABLE,
+        &aiperf::TABLE,
         &command_server::LLAMA_SERVER,
         &command_server::TEXT_GENERATION_LAUNCHER,
         &curl::TABLE,
         &docker::TABLE,
-        &genai_perf::command_line::PROFILE,
+        &genai_perf::PROFILE,
         &git_clone::TABLE,
-        &guidellm::command_line::BENCHMARK,
-        &guidellm::command_line::RUN,
+        &guidellm::BENCHMARK,
+        &guidellm::RUN,
         &llmb_run::TABLE,
-        &perf_analyzer::command_line::TABLE,
-        &prepare_dataset::TABLE,
-        &sglang::command_line::TABLE,
+        &perf_analyzer::TABLE,
+        &tensorrt_llm::PREPARE_DATASET,
+        &sglang::TABLE,
         &sglang::bench_one_batch_server::TABLE,
         &sglang::bench_serving::TABLE,
         &slurm::TABLE,
@@ -35,9 +35,9 @@ pub(crate) fn tables() -> Vec<&'static ToolTable> {
         &triton_backend::launch_triton_server::TABLE,
         &triton_backend::tritonserver::TABLE,
         &triton_cli::TABLE,
-        &trtllm_bench::command_line::TABLE,
+        &trtllm_bench::TABLE,
         &trtllm_serve::TABLE,
-        &vllm::command_line::TABLE,
+        &vllm::TABLE,
         &vllm::in_process::TABLE,
         &vllm::bench_serve::TABLE,
         &vllm::sweep::TABLE,

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::json_number::number;
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, ParsedLine};
+use super::translation::number;
 
 /// The names of a tool's options for conversations.
 pub(crate) struct ConversationOptions {

@@ -4,9 +4,9 @@ use std::net::Ipv6Addr;
 
 use serde_json::{Value, json};
 
-use super::json_number::number;
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, ParsedLine};
+use super::translation::number;
 use base::spec::{
     AUTHORIZATION, FieldKind, Formula, HeaderFault, NumberKind, Quantity, RequestField, RequestHeaders,
     is_secret_header, secret_variable,

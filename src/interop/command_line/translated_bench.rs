@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json_number::number;
 use super::load::option_of;
+use super::translation::number;
 use base::units::unquoted;
 
 /// Keys of `bench:` that are one number for every request.

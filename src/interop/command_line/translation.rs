@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::shell::{self, UnknownValue};
 use super::translated_bench::TranslatedBench;
 use super::translation_error::{TranslationError, TranslationProblem};
+use base::spec::Quantity;
 
 /// A translation: what runs here, what is not quite the same, and what has no place.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,4 +297,17 @@ pub(crate) fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> Tr
     manifest.insert("about".to_owned(), json!(origin(tool)));
     manifest.insert("stages".to_owned(), Value::Object(stages));
     TranslationKind::Manifest(manifest)
+}
+
+/// A whole number of a key, or the formula that it has in its place.
+pub(crate) fn quantity(value: &Value) -> Option<Quantity<u64>> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        value => value.as_u64().map(Quantity::Known),
+    }
+}
+
+/// As JSON: whole where it is.
+pub(crate) fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }

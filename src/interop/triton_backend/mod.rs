@@ -5,5 +5,4 @@ pub(super) mod end_to_end_test;
 pub(super) mod fill_template;
 pub(super) mod grpc_clients;
 pub(super) mod launch_triton_server;
-mod mpi_ranks;
 pub(super) mod tritonserver;

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use crate::command_line::{
     Env, GivenOption, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, read_known,
 };
-use crate::prepare_dataset::OUTPUT;
+use crate::tensorrt_llm::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
 use base::spec::{Formula, NumberKind, Quantity};
 
 const BENCH: &str = "trtllm-bench";
 
 pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/trtllm-bench.toml")], &[]));
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/trtllm-bench.toml")], &[]));
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.
