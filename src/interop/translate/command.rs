@@ -371,13 +371,14 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     for prefix in around.iter().filter(|prefix| !(has_kept && is_kept(prefix))) {
         // `srun` has a note of its own.
         if let Some(name) = prefix.first().filter(|name| *name != "srun") {
-            builder.push_untranslated(prefix.join(" "), why(name));
+            builder.push_untranslated(prefix.join(" "), prefix_reason(name));
         }
     }
     translation.untranslated.extend(builder.untranslated);
 }
 
-fn why(name: &str) -> &'static str {
+/// Why a prefix has no place.
+fn prefix_reason(name: &str) -> &'static str {
     match name {
         "nsys" | "ncu" => {
             "it profiles the program behind it, which is not run here; a server of `serve: { command: … }` keeps it"
