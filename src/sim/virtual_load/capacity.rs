@@ -3,7 +3,7 @@
 //! Virtual time has no measurement noise, only the sampling noise of finite loads: one set of lengths and of gaps,
 //! drawn once, is used at every rate, so that bisection finds one rate.
 
-use super::workload::{VirtualResult, VirtualWorkload};
+use super::{VirtualResult, VirtualWorkload};
 use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest, simulate};
 use crate::fleet::{DisaggregatedAnswer, Disaggregation, FleetArrival, ServerFailures, run_disaggregated};
 use base::spec::LatencyLimit;
