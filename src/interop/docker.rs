@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use crate::command_line::ToolTable;
 use crate::command_line::options::ParsedLine;
 use crate::command_line::program::{base, is_secret};
-use crate::command_line::stage_container::mounts;
-use crate::command_line::stage_container::{put_container, put_secret};
-use crate::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::stage_container::{mounts, put_container, put_secret};
+use crate::command_line::translation::{
+    TranslateInner, Translation, TranslationBuilder, TranslationError, TranslationKind,
+};
 use base::spec::Quantity;
 
 pub(crate) static TABLE: LazyLock<ToolTable> =

@@ -33,8 +33,6 @@ mod sglang;
 mod slurm;
 mod tensorrt_llm;
 mod tool_configs;
-#[cfg(test)]
-mod tools;
 mod translate;
 mod triton_backend;
 mod triton_cli;

@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 use crate::command_line::ToolTable;
 use crate::command_line::program::Env;
 use crate::command_line::translation::{
-    GpuScale, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+    GpuScale, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
-use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "llmb-run";
 

@@ -9,9 +9,9 @@ use crate::command_line::ToolTable;
 use crate::command_line::options::ParsedLine;
 use crate::command_line::program::assignment;
 use crate::command_line::stage_container::put_container;
-use crate::command_line::translation::quantity;
-use crate::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{
+    TranslateRanks, Translation, TranslationBuilder, TranslationError, TranslationKind, quantity,
+};
 use base::spec::Quantity;
 
 pub(crate) static TABLE: LazyLock<ToolTable> =

@@ -17,7 +17,6 @@ pub(super) mod stage_container;
 pub(super) mod tool_table;
 pub(super) mod translated_bench;
 pub(super) mod translation;
-pub(super) mod translation_error;
 
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
@@ -29,8 +28,7 @@ pub(crate) use stage_container::put_secret;
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
-    GpuScale, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation, TranslationKind,
-    UntranslatedOption, origin,
+    GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,
+    TranslationError, TranslationKind, TranslationProblem, UntranslatedOption, origin,
 };
 pub(crate) use translation::{NoMeaning, TranslateInner, TranslationBuilder, manifest, number, quantity};
-pub use translation_error::{ProblemKind, TranslationError, TranslationProblem};

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::options::{Opt, read_front};
 use super::tool_table::{LauncherOptions, launchers};
-use super::translation::TranslationBuilder;
-use super::translation_error::{ProblemKind, TranslationError};
+use super::translation::{ProblemKind, TranslationBuilder, TranslationError};
 use base::units::is_identifier;
 
 /// Variables that were set in front of the command.

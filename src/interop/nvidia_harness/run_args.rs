@@ -5,9 +5,8 @@ pub(crate) use super::make_targets::make;
 use super::systems::system_name;
 use super::tuning_fields::{self, TuningField, TuningFieldError};
 use crate::command_line::translation::{
-    RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
+    RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
-use crate::command_line::translation_error::TranslationError;
 use base::diag::{did_you_mean, nearest};
 
 pub(super) const TOOL: &str = "RUN_ARGS";

@@ -12,13 +12,12 @@ use serde_json::{Value, json};
 use super::script::read_commands;
 use crate::command_line::program::{Env, LAUNCHER, Program, program};
 use crate::command_line::stage_container::on_the_host;
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::{ProblemKind, TranslationError};
+use crate::command_line::translation::{
+    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind,
+};
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
-use crate::triton_backend::{
-    core_model, end_to_end_test, fill_template, grpc_clients, launch_triton_server, tritonserver,
-};
+use crate::triton_backend::{benchmarks, fill_template, grpc_clients, launch_triton_server, tritonserver};
 use crate::{
     aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer, sglang,
     slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
@@ -266,8 +265,8 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         (module, _) if module.starts_with("sglang.") => sglang::module(module, env, arguments),
         ("guidellm", _) => guidellm::translate(arguments),
         ("perf_analyzer", _) => perf_analyzer::translate(arguments),
-        ("benchmark_core_model.py", _) => core_model::translate(arguments),
-        ("end_to_end_test.py", _) => end_to_end_test::translate(arguments),
+        ("benchmark_core_model.py", _) => benchmarks::benchmark_core_model(arguments),
+        ("end_to_end_test.py", _) => benchmarks::end_to_end_test(arguments),
         ("fill_template.py", _) => fill_template::translate(arguments),
         ("inflight_batcher_llm_client.py", _) => grpc_clients::inflight_batcher_llm_client(arguments),
         ("end_to_end_grpc_client.py", _) => grpc_clients::end_to_end_grpc_client(arguments),

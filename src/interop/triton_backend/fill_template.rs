@@ -6,8 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::options::{Opt, flag, read};
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind, manifest};
 use base::diag::did_you_mean;
 use triton::repository::{PARAMETERS, pairs};
 

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use crate::command_line::ToolTable;
 use crate::command_line::options::ParsedLine;
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind};
 
 pub(crate) static INFLIGHT: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("../tools/inflight-batcher-llm-client.toml")], &[]));

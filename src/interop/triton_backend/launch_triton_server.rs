@@ -7,8 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::command_line::ToolTable;
 use crate::command_line::options::ParsedLine;
 use crate::command_line::program::Env;
-use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, manifest};
 use base::spec::Quantity;
 
 const TOOL: &str = "launch_triton_server.py";

@@ -10,8 +10,7 @@ use super::launch_triton_server;
 use crate::command_line::ToolTable;
 use crate::command_line::options::{GivenOption, ParsedLine};
 use crate::command_line::program::{Env, program};
-use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, manifest};
 use base::spec::Quantity;
 
 const TOOL: &str = "tritonserver";

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::arithmetic::{evaluate, sequence};
 use super::parameter::{Operation, ParameterExpansion};
 use super::split::placeholder;
-use super::substitution::substitution;
+use super::split::substitution;
 use super::unknown::UnknownValue;
 use base::units::is_reserved_name;
 

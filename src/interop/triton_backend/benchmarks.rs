@@ -1,4 +1,4 @@
-//! `benchmark_core_model.py` of the TensorRT-LLM backend.
+//! The TensorRT-LLM backend's benchmarks, `benchmark_core_model.py` and `end_to_end_test.py`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -6,15 +6,11 @@ use std::sync::LazyLock;
 use serde_json::json;
 
 use crate::command_line::load::TranslatedLoad;
-use crate::command_line::options::GivenOption;
-use crate::command_line::translation::{ScriptBench, TranslatedScript, Translation, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
-use crate::command_line::{Compute, ParsedLine, ToolTable};
+use crate::command_line::translation::{ScriptBench, TranslatedScript, Translation, TranslationError, TranslationKind};
+use crate::command_line::{Compute, GivenOption, ParsedLine, ToolTable};
 use base::spec::Quantity;
 
-const TOOL: &str = "benchmark_core_model.py";
-
-pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
+pub(crate) static BENCHMARK_CORE_MODEL: LazyLock<ToolTable> = LazyLock::new(|| {
     let functions: &[(&str, Compute)] = &[
         ("longest_prompt", longest_prompt),
         ("arrivals", |load, _, given| {
@@ -33,7 +29,7 @@ pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
 });
 
 /// `--max-input-len` of a data set: records with longer prompts are left out.
-pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad) {
+fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad) {
     match given.number::<u32>() {
         Some(most) if most != Quantity::Known(0) => {
             load.set("data", json!({ "max_input_tokens": most }));
@@ -63,9 +59,11 @@ fn tokenizer(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> 
     true
 }
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+/// `benchmark_core_model.py`: a load with a rate, over a data set or lengths.
+pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, TranslationError> {
+    const TOOL: &str = "benchmark_core_model.py";
     let mut load = TranslatedLoad::default();
-    let line = TABLE.read_words(words, &mut load.builder);
+    let line = BENCHMARK_CORE_MODEL.read_words(words, &mut load.builder);
     // Its page writes them with `_`.
     let kinds: Vec<String> = line.plain.iter().map(|kind| kind.replace('_', "-")).collect();
     match kinds.as_slice() {
@@ -85,7 +83,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     if line.value("--protocol").unwrap_or("http") == "http" {
         load.builder.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
     }
-    TABLE.apply(&line, &mut load);
+    BENCHMARK_CORE_MODEL.apply(&line, &mut load);
     if !load.has("rate") {
         load.put("rate", "-1");
     }
@@ -109,4 +107,47 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     });
     let benches = benches.collect();
     builder.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))
+}
+
+pub(crate) static END_TO_END_TEST: LazyLock<ToolTable> = LazyLock::new(|| {
+    ToolTable::new(&[include_str!("../tools/end-to-end-test.toml")], &[("longest_prompt", longest_prompt_of_test)])
+});
+
+fn longest_prompt_of_test(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    leave_longer_prompts(given, load);
+    load.builder
+        .note("there the limit is for words by 1.3; here it is for tokens, or for words where there is no tokenizer");
+    true
+}
+
+/// `end_to_end_test.py`: the prompts of a data set, all at once.
+pub(crate) fn end_to_end_test(words: &[String]) -> Result<Translation, TranslationError> {
+    const TOOL: &str = "end_to_end_test.py";
+    let mut load = TranslatedLoad::default();
+    let line = END_TO_END_TEST.read(words, &mut load.builder);
+    let is_grpc = line.value("--protocol") == Some("grpc");
+    load.target(line.value("--url").unwrap_or(if is_grpc { "localhost:8001" } else { "localhost:8000" }));
+    load.put("protocol", if is_grpc { "kserve" } else { "generate" });
+    load.put("model", line.value("--model-name").unwrap_or("ensemble"));
+    load.put("rate", "-1");
+    // Its own.
+    load.put("warmup", "10");
+    load.streaming(line.has("--streaming"));
+    match line.value("--dataset") {
+        Some(file) => {
+            load.put("data", file);
+            load.put("data.kind", "jsonl");
+        }
+        None => load.builder.push_error(format!("{TOOL} needs --dataset FILE")),
+    }
+    if !is_grpc {
+        load.builder
+            .note("its default is KServe v2 over HTTP; here the same server is used over `generate`, on the same port");
+    }
+    load.builder.note(
+        "before it measures, it compares the answers of `ensemble` with those of its parts; here `regatta triton \
+        infer` sends one request to each",
+    );
+    END_TO_END_TEST.apply(&line, &mut load);
+    load.finish(TOOL)
 }
