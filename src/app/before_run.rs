@@ -58,8 +58,8 @@ pub(super) fn refuse_known_failures(
     }
     // A task that is cached needs neither a key nor GPUs. One that waits for those above it may be cached, too.
     if !faults.is_empty() && errors.is_empty() {
-        let all = decide(project, &request.manifest, &request.settings, &request.select, plan, options)?;
-        let run = all.iter().filter(|decision| decision.verdict == Prediction::Run);
+        let decisions = decide(project, &request.manifest, &request.settings, &request.select, plan, options)?;
+        let run = decisions.iter().filter(|decision| decision.verdict == Prediction::Run);
         let run: BTreeMap<&str, bool> = run.map(|decision| (decision.id.as_str(), decision.may_be_cached)).collect();
         let counts = |fault: &EnvironmentFault<'_>| {
             let may_be_cached = run.get(fault.task.id.as_str());
@@ -118,22 +118,23 @@ fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a s
         let place = home.project().join(path);
         is_path(path) && !place.starts_with(home.latest()) && !place.try_exists().unwrap_or(true)
     };
-    let all = task.inputs.iter().flat_map(|(name, paths)| paths.iter().map(|path| (name.as_str(), path.as_str())));
-    all.filter(|(_, path)| is_missing(path)).collect()
+    let inputs = task.inputs.iter().flat_map(|(name, paths)| paths.iter().map(|path| (name.as_str(), path.as_str())));
+    inputs.filter(|(_, path)| is_missing(path)).collect()
 }
 
 /// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not
 /// known.
 fn follow_writers(plan: &Plan, options: &RunOptions) -> Vec<bool> {
-    let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
+    let mut follow_writer: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     let mut is_writer: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     // Each task stands behind those that it needs.
     for (ix, task) in plan.tasks.iter().enumerate() {
-        let follows = task.needs.iter().map(|need| need.task as usize).any(|above| all[above] || is_writer[above]);
-        all.push(follows);
+        let follows =
+            task.needs.iter().map(|need| need.task as usize).any(|above| follow_writer[above] || is_writer[above]);
+        follow_writer.push(follows);
         is_writer.push(!follows && is_chosen(ix, task, options) && may_write(task));
     }
-    all
+    follow_writer
 }
 
 /// Whether a task runs a command of the manifest that can write outside of its output folder.

@@ -31,13 +31,13 @@ pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, Command
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
     let running = if request.yes { None } else { holding_run(&home)? };
-    let found = garbage(&home, &output_cache, request.keep.get(), running.is_some())?;
+    let leftovers = garbage(&home, &output_cache, request.keep.get(), running.is_some())?;
     if !request.yes {
         if let Some(run) = running {
             print_error(&format!("note: {run} is running; what it has not finished is not listed\n"));
         }
-        print_garbage(&home, &found, false);
-        let (lost, unreadable) = lost_measurements(&home, &found)?;
+        print_garbage(&home, &leftovers, false);
+        let (lost, unreadable) = lost_measurements(&home, &leftovers)?;
         for error in unreadable {
             print_error(&format!("note: what of it is in the history is not known: {error}\n"));
         }
@@ -50,7 +50,7 @@ pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, Command
         return Ok(CliExit::Done);
     }
     let mut removed = Vec::new();
-    let ended = remove(&home, &output_cache, found, &mut removed);
+    let ended = remove(&home, &output_cache, leftovers, &mut removed);
     if ended.is_ok() || !removed.is_empty() {
         removed.sort_by(|a, b| a.path.cmp(&b.path));
         print_garbage(&home, &removed, true);
@@ -93,14 +93,14 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
     } else {
         "all state of every project that uses this folder"
     };
-    let mut all = Vec::new();
+    let mut leftovers = Vec::new();
     if (items.others.is_empty() || !items.own.is_empty()) && is_there(home.state())? {
         let bytes = items.own.iter().map(|path| bytes_in(path)).sum();
-        all.push(Garbage { path: home.state().to_owned(), bytes, why: reason.to_owned() });
+        leftovers.push(Garbage { path: home.state().to_owned(), bytes, why: reason.to_owned() });
     }
     let links = links_into_state(&home)?;
     if !links.is_empty() {
-        all.push(Garbage { path: home.latest(), bytes: 0, why: reason.to_owned() });
+        leftovers.push(Garbage { path: home.latest(), bytes: 0, why: reason.to_owned() });
     }
     if yes {
         // The links first: their targets can only be read while they exist.
@@ -113,7 +113,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
         items.remove()?;
     }
     drop(lock);
-    print_garbage(&home, &all, yes);
+    print_garbage(&home, &leftovers, yes);
     for other in &items.others {
         print_error(&format!("note: {} stays: Regatta did not make it\n", shown(&home, other).display()));
     }
@@ -172,7 +172,7 @@ fn shown(home: &StateFolder, path: &Path) -> PathBuf {
     }
 }
 
-/// Nothing is removed during a run. `None` where there is no state at all.
+/// Nothing is removed during a run. `None` if the project has no state at all.
 fn lock(home: &StateFolder) -> Result<Option<ProjectLock>, CommandError> {
     if !is_there(home.state())? {
         return Ok(None);

@@ -97,14 +97,14 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
 }
 
 fn run_set(name: &str, runs: &[FoundResult], as_tool: Option<Tool>) -> Result<RunSet, CommandError> {
-    let of = |found: &FoundResult| {
+    let compared = |found: &FoundResult| {
         if let Some(tool) = as_tool {
             return ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage);
         }
-        let of = ComparedResult::new(&found.run);
-        Ok(found.search.iter().fold(of, ComparedResult::with_search))
+        let result = ComparedResult::new(&found.run);
+        Ok(found.search.iter().fold(result, ComparedResult::with_search))
     };
-    let sheets = runs.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+    let sheets = runs.iter().map(compared).collect::<Result<Vec<_>, _>>()?;
     RunSet::new(name, sheets).map_err(CommandError::usage)
 }
 
@@ -171,8 +171,8 @@ fn report_missing_tasks(sides: &[Side<'_>], is_gated: bool) -> CliExit {
     let of_others = others.iter().flat_map(|side| &side.tasks);
     print_missing(first, of_others, "not compared");
     for side in others {
-        let what = if is_gated { "--fail-if fails" } else { "not compared" };
-        if print_missing(side, first.tasks.iter(), what) && is_gated {
+        let consequence = if is_gated { "--fail-if fails" } else { "not compared" };
+        if print_missing(side, first.tasks.iter(), consequence) && is_gated {
             exit = CliExit::DifferenceExceeded;
         }
     }
@@ -339,7 +339,7 @@ pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit
         None => super::past_runs::last(global)?,
     };
     let styler = Styler::chosen(global.color.choice());
-    let mut all = serde_json::Map::new();
+    let mut by_name = serde_json::Map::new();
     for found in find_all(global, &argument)? {
         let measured_run = found.run;
         if measured_run.request_traces.is_empty() {
@@ -351,7 +351,7 @@ pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit
         }
         let rows: Vec<_> = tools.iter().flat_map(|tool| interop::compat(&measured_run, *tool)).collect();
         if request.json {
-            all.insert(measured_run.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
+            by_name.insert(measured_run.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
             // The table itself names the tool that measured an imported result, and such a result has no verdict.
             let verdict =
@@ -360,7 +360,7 @@ pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit
         }
     }
     if request.json {
-        print(&format!("{:#}\n", Value::Object(all)));
+        print(&format!("{:#}\n", Value::Object(by_name)));
     }
     Ok(CliExit::Done)
 }

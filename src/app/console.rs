@@ -72,7 +72,7 @@ impl<W: Write> Write for Checked<W> {
     }
 }
 
-/// To stdout, without color codes where that is no terminal.
+/// To stdout, without color codes unless it is a terminal.
 pub(super) fn print(text: &str) {
     print_bytes(text.as_bytes());
 }
@@ -81,7 +81,7 @@ pub(super) fn print_bytes(bytes: &[u8]) {
     PiecePrinter::new().print(bytes);
 }
 
-/// The same for a text that comes in pieces, which may end within a character or a color code.
+/// The same for a text that is printed in pieces, which may end within a character or a color code.
 pub(super) struct PiecePrinter(anstream::AutoStream<io::Stdout>);
 
 impl PiecePrinter {

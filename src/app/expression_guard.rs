@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn memory_and_time_have_their_limits() {
-        let of = |memory, time| exceeded((memory, MOST_MEMORY), (time, MOST_TIME));
-        assert_eq!(of(MOST_MEMORY, MOST_TIME), None);
-        assert_eq!(of(MOST_MEMORY + 1, Duration::ZERO).unwrap(), "more than 1.0 GB of memory");
-        assert_eq!(of(0, Duration::from_secs(61)).unwrap(), "more than 60 s");
+        let excess = |memory, time| exceeded((memory, MOST_MEMORY), (time, MOST_TIME));
+        assert_eq!(excess(MOST_MEMORY, MOST_TIME), None);
+        assert_eq!(excess(MOST_MEMORY + 1, Duration::ZERO).unwrap(), "more than 1.0 GB of memory");
+        assert_eq!(excess(0, Duration::from_secs(61)).unwrap(), "more than 60 s");
     }
 }

@@ -138,9 +138,9 @@ pub(super) fn search_in(folder: &Path) -> Option<SearchReport> {
 }
 
 fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandError> {
-    let mut all = Vec::new();
-    read_records(path, |record| all.push(record)).map_err(anyhow::Error::from)?;
-    Ok(all)
+    let mut records = Vec::new();
+    read_records(path, |record| records.push(record)).map_err(anyhow::Error::from)?;
+    Ok(records)
 }
 
 /// Where a path leads, without links; of one that leads nowhere, the path itself.

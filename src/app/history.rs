@@ -61,7 +61,7 @@ fn measurements(
     request: &HistoryRequest,
 ) -> Result<(Vec<HistoryPoint>, BTreeSet<String>), CommandError> {
     let has = |name: &str, part: &Option<String>| part.as_ref().is_none_or(|part| name.contains(part.as_str()));
-    let mut known = HashSet::new();
+    let mut shown = HashSet::new();
     let (mut points, mut sweeps) = (Vec::new(), BTreeSet::new());
     for run in report_unreadable(readable_runs(home)?) {
         let read = tags_of(home, &run).and_then(|tags| Ok((tags, measured_outputs(home, &run)?)));
@@ -72,7 +72,7 @@ fn measurements(
         sweeps.extend(of_run.into_iter().map(|(task, _)| task).filter(is_shown));
         for (task, folder) in results {
             let place = without_links(&folder);
-            if !is_shown(&task) || !known.insert(place.clone()) {
+            if !is_shown(&task) || !shown.insert(place.clone()) {
                 continue;
             }
             let file = place.join(RESULT);

@@ -56,7 +56,7 @@ impl NamedManifest<'_> {
 /// carry over is added to the translation.
 ///
 /// # Errors
-/// There is no such manifest, or it refuses what the line sets.
+/// The manifest does not exist, or it refuses what the line sets.
 pub(super) fn command(
     global: &Global,
     line: &RunLine,

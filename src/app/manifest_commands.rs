@@ -30,13 +30,13 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
         let (is_good, tasks) = match plan {
             Ok(plan) => (true, Some(plan.tasks.len())),
             Err(CommandError::Manifest(found)) => {
-                // What a user must give is no error of the manifest.
+                // A parameter that the user must give is not an error of the manifest.
                 let is_good = found.only_misses_parameters();
-                let found = if is_good { found.as_warnings() } else { found };
+                let diagnostics = if is_good { found.as_warnings() } else { found };
                 if is_text {
-                    print_error(&found.render(colored(global.color.choice())));
+                    print_error(&diagnostics.render(colored(global.color.choice())));
                 }
-                problems.extend(CheckProblem::list(name, &found));
+                problems.extend(CheckProblem::list(name, &diagnostics));
                 (is_good, None)
             }
             Err(other) => return Err(other),
@@ -76,7 +76,7 @@ pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, Co
 
 pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let all: Vec<report::ManifestRow> = list_manifests(&project.manifests)?
+    let rows: Vec<report::ManifestRow> = list_manifests(&project.manifests)?
         .into_iter()
         .map(|listed| report::ManifestRow {
             name: listed.name,
@@ -88,9 +88,9 @@ pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, Com
         })
         .collect();
     print(&if request.json {
-        report::manifest_list_json(&all)
+        report::manifest_list_json(&rows)
     } else {
-        report::manifest_list(&all, Styler::chosen(global.color.choice()))
+        report::manifest_list(&rows, Styler::chosen(global.color.choice()))
     });
     Ok(CliExit::Done)
 }
@@ -125,8 +125,8 @@ fn example(folder: &Path, name: &str) -> Result<CliExit, CommandError> {
     let text: String = text.split_inclusive('\n').filter(|line| !line.starts_with("# yaml-language-server:")).collect();
     for (path, bytes) in [(path.as_str(), text.as_bytes()), (".gitignore", IGNORED)] {
         let target = folder.join(path);
-        let what = if write_new(&target, bytes)? { "written" } else { "there already, left alone" };
-        print(&format!("{}: {what}\n", target.display()));
+        let outcome = if write_new(&target, bytes)? { "written" } else { "there already, left alone" };
+        print(&format!("{}: {outcome}\n", target.display()));
     }
     let enter = if folder == Path::new(".") { String::new() } else { format!("cd {} && ", folder.display()) };
     print(&format!("next: {enter}regatta run {name}\n"));
@@ -157,7 +157,7 @@ fn write_new(target: &Path, bytes: &[u8]) -> Result<bool, CommandError> {
     Ok(true)
 }
 
-/// Those of the project in the current folder; none where there is no current folder.
+/// Those of the project in the current folder; `None` if the current folder does not exist.
 pub(super) struct ProjectOffers(Option<Project>);
 
 impl ProjectOffers {
@@ -169,7 +169,7 @@ impl ProjectOffers {
     }
 
     fn outline(&self, manifest: &str, given: &[String]) -> ManifestOutline {
-        // What is no setting yet changes nothing.
+        // A word that is not a setting yet changes nothing.
         let given: Vec<KeyValueArg> = given.iter().filter_map(|word| word.parse().ok()).collect();
         let outline = |project: &Project| outline(&project.manifests, manifest, &project.given(&given));
         self.0.as_ref().and_then(outline).unwrap_or_default()
@@ -178,8 +178,8 @@ impl ProjectOffers {
 
 impl Offers for ProjectOffers {
     fn manifests(&self) -> Vec<Offer> {
-        let all = self.0.iter().flat_map(|project| list_manifests(&project.manifests).unwrap_or_default());
-        all.map(|listed| Offer::new(listed.name, listed.about)).collect()
+        let manifests = self.0.iter().flat_map(|project| list_manifests(&project.manifests).unwrap_or_default());
+        manifests.map(|listed| Offer::new(listed.name, listed.about)).collect()
     }
 
     fn settings(&self, manifest: &str, given: &[String], word: &str) -> Vec<Offer> {
@@ -203,7 +203,7 @@ impl Offers for ProjectOffers {
     }
 
     fn runs(&self) -> Vec<Offer> {
-        /// More than these are none to choose from.
+        /// A longer list is of no help for choosing.
         const MOST: usize = 50;
         let Some(home) = self.0.as_ref().map(|project| &project.home) else { return Vec::new() };
         let newest = readable_runs(home).unwrap_or_default().0.into_iter().rev().take(MOST);

@@ -192,23 +192,23 @@ mod tests {
 
     #[test]
     fn a_chapter_is_found_by_number_name_and_part_of_its_title() {
-        let found = |wanted: &str| match find(wanted) {
+        let chapter = |wanted: &str| match find(wanted) {
             Ok((name, _)) => (*name).to_owned(),
             Err(CommandError::Usage(what)) => what,
             Err(other) => panic!("{:?}", other.exit()),
         };
-        assert_eq!(["8", "08", "numbers", "08-numbers.md"].map(found), ["08-numbers"; 4]);
+        assert_eq!(["8", "08", "numbers", "08-numbers.md"].map(chapter), ["08-numbers"; 4]);
         assert_eq!(
-            ["sweeps", "slurm", "GenAI-Perf", "reference"].map(found),
+            ["sweeps", "slurm", "GenAI-Perf", "reference"].map(chapter),
             ["23-sweeps", "17-slurm", "11-coming-from-genai-perf", "reference"]
         );
         assert_eq!(
-            found("coming"),
+            chapter("coming"),
             "several chapters have `coming` in their names: coming-from-genai-perf, coming-from-llmb-run, \
              coming-from-the-backends-scripts"
         );
-        assert!(found("sweps").contains("did you mean `sweeps`?"));
-        assert!(found("99").contains("the manual has no chapter `99`"));
+        assert!(chapter("sweps").contains("did you mean `sweeps`?"));
+        assert!(chapter("99").contains("the manual has no chapter `99`"));
     }
 
     #[test]

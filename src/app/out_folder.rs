@@ -38,25 +38,25 @@ impl OutFolder {
         if folder.is_file() {
             return Err(CommandError::Usage(format!("`--out {}` is a file: name a folder", folder.display())));
         }
-        let mut found = Self::default();
+        let mut contents = Self::default();
         let is_result = has_result(folder);
         let is_sweep = SweepReport::read(&folder.join(SWEEP)).is_ok();
-        found.has_result = is_result || is_sweep;
+        contents.has_result = is_result || is_sweep;
         for path in items_in(folder)? {
             let is_own = match path.file_name().and_then(|name| name.to_str()).unwrap_or_default() {
                 RESULT => is_result,
                 SWEEP => is_sweep,
-                REQUESTS | SEEN | GPU_READINGS | "report.html" | "sweep.html" => found.has_result,
-                "manifest.yaml" => found.has_result && read_text(&path).is_ok_and(|text| is_bench_manifest(&text)),
+                REQUESTS | SEEN | GPU_READINGS | "report.html" | "sweep.html" => contents.has_result,
+                "manifest.yaml" => contents.has_result && read_text(&path).is_ok_and(|text| is_bench_manifest(&text)),
                 REPEATS | SWEEP_POINTS => {
-                    found.read_runs(path)?;
+                    contents.read_runs(path)?;
                     continue;
                 }
                 _ => continue,
             };
-            if is_own && path.is_file() { &mut found.own } else { &mut found.others }.push(path);
+            if is_own && path.is_file() { &mut contents.own } else { &mut contents.others }.push(path);
         }
-        if found.others.is_empty() { Ok(found) } else { Err(found.refusal(folder)) }
+        if contents.others.is_empty() { Ok(contents) } else { Err(contents.refusal(folder)) }
     }
 
     /// A folder with a folder for each run.

@@ -91,10 +91,10 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
     }
     let home = Project::open_current(global)?.home;
     let mut rows = Vec::new();
-    let all = report_unreadable(readable_runs(&home)?);
+    let runs = report_unreadable(readable_runs(&home)?);
     // After their names and before their journals: see `ObservedRun`.
     let holding = holding_run(&home)?;
-    for run in all.iter().rev() {
+    for run in runs.iter().rev() {
         if rows.len() == request.most {
             break;
         }
@@ -119,12 +119,12 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
 
 /// The runs of all machines whose results are in a shared store, newest first.
 fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Result<CliExit, CommandError> {
-    let mut all = store::read(store)?;
+    let mut shared = store::read(store)?;
     let started = |result: &MeasuredResult| result.own().map(|own| own.started.clone()).unwrap_or_default();
-    all.retain(|(summary, _)| request.manifest.as_ref().is_none_or(|part| summary.manifest.contains(part.as_str())));
-    all.sort_by_cached_key(|(_, result)| std::cmp::Reverse(started(result)));
+    shared.retain(|(summary, _)| request.manifest.as_ref().is_none_or(|part| summary.manifest.contains(part.as_str())));
+    shared.sort_by_cached_key(|(_, result)| std::cmp::Reverse(started(result)));
     let mut rows: Vec<report::RunRow> = Vec::new();
-    for (summary, result) in &all {
+    for (summary, result) in &shared {
         let manifest = format!("{} on {}", summary.manifest, summary.machine);
         let line = (summary.task.clone(), summary.headline.clone());
         match rows.iter().position(|row| row.run == summary.run.as_str() && row.manifest == manifest) {
@@ -286,8 +286,8 @@ pub(super) fn report(global: &Global, request: &cli::ReportRequest) -> Result<Cl
     };
     let page = home.run(&run).join("report.html");
     if !is_there(&page)? {
-        let known: Vec<String> = readable_runs(&home)?.0.iter().map(ToString::to_string).collect();
-        return Err(CommandError::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
+        let run_names: Vec<String> = readable_runs(&home)?.0.iter().map(ToString::to_string).collect();
+        return Err(CommandError::Usage(format!("run {run} has no report\n  runs: {}", run_names.join(", "))));
     }
     print(&format!("{}\n", page.display()));
     Ok(CliExit::Done)
@@ -317,13 +317,15 @@ fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf
 
 /// The benchmarks of a stage that a `foreach` made, as sweeps.
 fn gathered(results: &[PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<(String, SweepReport)> {
-    let of = |one: &PageResult| {
+    let measured = |one: &PageResult| {
         Some((one.task.as_str().to_owned(), folders.get(&one.task)?.clone(), one.result.own()?.clone()))
     };
-    let own: Vec<_> = results.iter().filter_map(of).collect();
-    let all: Vec<_> =
-        own.iter().map(|(task, folder, result)| GatheredResult { task, folder: folder.clone(), result }).collect();
-    gather_sweeps(&all)
+    let measurements: Vec<_> = results.iter().filter_map(measured).collect();
+    let gathered: Vec<_> = measurements
+        .iter()
+        .map(|(task, folder, result)| GatheredResult { task, folder: folder.clone(), result })
+        .collect();
+    gather_sweeps(&gathered)
 }
 
 /// Writes the page of a run, with the results of all its benchmarks, cached ones too. `measured`: the output folders
@@ -346,8 +348,8 @@ pub(super) fn write_report(
         if let Ok(text) = read_text(out.join(RESULT))
             && let Ok(result) = MeasuredResult::read(&text)
         {
-            // A search keeps the result of its best probe; the others stand beside it. A file that this version
-            // cannot read is left out, and the result is shown all the same.
+            // A search keeps the result of its best probe; the other probes are in a file in the same folder. If this
+            // version cannot read that file, it is left out, and the result is shown all the same.
             let search = search_in(&out);
             folders.insert(task.clone(), out);
             results.push(PageResult { task, result, search });

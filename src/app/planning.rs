@@ -41,9 +41,9 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             let mut tasks = plan.tasks.iter();
             let mut estimates = PlanEstimates::new(&project, request, &plan);
             let mut decisions = Vec::new();
-            let known = decide(&project, &request.manifest, &request.settings, &request.select, &plan, &options)?;
-            for mut decision in known {
-                // Decisions come in the order of the plan.
+            let predicted = decide(&project, &request.manifest, &request.settings, &request.select, &plan, &options)?;
+            for mut decision in predicted {
+                // Decisions have the order of the plan.
                 let task = tasks.find(|task| task.id == decision.id);
                 debug_assert!(task.is_some(), "{} is out of order", decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
@@ -108,7 +108,7 @@ pub(super) fn refuse_impossible_launches(
     Ok(refuse(&report::launch_problems(&launches)))
 }
 
-/// Prints problems as errors. Exit code 0 where there are none.
+/// Prints problems as errors. Exit code 0 without problems.
 fn refuse(problems: &str) -> CliExit {
     if problems.is_empty() {
         return CliExit::Done;
@@ -234,9 +234,9 @@ impl<'a> PlanEstimates<'a> {
     /// Of a benchmark that will run. `None`: no twin of its servers is known, or its load is not known beforehand.
     pub(super) fn estimate_task(&mut self, task: &Task) -> Option<BenchEstimate> {
         let bench = task.bench().filter(|bench| bench.turn != Some(RepeatRole::Sum))?;
-        let own = ServedTwin::served(self.plan, task);
-        let is_simulated = own.speed.is_some();
-        let servers = if is_simulated { own } else { self.servers_of_twin(task)? };
+        let own_servers = ServedTwin::served(self.plan, task);
+        let is_simulated = own_servers.speed.is_some();
+        let servers = if is_simulated { own_servers } else { self.servers_of_twin(task)? };
         let (spec, serving) = servers.simulated()?;
         let limits = sim::served_limits(&spec, &serving).ok()?;
         let (gpus, count) = servers.sizes();
@@ -289,11 +289,11 @@ impl<'a> PlanEstimates<'a> {
         let points = points(bench)?;
         let mut sum = EstimatedTime::default();
         for point in &points {
-            let one = self.measurement(point, servers)?;
-            sum.seconds += one.seconds;
-            sum.requests += one.requests;
-            sum.tokens += one.tokens;
-            sum.falls_behind |= one.falls_behind;
+            let estimate = self.measurement(point, servers)?;
+            sum.seconds += estimate.seconds;
+            sum.requests += estimate.requests;
+            sum.tokens += estimate.tokens;
+            sum.falls_behind |= estimate.falls_behind;
         }
         // The runs of `turn` are tasks of their own.
         let runs = if bench.turn.is_some() { 1.0 } else { f64::from(bench.repeat.max(1)) };
@@ -344,7 +344,7 @@ impl Servers {
         if simulated > LARGEST_SAMPLE || simulated as f64 * workload.output_tokens.mean() > MOST_TOKENS {
             return None;
         }
-        let of = |result: &VirtualResult, requests: f64, seconds: f64| EstimatedTime {
+        let estimated = |result: &VirtualResult, requests: f64, seconds: f64| EstimatedTime {
             seconds: seconds / self.speed,
             requests,
             tokens: result.output_tokens as f64 / result.requests.max(1) as f64 * requests,
@@ -355,7 +355,7 @@ impl Servers {
             SentLoad::AtOnce { count } => {
                 let result = sim::offline(&self.limits, self.count, workload, part(count, most)).ok()?;
                 let seconds = paced(&result, count);
-                (of(&result, count, seconds), count > most as f64)
+                (estimated(&result, count, seconds), count > most as f64)
             }
             SentLoad::Arrivals { count, rate } => {
                 let rate = rate / self.speed;
@@ -365,7 +365,7 @@ impl Servers {
                 let full = sim::offline(&self.limits, self.count, workload, most).ok()?;
                 let falls_behind = rate * paced(&full, 1.0) > BEHIND;
                 let seconds = if falls_behind { paced(&full, count) } else { count / rate + answer };
-                (EstimatedTime { falls_behind, ..of(&result, count, seconds) }, count > SAMPLE as f64)
+                (EstimatedTime { falls_behind, ..estimated(&result, count, seconds) }, count > SAMPLE as f64)
             }
             SentLoad::Users { users, count, seconds } => {
                 let most = simulated;
@@ -373,7 +373,7 @@ impl Servers {
                 let result = sim::with_users(&self.limits, self.count, workload, simulated, users).ok()?;
                 let pace = result.requests as f64 / result.seconds.max(f64::MIN_POSITIVE);
                 let count = count.max(seconds * self.speed * pace);
-                (of(&result, count, count / pace), count > most as f64)
+                (estimated(&result, count, count / pace), count > most as f64)
             }
         })
     }
@@ -422,7 +422,7 @@ fn points(bench: &Bench) -> Option<Vec<Bench>> {
 
 /// Its lengths, and whether they are assumed. `None`: they are in its data.
 fn workload(bench: &Bench) -> Option<(VirtualWorkload, bool)> {
-    // One seed: runs that differ in theirs take as long.
+    // Any seed will do: runs with different seeds take equally long.
     let seed = 0;
     if let Some(test) = &bench.loadgen {
         let (inputs, answers) = assumed_lengths(&test.benchmark)?;

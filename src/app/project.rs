@@ -38,7 +38,7 @@ pub(super) fn given_state_folder(global: &Global) -> Result<&Path, CommandError>
     Ok(&global.home)
 }
 
-/// Plans, records and commands have paths as text: one that is none would be another path there.
+/// Plans, records and commands have paths as text: a path that is not valid text would be another path there.
 fn check_is_text(name: &str, path: &Path) -> Result<(), CommandError> {
     if path.to_str().is_some() {
         return Ok(());
@@ -205,16 +205,16 @@ impl Project {
         manifest: &Manifest,
         plan: &Plan,
     ) -> Result<(), CommandError> {
-        let mut found = Diagnostics::default();
+        let mut diagnostics = Diagnostics::default();
         for (word, wrong) in &manifest.new_var_arguments {
             let others: Vec<KeyValueArg> =
                 settings.iter().filter(|one| format!("{}={}", one.key, one.value) != *word).cloned().collect();
             if self.manifest(name, &others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
             {
-                found.push(wrong.clone());
+                diagnostics.push(wrong.clone());
             }
         }
-        if found.has_errors() { Err(CommandError::Manifest(found)) } else { Ok(()) }
+        if diagnostics.has_errors() { Err(CommandError::Manifest(diagnostics)) } else { Ok(()) }
     }
 
     /// An environment variable as parameters see it.
@@ -223,11 +223,11 @@ impl Project {
     }
 
     pub(super) fn given(&self, settings: &[KeyValueArg]) -> GivenValues {
-        let own =
+        let variables =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         GivenValues {
             params: settings.iter().map(|s| (s.key.clone(), s.value.clone())).collect(),
-            env: own.chain(self.env.clone()).collect(),
+            env: variables.chain(self.env.clone()).collect(),
         }
     }
 
@@ -403,8 +403,8 @@ fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str
     };
     if let Some(gpu) = gpus.first().and_then(|name| gpu_name(name)) {
         // The largest of the machine's systems.
-        let found = (1..=gpus.len()).rev().map(|count| (count, format!("{gpu}-x{count}"))).find(|(_, it)| exists(it));
-        if let Some((count, system)) = found {
+        let largest = (1..=gpus.len()).rev().map(|count| (count, format!("{gpu}-x{count}"))).find(|(_, it)| exists(it));
+        if let Some((count, system)) = largest {
             let fewer =
                 if count < gpus.len() { format!("; no system of {} is on file", gpus.len()) } else { String::new() };
             return SystemChoice { note: format!("system={system}: {machine}{fewer}"), system };

@@ -140,7 +140,7 @@ fn report(models: &[FilledModel]) -> String {
 
 fn parameters(json: bool) -> String {
     if json {
-        let all: Vec<serde_json::Value> = PARAMETERS
+        let rows: Vec<serde_json::Value> = PARAMETERS
             .iter()
             .map(|one| {
                 serde_json::json!({
@@ -151,7 +151,7 @@ fn parameters(json: bool) -> String {
                 })
             })
             .collect();
-        return format!("{:#}\n", serde_json::Value::from(all));
+        return format!("{:#}\n", serde_json::Value::from(rows));
     }
     let width = PARAMETERS.iter().map(|one| one.name.len()).max().unwrap_or_default();
     let mut text = String::new();

@@ -85,11 +85,11 @@ pub(super) fn find(global: &Global, argument: &str) -> Result<FoundResult, Comma
 /// All results that an argument names; at least one.
 pub(super) fn find_all(global: &Global, argument: &str) -> Result<Vec<FoundResult>, CommandError> {
     let places = ResultFinder::new(global).places(argument)?;
-    let found = places.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    for line in found.iter().filter_map(FoundResult::earlier_text) {
+    let results = places.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    for line in results.iter().filter_map(FoundResult::earlier_text) {
         print_error(&format!("note: {line}\n"));
     }
-    Ok(found)
+    Ok(results)
 }
 
 impl<'a> ResultFinder<'a> {
@@ -200,11 +200,11 @@ impl<'a> ResultFinder<'a> {
             let items = argument.split(',').filter(|item| !item.is_empty());
             let items = items.map(|item| self.find_runs(item)).collect::<Result<Vec<_>, _>>()?;
             let is_one = items.iter().all(|tasks| tasks.len() == 1);
-            let mut all = Vec::new();
+            let mut tasks = Vec::new();
             for task in items.into_iter().flatten() {
-                put(&mut all, task, |known, new| is_one || known.task == new.task);
+                put(&mut tasks, task, |known, new| is_one || known.task == new.task);
             }
-            return Ok(all);
+            return Ok(tasks);
         }
         let is_path = path.is_dir() && matches!(self.parse(argument)?, ResultName::Path(_));
         let is_folder = is_path && !path.join(RESULT).is_file();
@@ -212,7 +212,7 @@ impl<'a> ResultFinder<'a> {
         let places =
             if below.is_empty() { self.places(argument)? } else { below.into_iter().map(Place::of_path).collect() };
         let names: HashSet<String> = places.iter().map(|place| place.name.clone()).collect();
-        let mut all = Vec::new();
+        let mut tasks = Vec::new();
         for place in places {
             let measured = measured_task(&place.name);
             // The result of a measurement in turns has its runs in `repeats`.
@@ -234,9 +234,9 @@ impl<'a> ResultFinder<'a> {
             let of_result = || Some(runs.first()?.run.result.identity()?.manifest.as_ref()?.task.clone());
             let task = if place.is_task { Some(place.name) } else { of_result() };
             let task = task.map(|task| measured_task(&task).to_owned());
-            put(&mut all, TaskRuns { task, argument: place.argument, runs }, |known, new| known.task == new.task);
+            put(&mut tasks, TaskRuns { task, argument: place.argument, runs }, |known, new| known.task == new.task);
         }
-        Ok(all)
+        Ok(tasks)
     }
 
     /// Where the results are that an argument names; at least one.
@@ -258,7 +258,7 @@ impl<'a> ResultFinder<'a> {
         Ok(self.places_of_name(&task, others)?.into_iter().map(named).collect())
     }
 
-    /// Of a name that is no path. `others`: what it stands for where no run has left a result of that name.
+    /// The places of a name that is not a path. `others`: what it means if no run has left a result of that name.
     fn places_of_name(&self, name: &str, others: Option<Vec<Place>>) -> Result<Vec<Place>, CommandError> {
         let last = self.last()?;
         let home = &last.home;
@@ -281,13 +281,13 @@ impl<'a> ResultFinder<'a> {
             return Ok(below);
         }
         if let Some((run, named, task)) = run_and_task(home, name)? {
-            let all = RunOutputs::read(home, &run)?.results_or_points()?;
-            let stage = of_stage(&all, task);
+            let results = RunOutputs::read(home, &run)?.results_or_points()?;
+            let stage = of_stage(&results, task);
             if !stage.is_empty() {
                 return Ok(stage.into_iter().map(|found| Place::of_run(named, found)).collect());
             }
-            let known: Vec<String> = all.into_iter().map(|(task, _)| format!("{named}/{task}")).collect();
-            return Err(no_result(name, &known, "no result of this run still exists"));
+            let names: Vec<String> = results.into_iter().map(|(task, _)| format!("{named}/{task}")).collect();
+            return Err(no_result(name, &names, "no result of this run still exists"));
         }
         if let Some(error) = last.left_without_result(name)? {
             return Err(error);
@@ -295,11 +295,11 @@ impl<'a> ResultFinder<'a> {
         if let Some(others) = others {
             return Ok(others);
         }
-        let known = in_folder(&home.latest(), "").into_iter().chain(of_last).map(|(task, _)| task);
-        let known: Vec<String> = known.collect::<BTreeSet<_>>().into_iter().collect();
+        let tasks = in_folder(&home.latest(), "").into_iter().chain(of_last).map(|(task, _)| task);
+        let names: Vec<String> = tasks.collect::<BTreeSet<_>>().into_iter().collect();
         Err(no_result(
             name,
-            &known,
+            &names,
             "no benchmark has run in this folder yet; a folder with a result.json will do, too",
         ))
     }
@@ -328,13 +328,13 @@ impl RunOutputs {
 
     /// The task and folder of each output with that file.
     fn with(&self, file: &str) -> Result<Vec<(String, PathBuf)>, PathError> {
-        let mut found = Vec::new();
+        let mut folders = Vec::new();
         for (task, out) in self.folders() {
             if self.has_file(&out, file)? {
-                found.push((task.to_owned(), out));
+                folders.push((task.to_owned(), out));
             }
         }
-        Ok(found)
+        Ok(folders)
     }
 
     /// The output of that task, or a folder in it, where it has that file.
@@ -373,11 +373,11 @@ impl RunOutputs {
 
     /// All results of a run that `named` names.
     fn places(&self, named: &str) -> Result<Vec<Place>, CommandError> {
-        let all = self.results_or_points()?;
-        if all.is_empty() {
+        let results = self.results_or_points()?;
+        if results.is_empty() {
             return Err(CommandError::Usage(format!("run {named} has no benchmark with a result that still exists")));
         }
-        Ok(all.into_iter().map(|found| Place::of_run(named, found)).collect())
+        Ok(results.into_iter().map(|found| Place::of_run(named, found)).collect())
     }
 
     /// The output with that file that an argument names alone: a task of the last run, `RUN/TASK`, or a folder below
@@ -564,7 +564,7 @@ fn is_below(name: &str, above: &str) -> bool {
 
 /// Folders with a result below one, by name, not deeper than tasks are.
 fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
-    let mut found = Vec::new();
+    let mut results = Vec::new();
     let mut items: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|item| item.path()).collect();
     items.sort();
@@ -572,12 +572,12 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
         let below = item.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = if name.is_empty() { below } else { format!("{name}/{below}") };
         if item.join(RESULT).is_file() {
-            found.push((name, item));
+            results.push((name, item));
         } else if name.matches('/').count() < 4 {
-            found.extend(in_folder(&item, &name));
+            results.extend(in_folder(&item, &name));
         }
     }
-    found
+    results
 }
 
 /// What a run measured that still exists.

@@ -127,7 +127,7 @@ impl ServedTwin {
         (servers * each, servers as usize)
     }
 
-    /// What to simulate. `None`: there is no engine.
+    /// What to simulate. `None` if no engine is given.
     pub(super) fn simulated(&self) -> Option<(sim::EngineSpec, EngineServing)> {
         self.engine.as_ref().map(|engine| (engine_spec(engine), twin_serving(self.repository.as_ref())))
     }

@@ -124,12 +124,15 @@ impl StoreOperation<'_> {
     }
 
     fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {
-        let all = self.totals()?;
+        let totals = self.totals()?;
         if json {
-            let object = json!({"store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes});
+            let object = json!({
+                "store": self.address.to_string(), "outputs": totals.records, "files": totals.blobs,
+                "bytes": totals.bytes,
+            });
             print(&format!("{object:#}\n"));
         } else {
-            print(&in_all(&self.address, all));
+            print(&in_all(&self.address, totals));
         }
         Ok(CliExit::Done)
     }
@@ -142,7 +145,7 @@ impl StoreOperation<'_> {
         json: bool,
     ) -> Result<CliExit, CommandError> {
         let scene = self.open_context(self.plan(manifest, settings, &Select::default())?)?;
-        let all = self.totals()?;
+        let totals = self.totals()?;
         let mut rows = Vec::new();
         let mut broken = None;
         let mut look_up = |standing: &TaskStatus| {
@@ -180,7 +183,7 @@ impl StoreOperation<'_> {
         }
         let damaged =
             rows.iter().any(|(_, presence)| matches!(presence, Some(Presence::Damaged(_) | Presence::Untrusted(_))));
-        print(&if json { self.as_json(all, &rows) } else { self.as_text(all, &rows) });
+        print(&if json { self.as_json(totals, &rows) } else { self.as_text(totals, &rows) });
         Ok(if damaged { CliExit::Failed } else { CliExit::Done })
     }
 
@@ -254,7 +257,7 @@ impl StoreOperation<'_> {
         let scene = self.open_context(planned)?;
         scene.cache.begin()?;
         let (mut came, mut failed) = (0_u64, None);
-        let all =
+        let statuses =
             task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
                 let Some((key, digest)) = &standing.key else { return (None, None) };
                 let Some(fetched) = self.runtime.block_on(scene.store.get(&standing.task, key, digest)) else {
@@ -276,12 +279,12 @@ impl StoreOperation<'_> {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        let missing = all.iter().filter(|standing| standing.record.is_none()).count();
-        let here = all.len() - missing;
+        let missing = statuses.iter().filter(|standing| standing.record.is_none()).count();
+        let here = statuses.len() - missing;
         print(&format!(
             "{came} fetched from {}; {here} of {} here, {missing} to be made\n",
             self.address,
-            counted(all.len(), "output")
+            counted(statuses.len(), "output")
         ));
         Ok(CliExit::Done)
     }
@@ -390,7 +393,8 @@ impl StoreOperation<'_> {
             })
             .collect();
         let object = json!({
-            "store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes, "tasks": tasks,
+            "store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes,
+            "tasks": tasks,
         });
         format!("{object:#}\n")
     }
@@ -402,7 +406,7 @@ pub(super) const SIGN_KEY: &str = exec::process::SIGN_KEY_VARIABLE;
 /// The variable with the path of the public keys.
 pub(super) const TRUSTED_KEYS: &str = "REGATTA_TRUSTED_KEYS";
 
-/// The option, else the environment variable. `off` and an empty variable are none.
+/// The option, else the environment variable. `off` and an empty variable mean no store.
 pub(super) fn address(typed: Option<&str>) -> Result<Option<StoreAddress>, CommandError> {
     let Some(text) = typed.map(ToOwned::to_owned).or_else(|| variable("REGATTA_STORE")) else { return Ok(None) };
     if text.trim() == "off" {

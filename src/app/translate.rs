@@ -52,8 +52,8 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Com
     let shape = |benchmark: &str| {
         let path = format!("manifests/models/{benchmark}.yaml");
         let (_, bytes) = shipped().find(|(name, _)| *name == path)?;
-        let found: Value = serde_yaml::from_slice(bytes).ok()?;
-        found.pointer("/vars/model").cloned()
+        let config: Value = serde_yaml::from_slice(bytes).ok()?;
+        config.pointer("/vars/model").cloned()
     };
     let translation = read_config(&files, pick, &shape).map_err(|error| usage_error(&error))?;
     let TranslationKind::Manifest(manifest) = &translation.kind else { return Ok(CliExit::Done) };
@@ -160,11 +160,11 @@ fn print_script(global: &Global, script: TranslatedScript, translation: &mut Tra
 /// What to do with a server that no stage of the manifest measures.
 fn server_alone(manifest: &Map<String, Value>) -> Vec<String> {
     let stages = manifest.get("stages").and_then(Value::as_object);
-    let all = || stages.into_iter().flatten();
-    if all().any(|(_, stage)| stage.get("bench").is_some()) {
+    let all_stages = || stages.into_iter().flatten();
+    if all_stages().any(|(_, stage)| stage.get("bench").is_some()) {
         return Vec::new();
     }
-    let servers = all().filter(|(_, stage)| stage.get("serve").is_some());
+    let servers = all_stages().filter(|(_, stage)| stage.get("serve").is_some());
     let sentences = servers.map(|(name, _)| {
         format!(
             "`regatta serve FILE {name}` starts it and keeps it up; a `bench` whose target is `{{{{ stages.{name} \
@@ -303,9 +303,9 @@ fn print_command(translation: &Translation, same: &[String], text: &str) {
     list("Not translated:", &left);
     print(&format!("{head}{text}"));
     if !left.is_empty() {
-        let what = counted(left.len(), "part");
+        let count = counted(left.len(), "part");
         print_error(&format!(
-            "note: {what} could not be translated; the comment at the top lists it with the reason\n"
+            "note: {count} could not be translated; the comment at the top lists it with the reason\n"
         ));
     }
 }

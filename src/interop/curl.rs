@@ -128,7 +128,7 @@ fn generate(
             .into());
     }
     unsent_headers(line, builder);
-    // Triton reads the fields of `parameters` as it does those beside it.
+    // Triton reads the fields of `parameters` like those at the top level.
     if let Some(Value::Object(parameters)) = fields.get("parameters").cloned() {
         fields.shift_remove("parameters");
         fields.extend(parameters);

@@ -1,23 +1,21 @@
 //! `docker run IMAGE [COMMAND]`: a stage has the image as its `container`, and the command is what is started in it.
 //! What listens on a port inside the container listens on the published one.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
-use crate::command_line::host_paths::mounts;
-use crate::command_line::options::{Opt, ParsedLine, flag, one, read_front};
+use crate::command_line::ToolTable;
+use crate::command_line::options::ParsedLine;
 use crate::command_line::program::{base, is_secret};
-use crate::command_line::stage_container::{put_container, put_secret};
-use crate::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::stage_container::{mounts, put_container, put_secret};
+use crate::command_line::translation::{
+    TranslateInner, Translation, TranslationBuilder, TranslationError, TranslationKind,
+};
 use base::spec::Quantity;
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    flag(&["--rm"]), flag(&["--interactive", "-i"]), flag(&["--tty", "-t"]), flag(&["-it", "-ti"]), flag(&["--detach", "-d"]), flag(&["-dit", "-itd"]), flag(&["--init"]), flag(&["--privileged"]),
-    one(&["--net", "--network"]), one(&["--shm-size"]), one(&["--ulimit"]), one(&["--gpus"]), one(&["--runtime"]), one(&["--ipc"]), one(&["--volume", "-v"]), one(&["--mount"]),
-    one(&["--env", "-e"]), one(&["--env-file"]), one(&["--workdir", "-w"]), one(&["--name"]), one(&["--entrypoint"]), one(&["--publish", "-p"]), one(&["--user", "-u"]), one(&["--pull"]),
-    one(&["--cap-add"]), one(&["--security-opt"]), one(&["--device"]), one(&["--memory", "-m"]), one(&["--cpus"]), one(&["--hostname", "-h"]), one(&["--restart"]), one(&["--platform"]), one(&["--label", "-l"]), one(&["--add-host"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/docker-run.toml")], &[]));
 
 /// Images whose entry point is a server, and how its line begins without it.
 const ENTRY_POINTS: [(&str, &[&str]); 5] = [
@@ -58,7 +56,7 @@ pub(crate) fn translate(
             ));
         }
     };
-    let line = read_front(TOOL, TABLE, rest, &mut builder);
+    let line = TABLE.read_front(TOOL, rest, &mut builder);
     let Some((image, command)) = line.behind.split_first() else {
         builder.push_error(format!("`{engine} run` needs an image"));
         return builder.finish(TOOL, TranslationKind::Nothing(String::new()));
@@ -91,7 +89,8 @@ pub(crate) fn translate(
         // A container of the client tools.
         if image.contains("-sdk") {
             let text = format!(
-                "`{engine} run … {image}` has no meaning here: it holds the client, which is Regatta; run the benchmark's line without a container"
+                "`{engine} run … {image}` has no meaning here: it holds the client, which is Regatta; run the \
+                benchmark's line without a container"
             );
             return nothing(text);
         }

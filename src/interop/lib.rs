@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf
-//!  curl  docker  genai_perf  git_clone  guidellm  llmb_run  nvidia_harness  nvidia_smi  prepare_dataset  sglang  slurm
+//!  curl  docker  genai_perf  git_clone  guidellm  llmb_run  nvidia_harness  nvidia_smi  sglang  slurm
 //!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
@@ -29,13 +29,10 @@ mod metrics;
 mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;
-mod prepare_dataset;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;
 mod tool_configs;
-#[cfg(test)]
-mod tools;
 mod translate;
 mod triton_backend;
 mod triton_cli;

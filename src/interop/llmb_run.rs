@@ -1,36 +1,23 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
-use crate::command_line::options::{Opt, flag, many, one, read};
+use std::sync::LazyLock;
+
+use crate::command_line::ToolTable;
 use crate::command_line::program::Env;
 use crate::command_line::translation::{
-    GpuScale, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+    GpuScale, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
-use crate::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "llmb-run";
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--workload", "-w"]), one(&["--model-size", "-s"]), one(&["--dtype"]), one(&["--scale"]), one(&["--file", "-f"]), one(&["--max-scale"]), one(&["--min-scale"]),
-    flag(&["--exact-scales"]), one(&["--repeats", "-r"]), flag(&["--profile", "-p"]), flag(&["--dump-env"]), flag(&["--proxy"]), flag(&["--dry-run", "--dryrun", "-d"]), flag(&["--force"]),
-    one(&["--nice"]), one(&["--nodelist"]), one(&["--exclude"]), one(&["--reservation"]), one(&["--segment"]), many(&["--env"]), many(&["--slurm-arg"]), flag(&["--verbose", "-v"]),
-];
-
-/// Options without a meaning here, and why.
-const UNTRANSLATED: &[(&[&str], &str)] = &[
-    (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes in its file"),
-    (&["--repeats"], "a result is measured once and kept; `regatta run … --repeat-number 2` measures once more"),
-    (&["--profile", "--proxy"], "there is no profile of the GPU's work here"),
-    (&["--dump-env"], "`regatta show` prints every value with where it comes from"),
-    (&["--force"], "what a manifest allows is allowed"),
-    (&["--verbose"], "`regatta -v` prints more"),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/llmb-run.toml")], &[]));
 
 /// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its
 /// settings.
 pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut builder);
+    let line = TABLE.read_words(words, &mut builder);
     let (command, plain) = match line.plain.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("", &[][..]),
@@ -65,7 +52,8 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     let workload = line.value("--workload").unwrap_or_default();
     if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {
         let reason = format!(
-            "the line has no meaning here: `{workload}` is {what}; the recipes of inference, `inference_…`, are measured"
+            "the line has no meaning here: `{workload}` is {what}; the recipes of inference, `inference_…`, are \
+            measured"
         );
         return TranslationBuilder::nothing(TOOL, reason);
     }
@@ -102,13 +90,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
                 }
             }
             "--dry-run" => run.plans = true,
-            name => {
-                let reason = UNTRANSLATED
-                    .iter()
-                    .find(|(names, _)| names.contains(&name))
-                    .map_or("there is nothing like it here", |row| row.1);
-                builder.push_untranslated(given.as_written(), reason);
-            }
+            _ => TABLE.push_untranslated(given, &mut builder),
         }
     }
     variables(env, &mut run, &mut builder);

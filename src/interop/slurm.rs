@@ -1,25 +1,21 @@
 //! `srun`, `sbatch` and the `#SBATCH` lines of a job's script: the settings of `--on slurm`, or of a stage with
 //! `host: slurm`.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
-use crate::command_line::json_number::quantity;
-use crate::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
+use crate::command_line::ToolTable;
+use crate::command_line::options::ParsedLine;
 use crate::command_line::program::assignment;
 use crate::command_line::stage_container::put_container;
-use crate::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{
+    TranslateRanks, Translation, TranslationBuilder, TranslationError, TranslationKind, quantity,
+};
 use base::spec::Quantity;
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--mpi"]), one(&["--account", "-A"]), one(&["--partition", "-p"]), one(&["--nodes", "-N"]), one(&["--ntasks", "-n"]), one(&["--ntasks-per-node", "--tasks-per-node"]), one(&["--time", "-t"]),
-    one(&["--gpus"]), one(&["--gpus-per-node"]), one(&["--gpus-per-task"]), one(&["--gres"]), one(&["--cpus-per-task", "-c"]), one(&["--mem"]), flag(&["--exclusive"]), one(&["--job-name", "-J"]), one(&["--output", "-o"]), one(&["--error", "-e"]),
-    one(&["--container-image"]), one(&["--container-workdir"]), one(&["--container-mounts"]), one(&["--container-name"]), one(&["--container-env"]), flag(&["--no-container-mount-home"]), flag(&["--container-writable"]), flag(&["--container-mount-home"]),
-    one(&["--reservation"]), one(&["--qos", "-q"]), one(&["--constraint", "-C"]), one(&["--nodelist", "-w"]), one(&["--exclude", "-x"]), one(&["--dependency", "-d"]), one(&["--export"]), one(&["--chdir", "-D"]), one(&["--comment"]),
-    flag(&["--oversubscribe", "-s"]), flag(&["--overlap"]), flag(&["--pty"]), flag(&["--unbuffered", "-u"]), flag(&["--label", "-l"]), flag(&["--wait"]), flag(&["--parsable"]), flag(&["--kill-on-bad-exit", "-K"]), one(&["--cpu-bind"]), one(&["--segment"]), one(&["--switches"]),
-    one(&["--array", "-a"]), one(&["--signal"]), one(&["--mail-type"]), one(&["--mail-user"]), flag(&["--requeue"]), flag(&["--no-requeue"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/slurm.toml")], &[]));
 
 /// Slurm's options and the keys of `host: slurm`.
 const KEYS: [(&str, &str); 9] = [
@@ -73,7 +69,7 @@ const OF_THE_ALLOCATION: [&str; 18] = [
 /// started by a step of the server's own.
 pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = read_front("srun", TABLE, words, &mut builder);
+    let line = TABLE.read_front("srun", words, &mut builder);
     if line.behind.is_empty() {
         builder.push_error("`srun` needs a command");
         return builder.finish("srun", TranslationKind::Nothing(String::new()));
@@ -110,7 +106,10 @@ pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Transl
         }
     }
     if is_step && !is_on_one {
-        builder.note(format!("`gpus` are those of one of the {nodes} nodes: a stage leases on the node that it runs on, and its step takes all nodes of the job"));
+        builder.note(format!(
+            "`gpus` are those of one of the {nodes} nodes: a stage leases on the node that it runs \
+            on, and its step takes all nodes of the job"
+        ));
     }
     let settings = settings(&line);
     if !settings.is_empty() {
@@ -192,35 +191,38 @@ fn triton_step(
 
 /// The mounts, and each folder also where it is on the host: Regatta writes its own paths into the ranks' lines.
 fn also_as_on_the_host(mounts: &str) -> String {
-    let mut all: Vec<String> = mounts.split(',').map(str::to_owned).collect();
+    let mut host_mounts: Vec<String> = mounts.split(',').map(str::to_owned).collect();
     for mount in mounts.split(',') {
         let mut parts = mount.split(':');
         if let (Some(host), Some(inside)) = (parts.next(), parts.next())
             && host != inside
         {
-            all.push(format!("{host}:{host}"));
+            host_mounts.push(format!("{host}:{host}"));
         }
     }
-    all.join(",")
+    host_mounts.join(",")
 }
 
 /// `sbatch X.sub`
 pub(crate) fn sbatch(name: &str, words: &[String]) -> Result<Translation, TranslationError> {
     let tool = "sbatch";
     let mut builder = TranslationBuilder::default();
-    let line = read_front(tool, TABLE, words, &mut builder);
+    let line = TABLE.read_front(tool, words, &mut builder);
     left(&line, false, &mut builder);
     let settings = settings(&line);
     let options = if settings.is_empty() { String::new() } else { format!(" {settings}") };
     let text = match line.behind.iter().find(|word| assignment(word).is_none()) {
         Some(script) if script.ends_with("launch.sh") => format!(
-            "`{name} {script}` has no meaning here: it is the recipe's own job; `regatta run llama3.3-70b --on slurm{options}` measures the same in one allocation"
+            "`{name} {script}` has no meaning here: it is the recipe's own job; `regatta run llama3.3-70b --on \
+            slurm{options}` measures the same in one allocation"
         ),
         Some(script) => format!(
-            "`{name} {script}` has no meaning here: import the script, `regatta import {script} > manifests/job.yaml`, and run that: `regatta run job --on slurm{options}`"
+            "`{name} {script}` has no meaning here: import the script, `regatta import {script} > \
+            manifests/job.yaml`, and run that: `regatta run job --on slurm{options}`"
         ),
         None => format!(
-            "`{name}` has no meaning here: `regatta run MANIFEST --on slurm{options}` takes an allocation and runs in it"
+            "`{name}` has no meaning here: `regatta run MANIFEST --on slurm{options}` takes an allocation and runs in \
+            it"
         ),
     };
     builder.finish(tool, TranslationKind::Nothing(text))
@@ -236,25 +238,7 @@ fn settings(line: &ParsedLine) -> String {
 fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     let is_left = |name: &str| !is_step || OF_THE_ALLOCATION.contains(&name);
     for given in line.given.iter().filter(|given| is_left(given.name)) {
-        let reason = match given.name {
-            "--output" | "--error" | "--unbuffered" | "--label" => "each task's output is kept: `regatta logs TASK`",
-            "--job-name" | "--comment" => "jobs are named by their run and task",
-            "--ntasks" | "--ntasks-per-node" | "--gpus" | "--gpus-per-node" | "--gpus-per-task" | "--gres"
-            | "--cpus-per-task" => "tasks and GPUs follow from what the stages lease",
-            "--container-workdir" | "--chdir" => "a stage's programs run in its own folder",
-            "--container-name"
-            | "--container-env"
-            | "--container-writable"
-            | "--container-mount-home"
-            | "--no-container-mount-home" => "`container.args` of the stage passes it on",
-            "--export" => "a stage has `env` and `secrets`",
-            "--dependency" => "stages wait for each other",
-            "--pty" => "a stage has no terminal",
-            "--mem" | "--exclusive" | "--cpu-bind" | "--segment" | "--switches" | "--overlap" | "--wait"
-            | "--parsable" | "--kill-on-bad-exit" => "it is no key of `host: slurm`; an `SBATCH_…` variable applies",
-            _ => continue,
-        };
-        builder.push_untranslated(given.as_written(), reason);
+        TABLE.push_untranslated(given, builder);
     }
 }
 
@@ -271,7 +255,7 @@ pub(crate) fn directives(text: &str) -> Option<String> {
         return None;
     }
     let mut builder = TranslationBuilder::default();
-    let line = read("#SBATCH", TABLE, &words, &mut builder);
+    let line = TABLE.read_as("#SBATCH", &words, &mut builder);
     let further = KEYS_OF_A_JOB.iter().filter(|(option, _)| line.has(option));
     let further = further.map(|(option, key)| {
         format!(" --slurm {key}={}", line.value(option).filter(|value| !value.is_empty()).unwrap_or("true"))
@@ -303,7 +287,8 @@ mod tests {
             #SBATCH --job-name=x --array=0-3%2\n#SBATCH --signal=USR1@60\nsrun hostname\n";
         assert_eq!(
             directives(script).unwrap(),
-            "it is a job of Slurm: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm gres=gpu:h100:4 \
+            "it is a job of Slurm: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm \
+            gres=gpu:h100:4 \
              --slurm tasks_per_node=4 --slurm exclusive=true`; not translated: `--array 0-3%2`, `--signal USR1@60`"
         );
         assert_eq!(directives("echo\n"), None);

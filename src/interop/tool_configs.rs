@@ -15,12 +15,12 @@ const TOOLS: [(&str, &[&str]); 6] = [
 
 /// The load tool whose config a text is.
 pub fn tool_of_config(text: &str) -> Option<&'static str> {
-    let all: Map<String, Value> = serde_yaml::from_str(text).ok()?;
+    let config: Map<String, Value> = serde_yaml::from_str(text).ok()?;
     // Regatta's own files have their version at the top.
-    let is_other = !all.contains_key("regatta");
+    let is_other = !config.contains_key("regatta");
     // AIPerf's may have all of it under one key.
-    let all = all.get("benchmark").and_then(Value::as_object).unwrap_or(&all);
-    let tool = TOOLS.iter().find(|(_, keys)| keys.iter().all(|key| all.contains_key(*key)));
+    let fields = config.get("benchmark").and_then(Value::as_object).unwrap_or(&config);
+    let tool = TOOLS.iter().find(|(_, keys)| keys.iter().all(|key| fields.contains_key(*key)));
     tool.filter(|_| is_other).map(|(tool, _)| *tool)
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use crate::command_line::{
     RunLine, RunSetting, ToolTable, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port,
 };
-use crate::genai_perf::command_line as genai_perf;
+use crate::genai_perf;
 
 pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/triton-cli.toml")], &[]));

@@ -99,7 +99,7 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
     let on_gpus = ModelOnGpus { model, gpu, precision, kv, parallelism, calibration };
     let (timing, mut memory) = derive(&on_gpus);
     let mut speculation = None;
-    // Without a draft there is no speculation.
+    // Speculation needs a draft.
     if let Some(drafting) = spec.drafting.as_ref().filter(|drafting| drafting.draft_len > 0) {
         let drafter = derive_drafter(drafting, &on_gpus);
         if let Some((_, of_drafter)) = &drafter {

@@ -162,9 +162,11 @@ mod tests {
             named(r#"{ "schema": 1, "verdict": "valid", "reasons": [], "requested": { "scenario": "offline" } }"#),
             "offline"
         );
-        let server = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "requested": { "scenario": { "server": { "rate": 1 } } } }"#;
+        let server = r#"{ "schema": 1, "verdict": "valid", "reasons": [],
+            "requested": { "scenario": { "server": { "rate": 1 } } } }"#;
         assert_eq!(named(server), "server");
-        let loadgen = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "requested": { "scenario": { "outside": "at_times" } },
+        let loadgen = r#"{ "schema": 1, "verdict": "valid", "reasons": [],
+            "requested": { "scenario": { "outside": "at_times" } },
             "loadgen": { "scenario": "Interactive" } }"#;
         assert_eq!((named(loadgen), scenario(None, 0)), ("interactive".to_owned(), "row 1".to_owned()));
     }

@@ -149,11 +149,11 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
     // In the output folder, so that a cleanup after a crash finds it; removed before the engine is published.
     let scratch = context.lease.out.join(".checkpoint");
     let refused = |what: String| Failure::refused(what);
-    let found = |path: &Option<String>| path.as_deref().map(|path| context.path(path).to_string_lossy().into_owned());
+    let located = |path: &Option<String>| path.as_deref().map(|path| context.path(path).to_string_lossy().into_owned());
     let engine = Engine {
-        checkpoint: found(&engine.checkpoint),
-        trtllm: found(&engine.trtllm),
-        trtllm_checkpoint: found(&engine.trtllm_checkpoint),
+        checkpoint: located(&engine.checkpoint),
+        trtllm: located(&engine.trtllm),
+        trtllm_checkpoint: located(&engine.trtllm_checkpoint),
         ..engine.clone()
     };
     let commands =
@@ -191,7 +191,7 @@ const fn is_first(engine: &Engine, index: usize) -> bool {
     index == 0 && engine.trtllm_checkpoint.is_none()
 }
 
-/// Why there is no command that builds an engine.
+/// Why no command can build an engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineCommandError {
     #[error("`{key}` is needed to build an engine with TensorRT-LLM")]
@@ -412,7 +412,10 @@ mod engine_tests {
                 "vocab_size": 1, "max_position_embeddings": 1},
             "system": {"name": "x", "gpus": 2, "memory_gb": 1.0, "bandwidth_gbs": 1.0, "tflops_16bit": 1.0},
             "checkpoint_flags": {"kv_cache_dtype": "fp8", "calib_size": 1024},
-            "build_flags": {"max_batch_size": 1024, "max_num_tokens": 1536, "use_fp8_context_fmha": "enable", "strip_plan": false, "fast_build": true},
+            "build_flags": {
+                "max_batch_size": 1024, "max_num_tokens": 1536, "use_fp8_context_fmha": "enable", "strip_plan": false,
+                "fast_build": true,
+            },
         });
         for (key, value) in change.as_object().unwrap() {
             engine[key] = value.clone();
@@ -429,17 +432,22 @@ mod engine_tests {
 
     #[test]
     fn fp8_is_quantized_and_built() {
-        insta::assert_snapshot!(lines(&serde_json::json!({})), @r"
-        python3 /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024
-        trtllm-build --checkpoint_dir CKPT --output_dir OUT --workers 2 --max_batch_size 1024 --max_num_tokens 1536 --use_fp8_context_fmha enable --fast_build
+        insta::assert_snapshot!(lines(&serde_json::json!({})), @"
+        python3 /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir CKPT --dtype \
+        auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024
+        trtllm-build --checkpoint_dir CKPT --output_dir OUT --workers 2 --max_batch_size 1024 --max_num_tokens 1536 \
+        --use_fp8_context_fmha enable --fast_build
         ");
     }
 
     #[test]
     fn sixteen_bits_are_converted() {
-        let change = serde_json::json!({"precision": "bf16", "tensor_parallelism": 1, "checkpoint_flags": {}, "build_flags": {}});
-        insta::assert_snapshot!(lines(&change), @r"
-        python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
+        let change = serde_json::json!({
+            "precision": "bf16", "tensor_parallelism": 1, "checkpoint_flags": {}, "build_flags": {},
+        });
+        insta::assert_snapshot!(lines(&change), @"
+        python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir \
+        CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
         trtllm-build --checkpoint_dir CKPT --output_dir OUT
         ");
     }
@@ -463,8 +471,12 @@ mod engine_tests {
     fn a_checkpoint_is_made_alone_and_an_engine_of_it() {
         let change = serde_json::json!({"only": "checkpoint", "python": "/venv/bin/python", "build_flags": {}});
         insta::assert_snapshot!(lines(&change), @"/venv/bin/python /src/trtllm/examples/quantization/quantize.py \
-         --model_dir /models/llama --output_dir OUT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024");
-        let change = serde_json::json!({"trtllm_checkpoint": "/made", "python": "/venv/bin/python", "checkpoint": null, "trtllm": null, "build_flags": {"max_batch_size": 8}});
+         --model_dir /models/llama --output_dir OUT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 \
+         --kv_cache_dtype fp8 --calib_size 1024");
+        let change = serde_json::json!({
+            "trtllm_checkpoint": "/made", "python": "/venv/bin/python", "checkpoint": null, "trtllm": null,
+            "build_flags": {"max_batch_size": 8},
+        });
         insta::assert_snapshot!(lines(&change), @"/venv/bin/python -m tensorrt_llm.commands.build --checkpoint_dir \
          /made --output_dir OUT --workers 2 --max_batch_size 8");
     }
@@ -508,25 +520,25 @@ mod files_tests {
     #[test]
     fn an_engine_is_its_config_and_a_file_for_each_rank() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |change: &Value| check(folder.path(), &engine(change)).unwrap_err().to_string();
+        let error = |change: &Value| check(folder.path(), &engine(change)).unwrap_err().to_string();
         let none = serde_json::json!({});
-        assert!(of(&none).starts_with("the engine has no config.json: "));
+        assert!(error(&none).starts_with("the engine has no config.json: "));
         fs::write(folder.path().join("config.json"), "built").unwrap();
-        assert!(of(&none).starts_with("the config.json of the engine cannot be read: "));
+        assert!(error(&none).starts_with("the config.json of the engine cannot be read: "));
         fs::write(folder.path().join("config.json"), "{}").unwrap();
-        assert_eq!(of(&none), "the engine lacks 2 of its 2 files, rank0.engine to rank1.engine");
+        assert_eq!(error(&none), "the engine lacks 2 of its 2 files, rank0.engine to rank1.engine");
         fs::write(folder.path().join("rank0.engine"), "ftrt").unwrap();
         fs::write(folder.path().join("rank1.engine"), "").unwrap();
-        assert_eq!(of(&none), "the engine has no rank1.engine, or it is empty");
+        assert_eq!(error(&none), "the engine has no rank1.engine, or it is empty");
         fs::remove_file(folder.path().join("rank1.engine")).unwrap();
         std::os::unix::fs::symlink("rank1.engine", folder.path().join("rank1.engine")).unwrap();
-        let text = of(&none);
+        let text = error(&none);
         assert!(text.starts_with("rank1.engine of the engine cannot be looked at: "), "{text}");
         // The config takes precedence over the manifest, and a checkpoint that was given decides.
         let config = r#"{"pretrained_config": {"mapping": {"world_size": 1}}}"#;
         fs::write(folder.path().join("config.json"), config).unwrap();
         assert!(check(folder.path(), &engine(&none)).is_ok());
         let made = serde_json::json!({"only": "checkpoint"});
-        assert_eq!(of(&made), "the checkpoint has no rank0.safetensors, or it is empty");
+        assert_eq!(error(&made), "the checkpoint has no rank0.safetensors, or it is empty");
     }
 }

@@ -19,7 +19,7 @@ use base::files::read_text;
 use base::spec::ContainerEngine;
 use plan::manifest::model::{Image, ImageBuild};
 
-/// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
+/// What `{{ stages.NAME.image }}` means: an id, or `./file` in the same folder.
 const IMAGE: &str = "image";
 /// For display.
 pub const RECORD_FILE: &str = "image.json";

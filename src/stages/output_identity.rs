@@ -56,7 +56,7 @@ fn revision(clone: &Git, folder: &Path) -> BTreeMap<String, Value> {
 
 fn checkpoint(folder: &Path) -> BTreeMap<String, Value> {
     let list = folder.join(weights::LIST);
-    let mut all = fields(&list, &["repository", "commit", "bytes"]);
+    let mut identity = fields(&list, &["repository", "commit", "bytes"]);
     let files = json(&list).and_then(|list| list.get("files")?.as_array().cloned()).unwrap_or_default();
     let sum = |file: &Value| {
         let kind = ["sha256", "git_blob"].into_iter().find_map(|kind| Some((kind, file.get(kind)?.as_str()?)));
@@ -64,8 +64,8 @@ fn checkpoint(folder: &Path) -> BTreeMap<String, Value> {
         Some((file.get("path")?.as_str()?.to_owned(), Value::from(format!("{kind}:{hex}"))))
     };
     let files: Map<String, Value> = files.iter().filter_map(sum).collect();
-    all.insert("files".to_owned(), Value::Object(files));
-    all
+    identity.insert("files".to_owned(), Value::Object(files));
+    identity
 }
 
 fn json(path: &Path) -> Option<Value> {
@@ -74,9 +74,9 @@ fn json(path: &Path) -> Option<Value> {
 
 fn fields(path: &Path, names: &[&str]) -> BTreeMap<String, Value> {
     let Some(all) = json(path) else { return BTreeMap::new() };
-    let one =
+    let field =
         |name: &&str| all.get(*name).filter(|value| !value.is_null()).map(|value| ((*name).to_owned(), value.clone()));
-    names.iter().filter_map(one).collect()
+    names.iter().filter_map(field).collect()
 }
 
 #[cfg(test)]

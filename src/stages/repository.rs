@@ -42,9 +42,9 @@ impl Run for Repository {
         };
         let written = write(&spec, &context.lease.out).map_err(|error| match error {
             RepositoryError::Invalid { problems } => {
-                let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+                let messages = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
                 let hints: Vec<String> = problems.into_iter().filter_map(|problem| problem.hint).collect();
-                let failure = Failure::refused(what);
+                let failure = Failure::refused(messages);
                 if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
             }
             RepositoryError::Write { ref path, ref source } => {

@@ -214,27 +214,33 @@ mod tests {
             "options": {"enable_attention_dp": false}, "num_requests": 4000, "kv_cache_free_gpu_mem_fraction": 0.95,
             "streaming": true, "flags": {"iteration_log": "I", "enable_chunked_context": true, "modality": null},
         }));
-        insta::assert_snapshot!(command(&bench, Path::new("O.yml"), Path::new("R.json")).join(" "), @"trtllm-llmapi-launch trtllm-bench -m Llama3.3-70B --model_path W throughput --tp 1 --ep 1 --pp 1 --warmup 0 --dataset D --backend pytorch --max_batch_size 640 --max_num_tokens 2048 --extra_llm_api_options O.yml --num_requests 4000 --kv_cache_free_gpu_mem_fraction 0.95 --concurrency -1 --report_json R.json --streaming --iteration_log I --enable_chunked_context");
+        insta::assert_snapshot!(command(&bench, Path::new("O.yml"), Path::new("R.json")).join(" "), @"\
+            trtllm-llmapi-launch trtllm-bench -m Llama3.3-70B --model_path W throughput \
+            --tp 1 --ep 1 --pp 1 --warmup 0 --dataset D --backend pytorch --max_batch_size 640 --max_num_tokens 2048 \
+            --extra_llm_api_options O.yml --num_requests 4000 --kv_cache_free_gpu_mem_fraction 0.95 --concurrency -1 \
+            --report_json R.json --streaming --iteration_log I --enable_chunked_context");
     }
 
     #[test]
     fn a_report_of_nothing_is_no_result() {
-        let of = |ok: f64, rates: &[(&str, f64)]| {
+        let outcome = |ok: f64, rates: &[(&str, f64)]| {
             measured_something(&ImportedResult {
                 counts: ImportedCounts { ok: Some(ok), failed: None },
                 rates: rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect(),
                 ..ImportedResult::default()
             })
         };
-        assert_eq!(of(3.0, &[("output_tokens", 5.0)]), Ok(()));
-        assert!(of(0.0, &[("output_tokens", 5.0)]).is_err());
-        assert!(of(3.0, &[("output_tokens", 0.0)]).is_err());
-        assert!(of(3.0, &[]).is_err());
+        assert_eq!(outcome(3.0, &[("output_tokens", 5.0)]), Ok(()));
+        assert!(outcome(0.0, &[("output_tokens", 5.0)]).is_err());
+        assert!(outcome(3.0, &[("output_tokens", 0.0)]).is_err());
+        assert!(outcome(3.0, &[]).is_err());
     }
 
     #[test]
     fn an_engine_needs_no_launcher() {
         let bench = bench(&serde_json::json!({"backend": "tensorrt", "engine_dir": "E", "launcher": []}));
-        insta::assert_snapshot!(command(&bench, Path::new("O"), Path::new("R")).join(" "), @"trtllm-bench -m Llama3.3-70B throughput --tp 1 --ep 1 --pp 1 --engine_dir E --dataset D --backend tensorrt --concurrency -1 --report_json R");
+        insta::assert_snapshot!(command(&bench, Path::new("O"), Path::new("R")).join(" "), @"trtllm-bench -m \
+            Llama3.3-70B throughput --tp 1 --ep 1 --pp 1 --engine_dir E --dataset D --backend tensorrt --concurrency \
+            -1 --report_json R");
     }
 }

@@ -107,7 +107,7 @@ fn simulator(
 ) -> Result<(), CommandError> {
     for path in [format!("manifests/quickstart/sim-{gpu}-x1.yaml"), format!("manifests/models/{model}.yaml")] {
         let Some((_, bytes)) = shipped().find(|(name, _)| *name == path) else {
-            let known = |folder: &str, before: &str, after: &str| {
+            let names = |folder: &str, before: &str, after: &str| {
                 let names = shipped().filter_map(|(name, _)| {
                     Some(name.strip_prefix(folder)?.strip_prefix(before)?.strip_suffix(after)?.to_owned())
                 });
@@ -116,13 +116,13 @@ fn simulator(
             return Err(CommandError::Usage(format!(
                 "`{}`: the simulator knows the GPUs {} and the models {}",
                 request.target,
-                known("manifests/quickstart/", "sim-", "-x1.yaml"),
-                known("manifests/models/", "", ".yaml"),
+                names("manifests/quickstart/", "sim-", "-x1.yaml"),
+                names("manifests/models/", "", ".yaml"),
             )));
         };
-        let found: Value = serde_yaml::from_slice(bytes).map_err(anyhow::Error::from)?;
-        if let Some(found) = found["vars"].as_object() {
-            vars.extend(found.clone());
+        let example: Value = serde_yaml::from_slice(bytes).map_err(anyhow::Error::from)?;
+        if let Some(example) = example["vars"].as_object() {
+            vars.extend(example.clone());
         }
     }
     let [input, output] = [&request.input, &request.output].map(|tokens| tokens.as_ref().map_or(0, longest));

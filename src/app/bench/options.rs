@@ -406,7 +406,8 @@ mod tests {
 
     #[test]
     fn a_line_has_its_key_with_those_above() {
-        let text = "regatta: 1\nstages:\n  bench:\n    bench:\n      stop:\n        duration: abc\n      limits:\n        foo: '3'\n";
+        let text = "regatta: 1\nstages:\n  bench:\n    bench:\n      stop:\n        duration: abc\n      \
+            limits:\n        foo: '3'\n";
         assert_eq!(key_at(text, 6), "stages.bench.bench.stop.duration");
         assert_eq!(key_at(text, 8), "stages.bench.bench.limits.foo");
         assert_eq!(key_at(text, 1), "regatta");

@@ -158,7 +158,7 @@ fn environments(defaults: &Overrides, own: &Overrides) -> Result<Vec<BTreeMap<St
     Ok(points)
 }
 
-/// `inference_llama3.3_70b` → `inference_llama3.3`, `70b`. None: it is no workload with its size.
+/// `inference_llama3.3_70b` → `inference_llama3.3`, `70b`. `None` if it is not a workload with its size.
 pub fn named(header: &str) -> Option<(&str, &str)> {
     let is_size = |size: &str| {
         let digits = size.strip_suffix('b').unwrap_or_default();
@@ -325,7 +325,7 @@ pub(super) struct ClusterFileError {
     why: String,
 }
 
-/// The GPU type of this folder's `cluster_config.yaml`: `gb200`. None: there is no such file, or it has no `gpu_type`.
+/// The GPU type of this folder's `cluster_config.yaml`: `gb200`. `None` if the file or its `gpu_type` is missing.
 pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterFileError> {
     let path = folder.join(FILE);
     let text = match read_text(&path) {
@@ -335,8 +335,8 @@ pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterF
     };
     let value: Value =
         serde_yaml::from_str(&text).map_err(|error| ClusterFileError { path, why: error.to_string() })?;
-    let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
-    Ok(found.and_then(Value::as_str).map(str::to_lowercase))
+    let gpu_type = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
+    Ok(gpu_type.and_then(Value::as_str).map(str::to_lowercase))
 }
 
 /// One sentence on why a scale stands for no system.
@@ -344,7 +344,7 @@ pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterF
 #[error("{0}")]
 pub struct NoSystem(String);
 
-/// The system that a scale stands for, and how it was found; or one sentence on why there is none. `fits`: whether the
+/// The system that a scale stands for, and how it was found; or one sentence on why none was. `fits`: whether the
 /// manifest takes a system with the other settings.
 pub fn system(
     project: &Project,
@@ -358,8 +358,8 @@ pub fn system(
     };
     let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
     let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
-    let known = gpu_type(scale).map_err(|error| NoSystem(error.to_string()))?;
-    if let Some((gpu_type, origin)) = known {
+    let typed = gpu_type(scale).map_err(|error| NoSystem(error.to_string()))?;
+    if let Some((gpu_type, origin)) = typed {
         let system = format!("{gpu_type}-x{}", scale.gpus);
         if systems.contains(&system) {
             return Ok((system, format!("the GPU type is from {origin}")));
@@ -431,11 +431,15 @@ inference_llama3.3_70b:
     fn every_combination_is_a_run() {
         let read = cluster(Some("GB200")).items(read(FILE).unwrap()).unwrap_or_else(|wrong| panic!("{wrong:?}"));
         let commands: Vec<String> = read.items.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(commands.join("\n"), @r"
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4 --repeat-number 2
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 dtype=nvfp4
-        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 dtype=nvfp4 --repeat-number 2
+        insta::assert_snapshot!(commands.join("\n"), @"
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 \
+        dtype=nvfp4
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x1 \
+        dtype=nvfp4 --repeat-number 2
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 \
+        dtype=nvfp4
+        NUM_REQUESTS=100 USE_CASES='chat:128/128 reasoning:1000/1000' regatta run llama3.3-70b system=gb200-x4 \
+        dtype=nvfp4 --repeat-number 2
         MAX_BATCH_SIZE=1 NUM_REQUESTS=100 regatta run llama3.3-70b system=gb200-x2 dtype=fp8
         MAX_BATCH_SIZE=2 NUM_REQUESTS=100 regatta run llama3.3-70b system=gb200-x2 dtype=fp8
         ");

@@ -220,12 +220,12 @@ fn end_of(item: &BulkRun, ran: &RunEnd, begun: Instant) -> BulkRow {
 }
 
 fn failed_row(item: &BulkRun, error: &CommandError) -> BulkRow {
-    let why = match error {
+    let reason = match error {
         CommandError::Manifest(found) => found.render(false),
         CommandError::Usage(what) | CommandError::Differs(what) => what.clone(),
         CommandError::Other(error) => format!("{error:#}"),
     };
-    BulkRow { outcome: "failed", exit: Some(error.exit().code()), reason: Some(why), ..not_run(item) }
+    BulkRow { outcome: "failed", exit: Some(error.exit().code()), reason: Some(reason), ..not_run(item) }
 }
 
 fn not_run(item: &BulkRun) -> BulkRow {

@@ -288,12 +288,15 @@ fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError
     }
     match &args.rate {
         Some(Quantity::Unknown(rate)) => Ok(BenchLoad::Rate(Quantity::Unknown(rate.clone()))),
-        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if (rate + 1.0).abs() < f64::EPSILON) => {
+        Some(Quantity::Known(SweepLevels::List(rates)))
+            if rates.len() == 1 && rates.iter().all(|rate| (rate + 1.0).abs() < f64::EPSILON) =>
+        {
             Ok(BenchLoad::Offline)
         }
-        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if !rate.is_finite() || *rate <= 0.0) =>
+        Some(Quantity::Known(SweepLevels::List(rates)))
+            if rates.len() == 1 && rates.iter().all(|rate| !rate.is_finite() || *rate <= 0.0) =>
         {
-            let rate = all.first().copied().unwrap_or_default();
+            let rate = rates.first().copied().unwrap_or_default();
             invalid_value(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"))
         }
         Some(Quantity::Known(rates)) => Ok(match checked(rates, false, "--rate")?.as_slice() {
@@ -320,7 +323,7 @@ fn target(given: String, is_model: bool, protocol: Option<&str>) -> Result<Strin
 
 /// The protocol that is given, or that follows from GenAI-Perf's options.
 fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
-    let own = args.protocol.map(|word| match word {
+    let protocol = args.protocol.map(|word| match word {
         ProtocolWord::Kserve => "kserve",
         ProtocolWord::Generate => "generate",
         ProtocolWord::OpenaiChat => "openai-chat",
@@ -338,11 +341,11 @@ fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
             return invalid_value("`--service-kind openai` has the endpoint types chat and completions");
         }
     };
-    match (own, theirs) {
-        (Some(own), Some(theirs)) if own != theirs => {
-            invalid_value(format!("`--protocol {own}` contradicts the other options, which mean `{theirs}`"))
+    match (protocol, theirs) {
+        (Some(protocol), Some(theirs)) if protocol != theirs => {
+            invalid_value(format!("`--protocol {protocol}` contradicts the other options, which mean `{theirs}`"))
         }
-        _ => Ok(own.or(theirs)),
+        _ => Ok(protocol.or(theirs)),
     }
 }
 
@@ -396,11 +399,11 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
 
 /// `NAME:VALUE`, where the value is JSON or else a text; or a JSON object.
 fn extra(words: &[String]) -> Result<Map<String, Value>, ArgumentError> {
-    let mut all = Map::new();
+    let mut fields = Map::new();
     for word in words {
         if word.trim_start().starts_with('{') {
             match serde_json::from_str(word) {
-                Ok(Value::Object(more)) => all.extend(more),
+                Ok(Value::Object(more)) => fields.extend(more),
                 Ok(_) => return invalid_value(format!("`--extra {word}` is no JSON object")),
                 Err(error) => return invalid_value(format!("`--extra {word}`: {error}")),
             }
@@ -409,12 +412,12 @@ fn extra(words: &[String]) -> Result<Map<String, Value>, ArgumentError> {
         let Some((name, value)) = word.split_once(':') else {
             return invalid_value(format!("`--extra {word}` is not NAME:VALUE"));
         };
-        all.insert(name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
+        fields.insert(name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
     }
-    if let Some(text) = all.values().find_map(|value| value.as_str().filter(|text| text.contains("{{"))) {
+    if let Some(text) = fields.values().find_map(|value| value.as_str().filter(|text| text.contains("{{"))) {
         return invalid_value(format!("`--extra …:{text}`: `{{{{` begins an expression in a manifest"));
     }
-    Ok(all)
+    Ok(fields)
 }
 
 /// Ours, for it or for GenAI-Perf's name of it.

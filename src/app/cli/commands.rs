@@ -448,7 +448,13 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [KeyValueArg { key: "system", value: "h200-x8" }, KeyValueArg { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([KeyValueArg { key: "nodes", value: "2" }]), store: StoreSelection { address: None, sign_key: None, trusted_keys: None }, locking: Write { file: "regatta.lock", is_named: false }, env: {}, junit: None, metrics_listen: None }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @"RunRequest { manifest: \"m\", settings: [KeyValueArg { \
+            key: \"system\", value: \"h200-x8\" }, KeyValueArg { key: \"scenarios\", value: \"offline,server\" }], \
+            select: Select { until: [\"a\", \"b\"], only: [\"c\"], force: Stages([\"d\"]), repeat: None, \
+            repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), \
+            Index(2)])), on: Slurm([KeyValueArg { key: \"nodes\", value: \"2\" }]), store: StoreSelection { address: \
+            None, sign_key: None, trusted_keys: None }, locking: Write { file: \"regatta.lock\", is_named: false }, \
+            env: {}, junit: None, metrics_listen: None }");
     }
 
     #[test]

@@ -15,9 +15,9 @@ use super::commands::CliArgs;
 /// A shell sets it to its name, and puts the words of the line behind `--`.
 const ASKS: &str = "REGATTA_COMPLETE";
 
-/// Bash splits a word at `=`; this puts it together again, and gives back what is behind the `=`.
+/// Bash splits a word at `=`; this puts it together again, and returns the part after the `=`.
 const BASH: &str = include_str!("completion.bash");
-/// Without a blank behind the `=` of a setting.
+/// Without a blank after the `=` of a setting.
 const ZSH: &str = include_str!("completion.zsh");
 
 /// A name that may be typed, and what it is.
@@ -86,7 +86,7 @@ impl Line {
         Self { before: typed[..end].iter().map(|word| word.to_string_lossy().into_owned()).collect() }
     }
 
-    /// The first word behind the command that is one of these names, or a file.
+    /// The first word after the command that is one of these names, or a file.
     fn manifest(&self, known: &[Offer]) -> Option<&str> {
         let is_file =
             |word: &str| Path::new(word).extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
@@ -106,9 +106,9 @@ fn command(offers: &Arc<dyn Offers>, line: &Arc<Line>) -> clap::Command {
     let manifest = || {
         let offers = Arc::clone(offers);
         ArgValueCompleter::new(move |word: &OsStr| {
-            let mut all = matching(word, offers.manifests());
-            all.extend(PathCompleter::file().complete(word));
-            all
+            let mut candidates = matching(word, offers.manifests());
+            candidates.extend(PathCompleter::file().complete(word));
+            candidates
         })
     };
     let setting = || {
@@ -134,21 +134,21 @@ fn command(offers: &Arc<dyn Offers>, line: &Arc<Line>) -> clap::Command {
     };
     let mut command = CliArgs::command();
     // The arguments by their names in `args`; each stays in its place among the others.
-    let of = |command: clap::Command, name: &str, argument: &str, completer: ArgValueCompleter| {
+    let completed = |command: clap::Command, name: &str, argument: &str, completer: ArgValueCompleter| {
         command.mut_subcommand(name, |sub| {
             sub.mut_args(|one| if one.get_id() == argument { one.add(completer.clone()) } else { one })
         })
     };
     for name in ["run", "plan", "serve", "show", "doctor"] {
-        command = of(command, name, "manifest", manifest());
-        command = of(command, name, "settings", setting());
+        command = completed(command, name, "manifest", manifest());
+        command = completed(command, name, "settings", setting());
         for argument in ["until", "only", "force", "stage"] {
-            command = of(command, name, argument, stage());
+            command = completed(command, name, argument, stage());
         }
     }
-    command = of(command, "check", "manifests", manifest());
-    command = of(command, "logs", "stage", stage());
-    of(command, "tag", "run", run())
+    command = completed(command, "check", "manifests", manifest());
+    command = completed(command, "logs", "stage", stage());
+    completed(command, "tag", "run", run())
 }
 
 fn matching(word: &OsStr, offers: Vec<Offer>) -> Vec<CompletionCandidate> {

@@ -49,10 +49,9 @@ impl CliExit {
         }
     }
 
-    /// The meaning of an exit code of another Regatta process; one that is none of ours is that of a command that it
-    /// ran.
+    /// The meaning of an exit code of another Regatta process; an unknown code is that of a command that it ran.
     pub fn from_code(code: i32) -> Self {
-        let all = [
+        let exits = [
             Self::Done,
             Self::Failed,
             Self::Usage,
@@ -64,7 +63,7 @@ impl CliExit {
             Self::OwnFault,
             Self::Interrupted,
         ];
-        let ours = all.into_iter().find(|exit| i32::from(exit.code()) == code);
+        let ours = exits.into_iter().find(|exit| i32::from(exit.code()) == code);
         ours.unwrap_or_else(|| u8::try_from(code).map_or(Self::Failed, Self::OfCommand))
     }
 

@@ -169,7 +169,8 @@ pub(super) const INIT: &str = with_codes!(examples![
 pub(super) const STATUS: &str = concat!(
     examples![
         "regatta status",
-        "regatta status --follow   a run in another terminal: its tasks, requests in flight, tokens per second, latencies so far",
+        "regatta status --follow   a run in another terminal: its tasks, requests in flight, tokens per second, \
+        latencies so far",
         "regatta status --json",
     ],
     "\n",

@@ -137,7 +137,7 @@ pub struct ForeignLogs {
     pub folder: PathBuf,
 }
 
-/// Why an argument of `--logs` is none.
+/// Why an argument of `--logs` is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER, for example h200.json:llama2-70b-99.9:Offline=logs/offline")]
 pub struct ForeignLogsError;
@@ -169,7 +169,7 @@ pub enum PasswordSource {
     Env(String),
 }
 
-/// Why an argument of `--encrypt` is none.
+/// Why an argument of `--encrypt` is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("`--encrypt` is file:PATH or env:NAME, where the password is; the password itself is not an argument")]
 pub struct PasswordSourceError;

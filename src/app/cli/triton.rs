@@ -143,7 +143,7 @@ impl TritonRequest {
     /// Where the server is. Metrics have a port of their own, and are read over HTTP.
     ///
     /// # Errors
-    /// The text is no address, or has a secret in it.
+    /// The text is not an address, or has a secret in it.
     pub fn url(&self) -> Result<TritonUrl, TritonUrlError> {
         let (text, _) = self.server();
         match self {
@@ -220,7 +220,7 @@ pub enum TritonProtocol {
     Http,
 }
 
-/// Why a text is no address of a server.
+/// Why a text is not the address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TritonUrlError {
     #[error(

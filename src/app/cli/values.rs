@@ -148,7 +148,7 @@ pub struct KeyValueArg {
     pub value: String,
 }
 
-/// Why an argument is no setting, with what to try.
+/// Why an argument is not a setting, with what to try.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueArgError {
     #[error(
@@ -304,13 +304,14 @@ mod tests {
             .iter()
             .map(|word| word.parse::<KeyValueArg>().expect_err("no setting").to_string())
             .collect();
-        insta::assert_snapshot!(hints.join("\n"), @r"
+        insta::assert_snapshot!(hints.join("\n"), @"
         `system` is not KEY=VALUE
           hint: write `system=VALUE`; `regatta show MANIFEST` lists the parameters
         `=h200` has no name before the `=`
           hint: write KEY=VALUE, for example `system=h200-x8`
         `sys tem` cannot be the name of a parameter: ' ' is not allowed in it
-          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside; there is no space around the `=`
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside; \
+          there is no space around the `=`
         `2x` cannot be the name of a parameter: '2' is not allowed in it
           hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside
         `a..b` cannot be the name of a parameter: '.' is not allowed in it

@@ -21,7 +21,7 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Programs of TensorRT-LLM's package: they are scripts of the Python that has it.
 const OF_TRTLLM: [&str; 4] = ["trtllm-build", "trtllm-serve", "trtllm-bench", "trtllm-llmapi-launch"];
 
-/// Name → the version that the program, or a file beside it, reports. Programs without a version are left out.
+/// Name → the version that the program, or a file next to it, reports. Programs without a version are left out.
 pub fn versions(needs: &Needs, project: &Path) -> BTreeMap<String, String> {
     let programs = needs.programs.keys().chain(needs.containers.keys());
     programs.filter_map(|program| Some((name(program).to_owned(), version(program, project)?))).collect()
@@ -29,11 +29,11 @@ pub fn versions(needs: &Needs, project: &Path) -> BTreeMap<String, String> {
 
 /// `arch`; where GPUs are leased here also `GPUs`, `driver` and `CUDA`.
 pub fn machine(needs: &Needs) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::from([("arch".to_owned(), std::env::consts::ARCH.to_owned())]);
+    let mut properties = BTreeMap::from([("arch".to_owned(), std::env::consts::ARCH.to_owned())]);
     if needs.gpus > 0 {
-        all.extend(facts());
+        properties.extend(facts());
     }
-    all
+    properties
 }
 
 fn name(program: &str) -> &str {
@@ -127,8 +127,8 @@ pub fn gpu_findings(needs: &Needs) -> Vec<DoctorFinding> {
 pub fn facts() -> Vec<(String, String)> {
     let (gpus, _) = query_gpus();
     let list = Some(summary(&gpus.list)).filter(|_| !gpus.list.is_empty());
-    let all = [("GPUs", list), ("driver", gpus.driver), ("CUDA", gpus.cuda)];
-    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    let rows = [("GPUs", list), ("driver", gpus.driver), ("CUDA", gpus.cuda)];
+    rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// The names of the machine's GPUs, as `nvidia-smi` prints them; none where it does not answer.
@@ -156,11 +156,11 @@ fn query_gpus() -> (Gpus, Option<String>) {
 
 fn findings(gpus: &Gpus, fault: Option<String>, needs: &Needs) -> Vec<DoctorFinding> {
     let count = gpus.list.len() as u32;
-    let found = fault.unwrap_or_else(|| summary(&gpus.list));
-    let mut first = DoctorFinding::fact("GPUs", found);
+    let listed = fault.unwrap_or_else(|| summary(&gpus.list));
+    let mut first = DoctorFinding::fact("GPUs", listed);
     if needs.gpus > 0 {
         let memory = needs.gpu_memory.as_ref();
-        let what = match memory {
+        let needed = match memory {
             Some((gigabytes, system)) => format!("{} with {gigabytes} GB ({system})", needs.gpus),
             None => needs.gpus.to_string(),
         };
@@ -180,10 +180,10 @@ fn findings(gpus: &Gpus, fault: Option<String>, needs: &Needs) -> Vec<DoctorFind
         } else {
             "these are not the GPUs that the manifest's numbers are for: choose the system that this machine is"
         };
-        first = first.needed(what, &needs.gpus_by, level).fix(fix);
+        first = first.needed(needed, &needs.gpus_by, level).fix(fix);
     }
-    let mut all = vec![first];
-    all.extend(weights(gpus, needs));
+    let mut findings = vec![first];
+    findings.extend(weights(gpus, needs));
     if let Some(driver) = &gpus.driver {
         let major = driver.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let mut finding = DoctorFinding::fact("driver", driver.clone());
@@ -193,12 +193,12 @@ fn findings(gpus: &Gpus, fault: Option<String>, needs: &Needs) -> Vec<DoctorFind
                 .needed(format!("{OLDEST} or newer"), &needs.gpus_by, level)
                 .fix("install a newer driver of NVIDIA's");
         }
-        all.push(finding);
+        findings.push(finding);
     }
     if let Some(cuda) = &gpus.cuda {
-        all.push(DoctorFinding::fact("CUDA", format!("up to {cuda} with this driver")));
+        findings.push(DoctorFinding::fact("CUDA", format!("up to {cuda} with this driver")));
     }
-    all
+    findings
 }
 
 /// Whether the weights of each engine fit on each of its GPUs; what is left is for activations and the KV cache.
@@ -268,12 +268,12 @@ const FILES: u64 = 4096;
 
 /// Lines on memory, disk and limits. `folder` is where outputs go, or the nearest folder above it that is there.
 pub fn limit_findings(needs: &Needs, folder: &Path) -> Vec<DoctorFinding> {
-    let mut all = vec![DoctorFinding::fact("memory", memory())];
-    all.push(disk(needs, folder));
-    all.push(shared(needs));
-    all.push(pinned(needs));
-    all.push(files(needs));
-    all
+    let mut findings = vec![DoctorFinding::fact("memory", memory())];
+    findings.push(disk(needs, folder));
+    findings.push(shared(needs));
+    findings.push(pinned(needs));
+    findings.push(files(needs));
+    findings
 }
 
 fn memory() -> String {
@@ -290,21 +290,21 @@ fn disk(needs: &Needs, folder: &Path) -> DoctorFinding {
     // The folder above one that cannot be looked at may be on another disk.
     let there = folder.ancestors().find(|folder| !matches!(metadata_if_there(folder), Ok(None))).unwrap_or(folder);
     let free = free(there);
-    let found = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", units::size(free)));
-    let finding = DoctorFinding::fact("disk", found);
+    let free_space = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", units::size(free)));
+    let finding = DoctorFinding::fact("disk", free_space);
     if needs.disk.is_empty() {
         return finding;
     }
     let wanted: u64 = needs.disk.iter().map(|(_, bytes)| bytes).sum();
     let by: Vec<String> = needs.disk.iter().map(|(how, _)| how.clone()).collect();
-    let what = match needs.weights.len() {
+    let contents = match needs.weights.len() {
         0 => "engines",
         n if n == needs.disk.len() => "weights",
         _ => "engines and weights",
     };
     let level = FindingLevel::of(free.is_none_or(|free| free >= wanted));
     finding
-        .needed(format!("{} for {what}, at most", units::size(wanted)), &by, level)
+        .needed(format!("{} for {contents}, at most", units::size(wanted)), &by, level)
         .fix("regatta gc --yes; or `--home DIR` on a larger disk")
 }
 

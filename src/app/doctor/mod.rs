@@ -60,29 +60,29 @@ pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> 
     let served = needs::model_findings(&mut needs, project);
     let needs = &needs;
     let (pretty, os) = os();
-    let mut all = vec![DoctorFinding::fact("system", pretty)];
-    all.extend(machine::gpu_findings(needs));
-    all.extend(programs::container_findings(needs, &os));
+    let mut findings = vec![DoctorFinding::fact("system", pretty)];
+    findings.extend(machine::gpu_findings(needs));
+    findings.extend(programs::container_findings(needs, &os));
     if has_needs {
-        all.extend(needs.programs.iter().filter(|(program, _)| !needs.containers.contains_key(*program)).map(
+        findings.extend(needs.programs.iter().filter(|(program, _)| !needs.containers.contains_key(*program)).map(
             |(program, by)| {
                 let path =
                     if program.contains('/') { project.join(program).display().to_string() } else { program.clone() };
                 programs::find(&path, by, &os)
             },
         ));
-        all.extend(served);
-        all.extend(slurm(needs));
-        all.extend(needs::host_findings(needs, project));
-        all.extend(needs.files.iter().filter_map(|(path, by)| file(path, by, project)));
+        findings.extend(served);
+        findings.extend(slurm(needs));
+        findings.extend(needs::host_findings(needs, project));
+        findings.extend(needs.files.iter().filter_map(|(path, by)| file(path, by, project)));
     } else {
-        all.extend(programs::USUAL.iter().map(|tool| programs::find(tool, &[], &os)));
+        findings.extend(programs::USUAL.iter().map(|tool| programs::find(tool, &[], &os)));
     }
-    all.extend(machine::limit_findings(needs, state));
-    all.extend(unknown);
-    all.extend(needs::secret_findings(needs));
-    all.extend(needs::store_key_findings());
-    all
+    findings.extend(machine::limit_findings(needs, state));
+    findings.extend(unknown);
+    findings.extend(needs::secret_findings(needs));
+    findings.extend(needs::store_key_findings());
+    findings
 }
 
 /// Its display name, and the distribution family.
@@ -108,10 +108,10 @@ fn slurm(needs: &Needs) -> Option<DoctorFinding> {
         return None;
     }
     let job = std::env::var("SLURM_JOB_ID").ok();
-    let found = job.as_ref().map_or_else(|| "not in an allocation".to_owned(), |job| format!("in job {job}"));
+    let allocation = job.as_ref().map_or_else(|| "not in an allocation".to_owned(), |job| format!("in job {job}"));
     let level = FindingLevel::of(job.is_some());
     Some(
-        DoctorFinding::fact("Slurm", found)
+        DoctorFinding::fact("Slurm", allocation)
             .needed("an allocation", &needs.slurm, level)
             .fix(format!("salloc --gpus={} --exclusive regatta run …", needs.gpus.max(1))),
     )

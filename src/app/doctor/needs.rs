@@ -321,29 +321,29 @@ const TOKEN_FILE: &str = ".cache/huggingface/token";
 
 /// Lines on every secret that is needed, and on the token for Hugging Face in any case.
 pub fn secret_findings(needs: &Needs) -> Vec<DoctorFinding> {
-    let mut all: Vec<DoctorFinding> = needs
+    let mut findings: Vec<DoctorFinding> = needs
         .secrets
         .iter()
         .map(|(name, by)| {
             let is_set = is_set(name);
-            let found = if is_set { "set" } else { "not set" };
+            let state = if is_set { "set" } else { "not set" };
             let fix = if name == TOKEN && has_file() {
                 format!("export {TOKEN}=\"$(cat ~/{TOKEN_FILE})\"")
             } else {
                 format!("export {name}=…")
             };
-            DoctorFinding::fact(name, found).needed("in the environment", by, FindingLevel::of(is_set)).fix(fix)
+            DoctorFinding::fact(name, state).needed("in the environment", by, FindingLevel::of(is_set)).fix(fix)
         })
         .collect();
     if !needs.secrets.contains_key(TOKEN) {
-        let found = match (is_set(TOKEN), has_file()) {
+        let state = match (is_set(TOKEN), has_file()) {
             (true, _) => "set".to_owned(),
             (false, true) => format!("not set; ~/{TOKEN_FILE} has one"),
             (false, false) => "not set".to_owned(),
         };
-        all.push(DoctorFinding::fact(TOKEN, found));
+        findings.push(DoctorFinding::fact(TOKEN, state));
     }
-    all
+    findings
 }
 
 fn is_set(name: &str) -> bool {
@@ -365,7 +365,7 @@ fn sign_key() -> Option<DoctorFinding> {
         Ok(key) => key.public().short_id(),
         Err(error) => return Some(unusable(SIGN_KEY, &error)),
     };
-    // A text in place of a path is no name of a file.
+    // The variable may hold a text instead of a path; that does not name a file.
     let mode = fs::metadata(Path::new(&value)).map_or(0, |file| file.permissions().mode());
     let for_others = mode & 0o077;
     if for_others == 0 {
@@ -394,52 +394,52 @@ fn unusable(name: &str, error: &KeyError) -> DoctorFinding {
 
 /// Lines on each model, and their weights among those that a GPU must hold.
 pub fn model_findings(needs: &mut Needs, project: &Path) -> Vec<DoctorFinding> {
-    let mut all = Vec::new();
+    let mut findings = Vec::new();
     for served in needs.served.clone() {
         let by = [served.task.clone()];
         let folder = folder(&served.model, project);
         if let Some(bytes) = folder.as_deref().map(weights).filter(|bytes| *bytes > 0 && !served.is_dummy) {
             needs.gpu_weights.push((served.task.clone(), bytes / u64::from(served.gpus.max(1))));
         }
-        all.push(model(&served, folder.as_deref()));
+        findings.push(model(&served, folder.as_deref()));
         if let Some((program, package)) = &served.program {
-            let found = package_version(program, package, project);
-            let level = if found.is_some() { FindingLevel::Good } else { FindingLevel::Doubtful };
-            let found = found.unwrap_or_else(|| "version not known".to_owned());
+            let version = package_version(program, package, project);
+            let level = if version.is_some() { FindingLevel::Good } else { FindingLevel::Doubtful };
+            let version = version.unwrap_or_else(|| "version not known".to_owned());
             let fix = format!("pip install {package}, into the Python that `{}` runs", program.join(" "));
-            all.push(DoctorFinding::fact(*package, found).needed("the server", &by, level).fix(fix));
+            findings.push(DoctorFinding::fact(*package, version).needed("the server", &by, level).fix(fix));
         }
         if let Some((first, servers)) = served.ports {
             let taken = (0..servers).filter_map(|index| first.checked_add(u16::try_from(index).ok()?));
             let taken = taken.filter(|port| std::net::TcpListener::bind(("0.0.0.0", *port)).is_err());
-            all.extend(taken.map(|port| {
+            findings.extend(taken.map(|port| {
                 DoctorFinding::fact(format!("port {port}"), "taken")
                     .needed("free", &by, FindingLevel::Missing)
                     .fix("`ss -ltnp` names the program; end it, or leave `port` out to get a free one")
             }));
         }
     }
-    all
+    findings
 }
 
 fn model(served: &ModelNeed, folder: Option<&Path>) -> DoctorFinding {
     let by = [served.task.clone()];
     let needed = if served.is_dummy { "its config.json" } else { "config.json and weights" };
-    let found = |text: String, level| DoctorFinding::fact(served.model.clone(), text).needed(needed, &by, level);
+    let finding = |text: String, level| DoctorFinding::fact(served.model.clone(), text).needed(needed, &by, level);
     match folder {
         Some(folder) if !folder.join("config.json").is_file() => {
-            found(format!("no config.json in {}", folder.display()), FindingLevel::Missing)
+            finding(format!("no config.json in {}", folder.display()), FindingLevel::Missing)
                 .fix("name a folder in Hugging Face's layout")
         }
         Some(folder) if weights(folder) == 0 && !served.is_dummy => {
-            found(format!("no weights in {}", folder.display()), FindingLevel::Missing)
+            finding(format!("no weights in {}", folder.display()), FindingLevel::Missing)
                 .fix("fetch them, or `load_format: dummy` makes random ones")
         }
-        Some(folder) => found(format!("in {}", folder.display()), FindingLevel::Good),
+        Some(folder) => finding(format!("in {}", folder.display()), FindingLevel::Good),
         None if is_path(&served.model) => {
-            found("not there".to_owned(), FindingLevel::Missing).fix("name the right folder, or fetch it first")
+            finding("not there".to_owned(), FindingLevel::Missing).fix("name the right folder, or fetch it first")
         }
-        None => found("not in the cache: the server fetches it".to_owned(), FindingLevel::Doubtful)
+        None => finding("not in the cache: the server fetches it".to_owned(), FindingLevel::Doubtful)
             .fix(format!("hf download {}, where there is no network when it starts", served.model)),
     }
 }
@@ -461,9 +461,9 @@ fn folder(model: &str, project: &Path) -> Option<PathBuf> {
     let home = || Some(variable("HOME")?.join(".cache/huggingface"));
     let hub = variable("HF_HUB_CACHE").or_else(|| Some(variable("HF_HOME").or_else(home)?.join("hub")))?;
     let snapshots = hub.join(format!("models--{}", model.replace('/', "--"))).join("snapshots");
-    let mut found: Vec<PathBuf> = fs::read_dir(snapshots).ok()?.flatten().map(|entry| entry.path()).collect();
-    found.sort();
-    found.pop()
+    let mut folders: Vec<PathBuf> = fs::read_dir(snapshots).ok()?.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    folders.pop()
 }
 
 /// Bytes of the weights in a folder.
@@ -497,8 +497,8 @@ mod tests {
 
     fn found(served: ModelNeed, project: &Path) -> (FindingLevel, String, Vec<(String, u64)>) {
         let mut needs = Needs { served: vec![served], ..Needs::default() };
-        let all = model_findings(&mut needs, project);
-        (all[0].level, all[0].found.clone(), needs.gpu_weights)
+        let findings = model_findings(&mut needs, project);
+        (findings[0].level, findings[0].found.clone(), needs.gpu_weights)
     }
 
     #[test]

@@ -21,7 +21,7 @@ enum InstallSource {
 
 struct Tool {
     name: &'static str,
-    /// Arguments that make it print its version; empty: there are none.
+    /// Arguments that make it print its version; empty if it cannot print one.
     version: &'static [&'static str],
     from: InstallSource,
 }
@@ -77,7 +77,7 @@ const TOOLS: [Tool; 32] = [
     Tool { name: "ssh", version: &["-V"], from: InstallSource::Package("openssh-client", "openssh-clients") },
 ];
 
-/// The programs to check when there is no manifest.
+/// The programs to check without a manifest.
 pub const USUAL: [&str; 8] = ["git", "git-lfs", "cmake", "g++", "python3", "mpirun", "srun", "tritonserver"];
 
 pub fn is_known(program: &str) -> bool {
@@ -87,14 +87,14 @@ pub fn is_known(program: &str) -> bool {
 /// Whether a program is installed. Where tasks need it, its absence is a finding; otherwise it is only information.
 pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     let is_there = ProcessCommand::new([program], "/", "/dev/null").is_found();
-    let known = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));
-    let found =
-        if is_there { version(program, known).unwrap_or_else(|| "there".to_owned()) } else { "not found".to_owned() };
-    let finding = DoctorFinding::fact(program, found);
+    let tool = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));
+    let state =
+        if is_there { version(program, tool).unwrap_or_else(|| "there".to_owned()) } else { "not found".to_owned() };
+    let finding = DoctorFinding::fact(program, state);
     if by.is_empty() {
         return finding;
     }
-    finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(known, os))
+    finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(tool, os))
 }
 
 /// The version of the program at `path`, queried in the way that the tool `name` has.
@@ -156,9 +156,9 @@ fn one(program: &str, contained: &ContainerNeed, os: &str) -> Vec<DoctorFinding>
         _ => None,
     };
     let Some(question) = answers else {
-        let mut all = vec![find(program, &contained.by, os)];
-        all.extend(hook(contained));
-        return all;
+        let mut findings = vec![find(program, &contained.by, os)];
+        findings.extend(hook(contained));
+        return findings;
     };
     let (found, fix) = match probe(question, CONTAINER_TIMEOUT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (out.trim().to_owned(), None),
@@ -174,12 +174,12 @@ fn one(program: &str, contained: &ContainerNeed, os: &str) -> Vec<DoctorFinding>
     };
     let works = fix.is_none();
     let first = DoctorFinding::fact(program, found).needed("to answer", &contained.by, FindingLevel::of(works));
-    let mut all = vec![first.fix(fix.unwrap_or_default())];
+    let mut findings = vec![first.fix(fix.unwrap_or_default())];
     if works {
-        all.extend(hook(contained));
-        all.extend(contained.images.iter().map(|(image, by)| image_of(program, image, by)));
+        findings.extend(hook(contained));
+        findings.extend(contained.images.iter().map(|(image, by)| image_of(program, image, by)));
     }
-    all
+    findings
 }
 
 /// How GPUs get into a container of this kind.
@@ -208,15 +208,15 @@ fn hook(contained: &ContainerNeed) -> Option<DoctorFinding> {
         // `--nv` takes the driver's libraries as they are.
         _ => return None,
     };
-    let found = if is_there { found.to_owned() } else { format!("no {found}") };
+    let state = if is_there { found.to_owned() } else { format!("no {found}") };
     let about = format!("GPUs in {}", contained.engine);
-    Some(DoctorFinding::fact(about, found).needed("a hook", &contained.gpus_by, FindingLevel::of(is_there)).fix(fix))
+    Some(DoctorFinding::fact(about, state).needed("a hook", &contained.gpus_by, FindingLevel::of(is_there)).fix(fix))
 }
 
 fn image_of(program: &str, image: &str, by: &[String]) -> DoctorFinding {
     let seen = image_id(program, image);
-    let found = seen.as_ref().map_or("not on this machine", |id| id.get(..19).unwrap_or(id));
-    DoctorFinding::fact(image, found)
+    let image_id = seen.as_ref().map_or("not on this machine", |id| id.get(..19).unwrap_or(id));
+    DoctorFinding::fact(image, image_id)
         .needed("the image", by, FindingLevel::of(seen.is_some()))
         .fix(format!("{program} pull {image}"))
 }
@@ -227,17 +227,17 @@ const BEFORE: [&str; 14] =
 
 /// The first words of all commands, in order, each once.
 pub fn programs(text: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut programs: Vec<String> = Vec::new();
     let joined = text.replace("\\\n", " ");
     for command in joined.split(['\n', ';', '|', '&', '(', ')', '`']) {
         let mut words = command.split_whitespace().skip_while(|word| BEFORE.contains(word) || is_assignment(word));
         let Some(word) = words.next() else { continue };
         let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
-        if word.chars().all(plain) && !found.iter().any(|known| known == word) {
-            found.push(word.to_owned());
+        if word.chars().all(plain) && !programs.iter().any(|known| known == word) {
+            programs.push(word.to_owned());
         }
     }
-    found
+    programs
 }
 
 /// `NAME=value`
@@ -272,10 +272,10 @@ mod tests {
         let text = "set -e\ncd build && CC=gcc cmake .. \\\n  -G Ninja; if ! nvidia-smi | grep H100; then exec python3 \
             x.py; fi\n\
                     v=$(git describe)\n\"$OUT/tool\" a";
-        let found = programs(text);
+        let names = programs(text);
         for program in ["cmake", "nvidia-smi", "grep", "python3", "git"] {
-            assert!(found.iter().any(|one| one == program), "{program} is not in {found:?}");
+            assert!(names.iter().any(|one| one == program), "{program} is not in {names:?}");
         }
-        assert!(!found.iter().any(|one| one == "Ninja" || one.contains('$')), "{found:?}");
+        assert!(!names.iter().any(|one| one == "Ninja" || one.contains('$')), "{names:?}");
     }
 }

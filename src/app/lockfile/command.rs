@@ -78,21 +78,21 @@ fn format_differences(
 
 /// Run by run, by their names; with `chosen`, one of each side whatever their names are.
 fn compare_files(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec<LockDifference>> {
-    let all = LockExtent { is_part: false, has_run: true };
+    let whole = LockExtent { is_part: false, has_run: true };
     if let (true, Some((a, before)), Some((b, after))) =
         (chosen, old.runs.first_key_value(), new.runs.first_key_value())
     {
         let name = if a == b { a.clone() } else { format!("{a} | {b}") };
-        return BTreeMap::from([(name, compare(before, after, all))]);
+        return BTreeMap::from([(name, compare(before, after, whole))]);
     }
-    let one = |name: &String| {
-        let found = match (old.runs.get(name), new.runs.get(name)) {
-            (Some(before), Some(after)) => compare(before, after, all),
+    let compared = |name: &String| {
+        let differences = match (old.runs.get(name), new.runs.get(name)) {
+            (Some(before), Some(after)) => compare(before, after, whole),
             (before, after) => vec![missing_section(before, after)],
         };
-        (name.clone(), found)
+        (name.clone(), differences)
     };
-    old.runs.keys().chain(new.runs.keys()).map(one).collect()
+    old.runs.keys().chain(new.runs.keys()).map(compared).collect()
 }
 
 fn missing_section(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
@@ -124,8 +124,8 @@ fn since(
     let name = run_section::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
     let keys = run_section::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
-    let found = run_section::predicted_differences(section, &project, &plan, &options, &keys)?;
-    Ok(BTreeMap::from([(name, found)]))
+    let differences = run_section::predicted_differences(section, &project, &plan, &options, &keys)?;
+    Ok(BTreeMap::from([(name, differences)]))
 }
 
 /// One run of a lock file; else lists the existing ones.
@@ -187,7 +187,7 @@ pub struct LockReport {
 /// Compares, and then makes plan and options hold to the lock.
 ///
 /// # Errors
-/// Every difference from the lock; or there is no such lock.
+/// The lock does not exist, or the plan differs from it: every difference is named.
 pub fn enforce(
     project: &Project,
     request: &cli::RunRequest,
@@ -294,9 +294,9 @@ fn output_check(section: LockSection, strictness: Strictness, file: String) -> O
 
 fn failure(entry: &LockedTask, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
     let lines: Vec<String> = stops.iter().map(render::line).collect();
-    let what = format!("it does not match {file}: {}", lines.join("; "));
+    let problem = format!("it does not match {file}: {}", lines.join("; "));
     let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
-    Failure::new(FailureKind::Differs, what)
+    Failure::new(FailureKind::Differs, problem)
         .hint(format!("{} ({kind}); or `--locked=warn`, which reports it and continues", first.advice()))
 }
 
@@ -311,22 +311,23 @@ pub(super) fn hidden_differences(
         return Vec::new();
     }
     let shows_one = |task: &Task| found.iter().any(|one| one.task.as_deref() == Some(task.id.as_str()));
-    let all = plan.tasks.iter().zip(keys).filter(|(task, _)| !shows_one(task));
-    all.filter_map(|(task, key)| {
-        let entry = locked.stages.get(task.id.as_str())?;
-        let before = entry.resolved.get("key")?.as_str()?.to_owned();
-        let now = with_locked_upstream(locked, entry, plan, task, key.as_ref()?.as_ref().ok()?)?;
-        let now = now.digest().to_string();
-        (before != now).then(|| LockDifference {
-            part: LockPart::Requested,
-            task: Some(task.id.to_string()),
-            field: "key".to_owned(),
-            locked: Some(before),
-            now: Some(now),
-            weight: DifferenceWeight::Reported,
+    let hidden = plan.tasks.iter().zip(keys).filter(|(task, _)| !shows_one(task));
+    hidden
+        .filter_map(|(task, key)| {
+            let entry = locked.stages.get(task.id.as_str())?;
+            let before = entry.resolved.get("key")?.as_str()?.to_owned();
+            let now = with_locked_upstream(locked, entry, plan, task, key.as_ref()?.as_ref().ok()?)?;
+            let now = now.digest().to_string();
+            (before != now).then(|| LockDifference {
+                part: LockPart::Requested,
+                task: Some(task.id.to_string()),
+                field: "key".to_owned(),
+                locked: Some(before),
+                now: Some(now),
+                weight: DifferenceWeight::Reported,
+            })
         })
-    })
-    .collect()
+        .collect()
 }
 
 /// The key that the task has where its upstream made what was locked. `None` if the lock does not have that: of a

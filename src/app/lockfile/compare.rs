@@ -97,7 +97,8 @@ impl LockDifference {
             LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
             LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
             LockPart::Requested if self.is_hidden() => {
-                "use the locked path or secret: the lock has only a part of an absolute path, and no secrets; or run it without `--locked` if outputs below it are new"
+                "use the locked path or secret: the lock has only a part of an absolute path, and no secrets; or run \
+                it without `--locked` if outputs below it are new"
             }
             LockPart::Requested => "undo the change in the manifest",
             LockPart::Resolved if self.weight == DifferenceWeight::Reported => {
@@ -110,11 +111,11 @@ impl LockDifference {
 
 /// Everything in which `now` differs from `locked`: parameters, machine, tools, then stage by stage.
 pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> Vec<LockDifference> {
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     if locked.regatta != now.regatta {
         let (locked, now) = (Some(locked.regatta.clone()), Some(now.regatta.clone()));
         let field = "regatta".to_owned();
-        found.push(LockDifference {
+        differences.push(LockDifference {
             part: LockPart::Run,
             task: None,
             field,
@@ -134,25 +135,25 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
             if before == after || is_left_out {
                 continue;
             }
-            // A fact that the other machine did not record is no sign of a difference.
+            // A fact that the other machine did not record does not prove a difference.
             let weight = if before.is_none() && part != LockPart::Parameter {
                 DifferenceWeight::Reported
             } else {
                 DifferenceWeight::Stops
             };
             let (locked, now) = (before.cloned(), after.cloned());
-            found.push(LockDifference { part, task: None, field: field.clone(), locked, now, weight });
+            differences.push(LockDifference { part, task: None, field: field.clone(), locked, now, weight });
         }
     }
     for (task, before, after) in pairs(&locked.stages, &now.stages) {
         match (before, after) {
-            (Some(before), Some(after)) => stage(task, before, after, extent, &mut found),
-            (Some(before), None) if !extent.is_part => found.push(missing_stage(task, Some(before), None)),
-            (None, after) => found.push(missing_stage(task, None, after)),
+            (Some(before), Some(after)) => stage(task, before, after, extent, &mut differences),
+            (Some(before), None) if !extent.is_part => differences.push(missing_stage(task, Some(before), None)),
+            (None, after) => differences.push(missing_stage(task, None, after)),
             _ => {}
         }
     }
-    found
+    differences
 }
 
 /// The outcome of one task, checked against the lock; `now` without the digest of the output is compared without it.
@@ -177,10 +178,10 @@ pub fn outcome(task: &str, locked: &LockedTask, now: &BTreeMap<String, Value>) -
 fn stage(task: &str, locked: &LockedTask, now: &LockedTask, extent: LockExtent, found: &mut Vec<LockDifference>) {
     let first = found.len();
     let flat_of = |entry: &LockedTask| {
-        let mut all = flat("", entry.requested.iter().filter(|(name, _)| *name != "action"));
-        all.extend(entry.requested.get("action").map(|action| flat_value("", action)).unwrap_or_default());
-        all.insert("kind".to_owned(), serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned());
-        all
+        let mut fields = flat("", entry.requested.iter().filter(|(name, _)| *name != "action"));
+        fields.extend(entry.requested.get("action").map(|action| flat_value("", action)).unwrap_or_default());
+        fields.insert("kind".to_owned(), serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned());
+        fields
     };
     found.extend(different(LockPart::Requested, task, &flat_of(locked), &flat_of(now), |_| DifferenceWeight::Stops));
     if !extent.has_run {
@@ -242,12 +243,12 @@ fn pairs<'a, V>(
 
 /// Fields by their paths; a list of plain values is one field.
 fn flat<'a>(at: &str, fields: impl Iterator<Item = (&'a String, &'a Value)>) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
+    let mut texts = BTreeMap::new();
     for (name, value) in fields {
         let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-        all.extend(flat_value(&at, value));
+        texts.extend(flat_value(&at, value));
     }
-    all
+    texts
 }
 
 fn flat_value(at: &str, value: &Value) -> BTreeMap<String, String> {
@@ -296,7 +297,8 @@ mod tests {
     #[test]
     fn each_field_is_named_by_its_path() {
         let engine = |batch: u32, image: &str| {
-            let requested = json!({"action": {"engine": {"build_flags": {"max_batch_size": batch}, "gpus": [1, 2]}}, "facts": {"image": image}});
+            let engine = json!({"build_flags": {"max_batch_size": batch}, "gpus": [1, 2]});
+            let requested = json!({"action": {"engine": engine}, "facts": {"image": image}});
             entry(ActionKind::Engine, &requested, &json!({"key": "k", "output": "o"}))
         };
         let mut locked = section(&[("engine", engine(2048, "sha256:1")), ("old", engine(1, ""))]);
@@ -306,9 +308,9 @@ mod tests {
         locked.tools.insert("nvcc".to_owned(), "12.8".to_owned());
         now.tools.insert("git".to_owned(), "2.39".to_owned());
         "2".clone_into(&mut now.regatta);
-        let all = difference_lines(&compare(&locked, &now, LockExtent::default()));
+        let lines = difference_lines(&compare(&locked, &now, LockExtent::default()));
         assert_eq!(
-            all,
+            lines,
             [
                 "Run regatta 1 → 2 Reported",
                 "Parameter system a → b Stops",
@@ -331,14 +333,14 @@ mod tests {
             section(&[("clone", entry(ActionKind::Git, &json!({"action": {"git": {"rev": "main"}}}), &resolved))])
         };
         let run = LockExtent { is_part: false, has_run: true };
-        let all = compare(&git("a", "1", "k"), &git("b", "2", "l"), run);
-        assert_eq!(difference_lines(&all), ["clone commit a → b Stops", "clone output 1 → 2 Reported"]);
-        let [commit, output] = &all[..] else { panic!("two") };
+        let differences = compare(&git("a", "1", "k"), &git("b", "2", "l"), run);
+        assert_eq!(difference_lines(&differences), ["clone commit a → b Stops", "clone output 1 → 2 Reported"]);
+        let [commit, output] = &differences[..] else { panic!("two") };
         assert!(Strictness::Inputs.stops(commit) && !Strictness::Inputs.stops(output));
         assert!(Strictness::Exact.stops(output) && !Strictness::Warn.stops(commit));
         // Another key alone is a consequence of something upstream.
-        let all = compare(&git("a", "1", "k"), &git("a", "1", "l"), run);
-        assert_eq!(difference_lines(&all), ["clone key k → l Follows"]);
+        let differences = compare(&git("a", "1", "k"), &git("a", "1", "l"), run);
+        assert_eq!(difference_lines(&differences), ["clone key k → l Follows"]);
         assert_eq!(compare(&git("a", "1", "k"), &git("b", "2", "l"), LockExtent::default()), []);
     }
 
@@ -349,11 +351,11 @@ mod tests {
             section(&[("image", entry(ActionKind::Image, &json!({"action": {"image": action}}), &resolved))])
         };
         let run = LockExtent { is_part: false, has_run: true };
-        let of = |action: &Value| difference_lines(&compare(&image(action, "1"), &image(action, "2"), run));
+        let lines = |action: &Value| difference_lines(&compare(&image(action, "1"), &image(action, "2"), run));
         assert_eq!(
-            of(&json!({"build": {"context": "."}})),
+            lines(&json!({"build": {"context": "."}})),
             ["image digests [r@1] → [r@2] Reported", "image id 1 → 2 Reported"]
         );
-        assert_eq!(of(&json!({"pull": "r:1"})), ["image digests [r@1] → [r@2] Reported", "image id 1 → 2 Stops"]);
+        assert_eq!(lines(&json!({"pull": "r:1"})), ["image digests [r@1] → [r@2] Reported", "image id 1 → 2 Stops"]);
     }
 }

@@ -72,10 +72,10 @@ impl LockedTask {
     /// The request of a task.
     ///
     /// # Errors
-    /// The key's action is no JSON: without it the lock would hold for every action.
+    /// The key's action is not JSON: without it the lock would hold for every action.
     pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &PrivateValues) -> Result<Self, ActionError> {
         let mut requested: BTreeMap<String, Value> = BTreeMap::new();
-        let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
+        let mut insert = |name: &str, fields: serde_json::Map<String, Value>| {
             if !fields.is_empty() {
                 let (is_of_manifest, value) = (name == "action" || name == "env", Value::Object(fields));
                 let value = if is_of_manifest { private.manifest_value(value) } else { private.value(value) };
@@ -87,11 +87,11 @@ impl LockedTask {
             kept.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
         };
         if let Value::Object(action) = key_action(&task.id, &key.action)? {
-            put("action", action);
+            insert("action", action);
         }
-        put("env", texts(&key.env, &|name| name == REPEAT));
-        put("facts", texts(&key.facts, &|name| name.starts_with(LOWERED)));
-        put("inputs", key.inputs.iter().map(|(name, digest)| (name.clone(), digest.to_string().into())).collect());
+        insert("env", texts(&key.env, &|name| name == REPEAT));
+        insert("facts", texts(&key.facts, &|name| name.starts_with(LOWERED)));
+        insert("inputs", key.inputs.iter().map(|(name, digest)| (name.clone(), digest.to_string().into())).collect());
         let needs = task.needs.iter().filter(|need| need.data);
         let needs: Vec<String> = needs.map(|need| plan.tasks[need.task as usize].id.to_string()).collect();
         for (name, mut list) in [("needs", needs), ("outputs", key.outputs.clone()), ("secrets", key.secrets.clone())] {
@@ -132,16 +132,16 @@ impl LockedTask {
 
 /// Which tasks of a plan measure something, or are made of a measurement: their outputs are new each time.
 pub fn measured(plan: &Plan) -> Vec<bool> {
-    let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
+    let mut measured: Vec<bool> = Vec::with_capacity(plan.tasks.len());
     for task in &plan.tasks {
         let itself = task.kind.facts().measures;
         let by_need = task.needs.iter().filter(|need| need.data).any(|need| {
             let at = need.task as usize;
-            all[at] || plan.tasks[at].lifetime == Lifetime::Service
+            measured[at] || plan.tasks[at].lifetime == Lifetime::Service
         });
-        all.push(itself || by_need);
+        measured.push(itself || by_need);
     }
-    all
+    measured
 }
 
 /// The version that is written, and the newest that is understood.
@@ -153,7 +153,7 @@ const HEAD: &str = "\
 # enforces it, `regatta lock diff` compares it. Commit this file; changes by hand are overwritten.
 ";
 
-/// Why a text is no lock file.
+/// Why a text is not a lock file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockFileError {
     #[error("it is of version {0}, and this program knows up to {VERSION}")]
@@ -187,7 +187,7 @@ pub fn write(file: &LockFile) -> Result<String, LockFileError> {
 /// Reads a lock file.
 ///
 /// # Errors
-/// The text has a newer version, unresolved merge marks, or is no lock file.
+/// The text has a newer version or unresolved merge marks, or is not a lock file.
 pub fn read(text: &str) -> Result<LockFile, LockFileError> {
     #[derive(serde::Deserialize)]
     struct Version {
@@ -246,11 +246,11 @@ fn digest_of(name: &str, entry: &LockedTask) -> Option<String> {
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     let repository = name[last..].split_once(':').map_or(name, |(before, _)| &name[..last + before.len()]);
     let digests = entry.resolved.get("digests")?.as_array()?;
-    let known = digests.iter().filter_map(Value::as_str);
-    known
+    let digests = digests.iter().filter_map(Value::as_str);
+    digests
         .filter(|digest| {
-            let of = digest.split_once('@').map_or(*digest, |(of, _)| of);
-            of == repository || of.ends_with(&format!("/{repository}"))
+            let image = digest.split_once('@').map_or(*digest, |(image, _)| image);
+            image == repository || image.ends_with(&format!("/{repository}"))
         })
         .map(str::to_owned)
         .next()
@@ -399,7 +399,8 @@ mod tests {
     #[test]
     fn an_image_is_fetched_by_the_digest_of_its_own_registry() {
         let action = |name: &str| json!({"image": {"pull": name}});
-        let resolved = json!({"digests": ["other/x@sha256:1", "r.io:5000/nvidia/x@sha256:2", "docker.example/library/y@sha256:3"]});
+        let digests = ["other/x@sha256:1", "r.io:5000/nvidia/x@sha256:2", "docker.example/library/y@sha256:3"];
+        let resolved = json!({ "digests": digests });
         for (name, meant) in [
             ("r.io:5000/nvidia/x:24.12", "r.io:5000/nvidia/x@sha256:2"),
             ("r.io:5000/nvidia/x", "r.io:5000/nvidia/x@sha256:2"),

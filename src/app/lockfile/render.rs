@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_table_by_stage_says_what_to_do() {
-        let found = [
+        let rows = [
             one(LockPart::Tool, None, "nvcc", Some("12.8"), Some("12.4")),
             one(LockPart::Requested, Some("engine"), "engine.build_flags.max_batch_size", Some("2048"), Some("1024")),
             one(LockPart::Requested, Some("engine"), "shell", Some("a\nb\n"), Some("a\nc\n")),
@@ -214,7 +214,7 @@ mod tests {
             ),
             one(LockPart::Requested, Some("new"), "stage", None, Some("a stage (git)")),
         ];
-        let text = differences(&found, ["locked", "now"], Styler::OFF) + &advice(&found, Styler::OFF);
+        let text = differences(&rows, ["locked", "now"], Styler::OFF) + &advice(&rows, Styler::OFF);
         insta::assert_snapshot!(text, @r"
                                                      locked        now
           tools   nvcc                               12.8          12.4

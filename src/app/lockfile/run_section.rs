@@ -163,21 +163,21 @@ pub fn predicted_differences(
             });
         }
     }
-    let known = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
-    let mut found = compare(locked, &section(project, plan, &options.roles, known)?, extent);
+    let keyed = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
+    let mut differences = compare(locked, &section(project, plan, &options.roles, keyed)?, extent);
     // A stage with missing inputs is not a missing stage.
-    found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
-    found.extend(wrong);
-    found.extend(hidden_differences(locked, plan, keys, &found));
-    found.sort_by(|a, b| a.task.cmp(&b.task));
-    Ok(found)
+    differences.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
+    differences.extend(wrong);
+    differences.extend(hidden_differences(locked, plan, keys, &differences));
+    differences.sort_by(|a, b| a.task.cmp(&b.task));
+    Ok(differences)
 }
 
 /// The files of the others, relative to the project.
 pub(super) fn namesakes(project: &Project, plan: &Plan) -> Vec<String> {
-    let own = project.manifests.find(&plan.manifest);
-    let all = project.manifests.names().unwrap_or_default().into_iter();
-    let others = all.filter(|(_, file, is_shipped)| !is_shipped && Some(file) != own.as_ref());
+    let plan_file = project.manifests.find(&plan.manifest);
+    let names = project.manifests.names().unwrap_or_default().into_iter();
+    let others = names.filter(|(_, file, is_shipped)| !is_shipped && Some(file) != plan_file.as_ref());
     others
         .filter(|(file_name, file, _)| {
             let text = file.read().ok().and_then(|read| text_of(read.bytes).ok()).unwrap_or_default();
@@ -311,7 +311,7 @@ fn keep_makers(
 /// For each task of the plan: whether the run made its output, or found another one than the locked one.
 fn made_now(run: &FinishedRun<'_>, tasks: &[&KeyedTask], old: &LockSection) -> Vec<bool> {
     let plan = run.plan;
-    let mut all = vec![false; plan.tasks.len()];
+    let mut made = vec![false; plan.tasks.len()];
     for one in tasks {
         let Some(record) = one.record() else { continue };
         let locked = old.stages.get(plan.tasks[one.task].id.as_str());
@@ -320,14 +320,14 @@ fn made_now(run: &FinishedRun<'_>, tasks: &[&KeyedTask], old: &LockSection) -> V
         };
         let is_as_locked = locked.is_some() && is_locked("key", &record.key) && is_locked("output", &record.digest);
         let is_of_run = record.run == run.id.to_string() && record.from.is_none();
-        all[one.task] = is_of_run || !is_as_locked;
+        made[one.task] = is_of_run || !is_as_locked;
     }
     // A server leaves no output: it ran where what needs it ran.
-    for ix in (0..all.len()).rev().filter(|ix| plan.tasks[*ix].lifetime == Lifetime::Service) {
+    for ix in (0..made.len()).rev().filter(|ix| plan.tasks[*ix].lifetime == Lifetime::Service) {
         let needs_it = |task: &Task| task.needs.iter().any(|need| need.task as usize == ix);
-        all[ix] = plan.tasks.iter().zip(&all).any(|(task, is_made)| *is_made && needs_it(task));
+        made[ix] = plan.tasks.iter().zip(&made).any(|(task, is_made)| *is_made && needs_it(task));
     }
-    all
+    made
 }
 
 /// The text with the stages that this run looked at as they are now, where the plan is so large that reading the others
@@ -377,19 +377,19 @@ impl StageMaker<'_> {
 
 /// What is new, and of the rest what was locked, as long as the plan has such a task.
 fn merged(old: LockSection, new: LockSection, plan: &Plan) -> LockSection {
-    let mut all = new;
+    let mut section = new;
     for (name, value) in old.machine {
-        all.machine.entry(name).or_insert(value);
+        section.machine.entry(name).or_insert(value);
     }
     for (name, value) in old.tools {
-        all.tools.entry(name).or_insert(value);
+        section.tools.entry(name).or_insert(value);
     }
     let planned: HashSet<&str> =
         plan.tasks.iter().filter(|task| task.skipped.is_none()).map(|task| task.id.as_str()).collect();
     for (name, entry) in old.stages.into_iter().filter(|(name, _)| planned.contains(name.as_str())) {
-        all.stages.entry(name).or_insert(entry);
+        section.stages.entry(name).or_insert(entry);
     }
-    all
+    section
 }
 
 #[cfg(test)]

@@ -54,12 +54,12 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
                     return Err(no_endpoints(folder));
                 }
             }
-            let found = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
+            let differences = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
             print(&if json {
-                report::mlperf::diff_json(&names, &found)
+                report::mlperf::diff_json(&names, &differences)
             } else {
-                report::mlperf::diff(&names, &found, styler)
+                report::mlperf::diff(&names, &differences, styler)
             });
             Ok(CliExit::Done)
         }

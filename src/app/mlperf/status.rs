@@ -120,7 +120,7 @@ impl StatusContext<'_> {
 
     /// One result of a package, by the stages that its entry names.
     fn packed(&self, task: &Task, package: &MlperfPackage, entry: &MlperfEntry) -> Option<ResultProgress> {
-        let of = |text: &String| {
+        let task_named = |text: &String| {
             let named = PlanReference::all_in(text).into_iter().find_map(|reference| match reference {
                 PlanReference::OutputFolder(id) => Some(id),
                 _ => None,
@@ -128,9 +128,9 @@ impl StatusContext<'_> {
             self.plan.tasks.iter().find(|task| task.id == named)
         };
         let sources = Sources {
-            performance: of(&entry.performance).into_iter().collect(),
-            accuracy: [&entry.accuracy, &entry.score].into_iter().filter_map(of).collect(),
-            audit: entry.audits.values().chain(entry.verified.values()).filter_map(of).collect(),
+            performance: task_named(&entry.performance).into_iter().collect(),
+            accuracy: [&entry.accuracy, &entry.score].into_iter().filter_map(task_named).collect(),
+            audit: entry.audits.values().chain(entry.verified.values()).filter_map(task_named).collect(),
             package: self.plan.tasks.iter().filter(|other| other.id == task.id).collect(),
         };
         Some(self.row(
@@ -159,13 +159,13 @@ impl StatusContext<'_> {
             return StepCell { state: StepState::Absent, outcome: None, why: None, command: None };
         };
         let mut state = StepState::Done;
-        let mut why = BTreeSet::new();
+        let mut reasons = BTreeSet::new();
         for task in tasks {
             let Some(decision) = self.decisions.get(&task.id) else { continue };
             if decision.verdict == Prediction::Run {
                 let stale = self.cache.last(&self.plan.name, &task.id).is_some();
                 state = if stale && state != StepState::Missing { StepState::Stale } else { StepState::Missing };
-                why.extend(decision.reasons.iter().map(|reason| format!("{}: {reason}", task.id)));
+                reasons.extend(decision.reasons.iter().map(|reason| format!("{}: {reason}", task.id)));
             }
         }
         let folder: Option<PathBuf> = tasks
@@ -175,7 +175,7 @@ impl StatusContext<'_> {
             .map(|record| self.cache.folder(&record));
         StepCell {
             outcome: folder.and_then(|folder| outcome(&folder)),
-            why: (state != StepState::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),
+            why: (state != StepState::Done).then(|| reasons.into_iter().collect::<Vec<_>>().join("; ")),
             command: (state != StepState::Done).then(|| format!("{} --until {}", self.command, last.id)),
             state,
         }
@@ -238,7 +238,7 @@ fn package(folder: &Path) -> Option<String> {
     Some(word.to_owned())
 }
 
-/// A file of a finished stage that is there and is no JSON; its cell has this text in place of a result.
+/// A file of a finished stage that exists but is not JSON; its cell has this text in place of a result.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be read: {source}", path.file_name().unwrap_or_default().display())]
 struct UnreadableOutput {

@@ -55,8 +55,8 @@ pub(super) fn submit_and_follow(
     let mut words = words(std::env::args_os().skip(1), &project.home);
     words.extend(given_by_environment(&project.manifest(&request.manifest, &request.settings)?));
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let own = format!("run-{}", Digest::hash(name.join("\0").as_bytes()).short());
-    let out = project.home.state().join("allocations").join(&own);
+    let folder_name = format!("run-{}", Digest::hash(name.join("\0").as_bytes()).short());
+    let out = project.home.state().join("allocations").join(&folder_name);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     let _alone = lock(&out)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -66,7 +66,7 @@ pub(super) fn submit_and_follow(
     let home = project.home.state().to_owned();
     let resubmit = slurm.resubmit;
     let allocation = AllocationRun {
-        name: own,
+        name: folder_name,
         words: name,
         slurm,
         log: out.with_extension("log"),

@@ -147,13 +147,13 @@ pub(super) fn clean_up_after_crash(
     }
     let was_there = process::remove_all(left.resources.iter().map(|(_, resource)| resource));
     for ((task, resource), was_there) in left.resources.into_iter().zip(was_there) {
-        let what = match &resource {
+        let leftover = match &resource {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
             ExternalResource::GpuClocks { gpus, .. } => format!("the clock lock of GPU {}", GpuId::list(gpus)),
         };
         if was_there {
-            emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
+            emit(Event::Notice { task: None, text: format!("removed {leftover}, which an earlier run left behind") });
         }
         emit(Event::ExternalResourceRemoved { task, resource });
     }
@@ -333,8 +333,8 @@ impl ProgressPrinter {
 fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
     /// How often clocks move while nothing happens.
     const TICK: Duration = Duration::from_millis(100);
-    /// Events come in bursts: waking up for each of them would cost more than printing it. The longer it goes on, the
-    /// longer the pause, up to what an eye takes for at once.
+    /// Events arrive in bursts: waking up for each of them would cost more than printing it. The longer a burst lasts,
+    /// the longer the pause, up to what the eye perceives as immediate.
     const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(30)];
     /// This many events in a pause are worth a longer one.
     const BURST: usize = 4;
@@ -448,7 +448,7 @@ mod tests {
         let resource = ExternalResource::GpuClocks { gpus: vec![GpuId::Index(0)], sudo: false };
         let mut journal = Journal::create(&home, &RunId::new("1")).unwrap();
         journal.append(&Event::ExternalResourceStarted { task: TaskId::new("a"), resource: resource.clone() }).unwrap();
-        // A folder is no journal.
+        // A folder is not a journal.
         std::fs::create_dir_all(home.run(&RunId::new("2")).join("journal.jsonl")).unwrap();
         let left = leftover_resources(&home).unwrap();
         assert_eq!(left.resources, [(TaskId::new("a"), resource)]);
@@ -473,11 +473,11 @@ mod tests {
     #[test]
     fn only_metrics_have_the_type_of_metrics() {
         let state = Mutex::new(RunState::new());
-        let of = |path: &str| {
+        let status_and_type = |path: &str| {
             let response = answer(&hyper::Request::get(path).body(()).unwrap(), &state);
             (response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned())
         };
-        assert_eq!(of("/metrics"), (200, OPEN_METRICS_TYPE.to_owned()));
-        assert_eq!(of("/"), (404, "text/plain; charset=utf-8".to_owned()));
+        assert_eq!(status_and_type("/metrics"), (200, OPEN_METRICS_TYPE.to_owned()));
+        assert_eq!(status_and_type("/"), (404, "text/plain; charset=utf-8".to_owned()));
     }
 }

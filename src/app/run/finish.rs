@@ -67,8 +67,8 @@ pub(super) fn finish(
     }
     ci_files.print_errors();
     if let Some(error) = broken {
-        let what = "the run was stopped, because its journal could not be written";
-        return Err(anyhow::Error::from(error).context(what).into());
+        let consequence = "the run was stopped, because its journal could not be written";
+        return Err(anyhow::Error::from(error).context(consequence).into());
     }
     if let Some(error) = unsynced {
         return Err(error.into());
@@ -183,7 +183,7 @@ pub struct TaskLine {
 }
 
 pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
-    let of = |(task, entry): (&TaskId, &TaskState)| TaskLine {
+    let line = |(task, entry): (&TaskId, &TaskState)| TaskLine {
         task: task.clone(),
         headline: entry.headline.clone(),
         warnings: entry.warnings.clone(),
@@ -191,10 +191,11 @@ pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
         out: entry.out.clone().or_else(|| entry.failure.as_ref()?.kept.clone()),
         is_cached: entry.state == TaskPhase::Cached,
     };
-    run_state.tasks.iter().map(of).collect()
+    run_state.tasks.iter().map(line).collect()
 }
 
-/// How many servers were not started because every task above them was cached or skipped, or there is none.
+/// How many servers were not started because every task that needs them was cached or skipped, or because no task needs
+/// them.
 pub(super) fn servers_not_needed(plan: &Plan, roles: &[TaskRole], run_state: &RunState) -> usize {
     let mut is_needed = vec![false; plan.tasks.len()];
     let mut count = 0;
@@ -236,7 +237,7 @@ pub(super) struct CiFiles {
 /// Before anything runs: a stage makes no folder for it.
 ///
 /// # Errors
-/// There is no folder for the file, or a folder in its place.
+/// The folder of the file does not exist, or the path is a folder.
 pub(super) fn check_junit(file: &Path) -> Result<(), CommandError> {
     if file.is_dir() {
         return Err(CommandError::Usage(format!("`--junit {}` is a folder: name a file", file.display())));
@@ -252,7 +253,7 @@ impl CiFiles {
     pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) -> Self {
         Self {
             junit: junit.and_then(|path| write_named(path, junit_xml(state)).err()),
-            // Other steps of the job have written theirs into the same file.
+            // Other steps of the job have written their summaries into the same file.
             step_summary: step_summary.and_then(|path| append_named(path, markdown_summary(state)).err()),
         }
     }

@@ -206,14 +206,14 @@ impl KeptServers {
         quit: &Stop,
     ) -> Option<ExitKind> {
         let task = services.first().map(|service| service.task.clone())?;
-        let all: Vec<Endpoint> = services.iter().flat_map(|service| service.endpoints.iter().cloned()).collect();
+        let endpoints: Vec<Endpoint> = services.iter().flat_map(|service| service.endpoints.iter().cloned()).collect();
         let first = |of: fn(&EndpointRow) -> Option<&String>| rows.iter().find_map(of).cloned();
         let mut command = ProcessCommand::new(self.command.clone(), Path::new("."), "/dev/null")
             .with_our_stdio()
             // Another `regatta` below it does not wait for the lock of this run.
             .set(process::HOME, around.home.clients())
             .set(process::RUN, around.id.as_str())
-            .set("REGATTA_ENDPOINTS", Endpoint::list_text(&all));
+            .set("REGATTA_ENDPOINTS", Endpoint::list_text(&endpoints));
         for (name, value) in [
             ("REGATTA_GRPC", first(|row| row.grpc.as_ref())),
             ("REGATTA_HTTP", first(|row| row.http.as_ref()).map(|address| format!("http://{address}"))),

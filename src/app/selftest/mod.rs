@@ -138,22 +138,22 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
     let (mut scripted, mut ceilings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for rate in &effort.rates {
         server.clear();
-        let what = format!("{rate} req/s");
-        print_progress(&format!("{what} against a server with known write times, {:?}", effort.duration));
+        let name = format!("{rate} req/s");
+        print_progress(&format!("{name} against a server with known write times, {:?}", effort.duration));
         let measurement =
             SelftestMeasurement { scenario: LoadPattern::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
-        let run = measurement.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons);
+        let run = measurement.run(&server, &name, effort.duration, effort.limit(effort.duration), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
             scripted.push(compare(*rate, &measured, &server.ground_truths()));
         }
     }
     for tokens in [128, 1] {
         let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
-        let what = format!("answers of {} at once", counted(tokens, "token"));
-        print_progress(&format!("{what}, {:?}", effort.flood));
+        let name = format!("answers of {} at once", counted(tokens, "token"));
+        print_progress(&format!("{name}, {:?}", effort.flood));
         let measurement =
             SelftestMeasurement { scenario: LoadPattern::Concurrency { users: USERS.into() }, tokens, clients: 2 };
-        let run = measurement.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons);
+        let run = measurement.run(&server, &name, effort.flood, effort.limit(effort.flood), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
             let result = measured.result;
             ceilings.push(MaxRateResult {

@@ -64,8 +64,8 @@ async fn by_http(to: &ServerConnection) -> Result<ServerStatus, ClientError> {
     let mut client = to.http();
     let about = client.server_metadata().await?;
     if !about.get("extensions").is_some_and(Value::is_array) {
-        let why = ClientErrorKind::Protocol("something answers there that is no Triton".to_owned());
-        return Err(ClientError { request: "GET /v2".to_owned(), address: client.address().to_string(), why });
+        let kind = ClientErrorKind::Protocol("something answers there that is no Triton".to_owned());
+        return Err(ClientError { request: "GET /v2".to_owned(), address: client.address().to_string(), why: kind });
     }
     let live = client.is_live().await?;
     let ready = client.is_ready().await?;
@@ -108,14 +108,14 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
         names = server.models.into_iter().filter(|model| model.state == "READY").map(|model| model.name).collect();
         names.dedup();
     }
-    let mut all = Vec::new();
+    let mut details = Vec::new();
     match to.url.protocol {
         TritonProtocol::Grpc => {
             let client = to.grpc().await?;
             for name in &names {
                 let metadata = to.of_model(&client, name, client.model_metadata(name, "")).await?;
                 let config = to.of_model(&client, name, client.model_config(name, "")).await?;
-                all.push(of_grpc(metadata, &config));
+                details.push(of_grpc(metadata, &config));
             }
         }
         TritonProtocol::Http => {
@@ -123,13 +123,13 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
             for name in &names {
                 let both = async { Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?)) };
                 match both.await {
-                    Ok((metadata, config)) => all.push(of_http(&metadata, &config)),
+                    Ok((metadata, config)) => details.push(of_http(&metadata, &config)),
                     Err(error) => return Err(to.failed(error).await),
                 }
             }
         }
     }
-    Ok(all)
+    Ok(details)
 }
 
 pub(super) fn of_grpc(metadata: ModelMetadataResponse, config: &ModelConfig) -> ModelDetails {

@@ -83,8 +83,8 @@ async fn status(to: &ServerConnection, models: &[String], json: bool, styler: St
     });
     let mut fine = server_status.live && server_status.ready;
     for wanted in models {
-        let known = server_status.models.iter().find(|model| model.name == *wanted && model.state == "READY");
-        if known.is_none() {
+        let status = server_status.models.iter().find(|model| model.name == *wanted && model.state == "READY");
+        if status.is_none() {
             fine = false;
             let hint = did_you_mean(wanted, server_status.models.iter().map(|model| model.name.as_str()));
             let is_there = server_status.models.iter().any(|model| model.name == *wanted);
@@ -97,8 +97,8 @@ async fn status(to: &ServerConnection, models: &[String], json: bool, styler: St
 
 async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<CliExit, CommandError> {
     let client = to.grpc().await?;
-    let all = to.of_model(&client, model, client.statistics(model, "")).await?;
-    let rows: Vec<serde_json::Value> = all
+    let statistics = to.of_model(&client, model, client.statistics(model, "")).await?;
+    let rows: Vec<serde_json::Value> = statistics
         .iter()
         .map(|one| {
             let inference = one.inference_stats.unwrap_or_default();
@@ -240,7 +240,7 @@ impl ServerConnection {
         with_hint(&error, error.hint())
     }
 
-    /// A query about one model: when there is no such model, lists the existing names.
+    /// A query about one model: if the model does not exist, lists the existing names.
     pub async fn of_model<T>(
         &self,
         client: &TritonClient,
@@ -303,9 +303,9 @@ pub(super) async fn metrics(
             values.get(key).map(|old| (value - old) / time)
         });
         if rows.is_empty() {
-            let what = grep.unwrap_or_default();
+            let part = grep.unwrap_or_default();
             return Err(CommandError::Other(anyhow!(
-                "none of {} numbers has `{what}` in its name or labels",
+                "none of {} numbers has `{part}` in its name or labels",
                 now.len()
             )));
         }

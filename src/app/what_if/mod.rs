@@ -77,14 +77,14 @@ fn at_rates(questions: &[Question], rates: &[f64]) -> Result<Vec<Question>, Comm
         return Err(CommandError::usage(format!("--rate: {wrong} is not a positive number of requests per second")));
     }
     let at = |question: &Question, rate: f64| Question { rate: Some(rate), limits: Vec::new(), ..question.clone() };
-    let all = |question: &Question| {
+    let at_each_rate = |question: &Question| {
         if question.is_offline {
             vec![question.clone()]
         } else {
             rates.iter().map(|rate| at(question, *rate)).collect()
         }
     };
-    Ok(questions.iter().flat_map(all).collect())
+    Ok(questions.iter().flat_map(at_each_rate).collect())
 }
 
 /// The command that asks this.
@@ -123,8 +123,8 @@ fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<What
         let workers: Vec<_> = (0..threads)
             .map(|worker| {
                 scope.spawn(move || {
-                    let own = questions.iter().enumerate().skip(worker).step_by(threads);
-                    own.map(|(at, question)| (at, question.answer(requests, has_curves))).collect::<Vec<_>>()
+                    let share = questions.iter().enumerate().skip(worker).step_by(threads);
+                    share.map(|(at, question)| (at, question.answer(requests, has_curves))).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -136,15 +136,15 @@ fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<What
 
 /// Points of one benchmark that no other one beats in tokens per second with as many GPUs or fewer.
 fn mark_best(rows: &mut [WhatIfRow]) {
-    let all: Vec<_> = rows
+    let numbers: Vec<_> = rows
         .iter()
         .map(|row| (row.task.clone(), row.gpus, row.outcome.as_ref().map_or(0.0, |numbers| numbers.tokens_per_second)))
         .collect();
-    for (row, (task, gpus, tokens)) in rows.iter_mut().zip(&all) {
+    for (row, (task, gpus, tokens)) in rows.iter_mut().zip(&numbers) {
         let beats = |(other, others, most): &(String, u32, f64)| {
             other == task && *others <= *gpus && *most >= *tokens && (*others < *gpus || *most > *tokens)
         };
-        row.is_best = row.outcome.is_ok() && !all.iter().any(beats);
+        row.is_best = row.outcome.is_ok() && !numbers.iter().any(beats);
     }
 }
 

@@ -80,12 +80,12 @@ impl Question {
             let result = sim::served_at(&server, servers, &self.workload, full, rate);
             (Some(rate), result.map_err(|error| problem(&error))?)
         } else {
-            let found = sim::capacity(&server, servers, &self.workload, full, &self.limits);
-            let found = found.map_err(|error| problem(&error))?;
-            if found.rate == 0.0 {
+            let searched = sim::capacity(&server, servers, &self.workload, full, &self.limits);
+            let capacity = searched.map_err(|error| problem(&error))?;
+            if capacity.rate == 0.0 {
                 return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
             }
-            (Some(found.rate), found.result)
+            (Some(capacity.rate), capacity.result)
         };
         Ok(numbers_of(rate, &result))
     }
@@ -101,11 +101,11 @@ impl Question {
             let result = servers.served(&self.workload, count, rate).map_err(|error| problem(&error))?;
             return Ok(numbers_of(rate, &result));
         }
-        let found = servers.capacity(&self.workload, count, &self.limits).map_err(|error| problem(&error))?;
-        if found.rate == 0.0 {
+        let capacity = servers.capacity(&self.workload, count, &self.limits).map_err(|error| problem(&error))?;
+        if capacity.rate == 0.0 {
             return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
         }
-        Ok(numbers_of(Some(found.rate), &found.result))
+        Ok(numbers_of(Some(capacity.rate), &capacity.result))
     }
 
     /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small
@@ -150,20 +150,20 @@ fn with_rate(command: &str, key: &str, rate: f64) -> String {
 fn rounded_down(rate: f64) -> f64 {
     let decimals = 2 - (rate.log10().floor() as i32).min(0);
     let scale = 10f64.powi(decimals);
-    // What a multiplication takes off is no reason to go a step lower.
+    // The rounding error of the multiplication must not push the result a step lower.
     (rate * scale * (1.0 + f64::EPSILON)).floor() / scale
 }
 
 fn numbers_of(rate: Option<f64>, result: &VirtualResult) -> WhatIfNumbers {
     // TTFT and TPOT are kept in virtual time.
-    let of = |metric, statistic| result.statistic(metric, statistic).ok().flatten();
+    let value = |metric, statistic| result.statistic(metric, statistic).ok().flatten();
     WhatIfNumbers {
         rate,
         tokens_per_second: VirtualResult::tokens_per_second(result),
-        ttft_p50: of(LimitedMetric::Ttft, Statistic::P50),
-        ttft_p99: of(LimitedMetric::Ttft, Statistic::P99),
-        tpot_p50: of(LimitedMetric::Tpot, Statistic::P50),
-        tpot_p99: of(LimitedMetric::Tpot, Statistic::P99),
+        ttft_p50: value(LimitedMetric::Ttft, Statistic::P50),
+        ttft_p99: value(LimitedMetric::Ttft, Statistic::P99),
+        tpot_p50: value(LimitedMetric::Tpot, Statistic::P50),
+        tpot_p99: value(LimitedMetric::Tpot, Statistic::P99),
         pauses: result.pauses,
     }
 }
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn a_low_rate_is_not_rounded_to_another_one() {
-        let found =
+        let rounded =
             [0.008, 0.019, 0.012_345_6, 0.29, 4.119, 57.125, 1234.567].map(|rate| rounded_down(rate).to_string());
-        assert_eq!(found, ["0.008", "0.019", "0.0123", "0.29", "4.11", "57.12", "1234.56"]);
+        assert_eq!(rounded, ["0.008", "0.019", "0.0123", "0.29", "4.11", "57.12", "1234.56"]);
     }
 }

@@ -107,11 +107,11 @@ mod tests {
 
     #[test]
     fn a_client_asks_the_server_that_listens_on_its_port() {
-        let one = |name: &str, port: u16, container: &str| {
+        let server = |name: &str, port: u16, container: &str| {
             let stage = json!({"serve": {"command": {"port": port}}, "container": {"name": container}});
             StartedServer::of(name, &stage).unwrap()
         };
-        let servers = [one("a", 9000, "first"), one("b", 9001, "second")];
+        let servers = [server("a", 9000, "first"), server("b", 9001, "second")];
         assert_eq!(match_target(&servers, "http://localhost:9000/v1"), TargetMatch::Server("a"));
         assert_eq!(match_target(&servers, "127.0.0.1:9001"), TargetMatch::Server("b"));
         assert_eq!(match_target(&servers, "http://first:8000"), TargetMatch::Server("a"));

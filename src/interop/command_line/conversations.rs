@@ -1,10 +1,10 @@
-//! Conversations of several turns, and lengths that come in pairs, as GenAI-Perf and AIPerf write them.
+//! Conversations of several turns, and pairs of input and output lengths, as GenAI-Perf and AIPerf write them.
 
 use serde_json::{Value, json};
 
-use super::json_number::number;
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, ParsedLine};
+use super::translation::number;
 
 /// The names of a tool's options for conversations.
 pub(crate) struct ConversationOptions {
@@ -19,7 +19,7 @@ pub(crate) struct ConversationOptions {
 impl ConversationOptions {
     /// Whether a line has conversations: a number of them, or more than one turn.
     fn are_in(&self, line: &ParsedLine) -> bool {
-        // A text that is no number is an error of `put`.
+        // `put` reports a text that is not a number.
         let is_above = |name: &str, least: f64| {
             line.value(name).is_some_and(|n| n.parse().is_ok_and(|n: f64| n > least) || n.parse::<f64>().is_err())
         };

@@ -2,11 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json_number::number;
 use super::translated_bench::{Sweep, TranslatedBench};
-use super::translation::{Translation, TranslationBuilder, TranslationKind};
-use super::translation_error::TranslationError;
-
+use super::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind, number};
 use base::spec::{Formula, NumberKind, Quantity};
 use base::units::unquoted;
 

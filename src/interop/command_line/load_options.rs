@@ -4,9 +4,9 @@ use std::net::Ipv6Addr;
 
 use serde_json::{Value, json};
 
-use super::json_number::number;
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, ParsedLine};
+use super::translation::number;
 use base::spec::{
     AUTHORIZATION, FieldKind, Formula, HeaderFault, NumberKind, Quantity, RequestField, RequestHeaders,
     is_secret_header, secret_variable,
@@ -22,7 +22,7 @@ pub(crate) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.jso
 
 /// Lengths, requests and headers.
 impl TranslatedLoad {
-    /// A mean or a deviation of a length. Tools may write a whole number with a point; a deviation of 0 is none.
+    /// A mean or a deviation of a length. Tools may write a whole number with a point; a deviation of 0 is dropped.
     pub fn length(&mut self, key: &'static str, value: &str) {
         let is_deviation = key.ends_with("stddev");
         let is_whole = !is_deviation && value.parse::<f64>().is_ok_and(|n| n.fract() == 0.0);

@@ -7,8 +7,6 @@
 
 pub(super) mod connections;
 pub(super) mod conversations;
-pub(super) mod host_paths;
-pub(super) mod json_number;
 pub(super) mod load;
 pub(super) mod load_options;
 pub(super) mod options;
@@ -19,10 +17,8 @@ pub(super) mod stage_container;
 pub(super) mod tool_table;
 pub(super) mod translated_bench;
 pub(super) mod translation;
-pub(super) mod translation_error;
 
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
-pub(crate) use json_number::{number, quantity};
 pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{CHAT, COMPLETIONS, SHAREGPT_FILE, host_and_port, share, token_ids};
 pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
@@ -32,8 +28,7 @@ pub(crate) use stage_container::put_secret;
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
-    GpuScale, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation, TranslationKind,
-    UntranslatedOption, origin,
+    GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,
+    TranslationError, TranslationKind, TranslationProblem, UntranslatedOption, origin,
 };
-pub(crate) use translation::{NoMeaning, TranslateInner, TranslationBuilder, manifest};
-pub use translation_error::{ProblemKind, TranslationError, TranslationProblem};
+pub(crate) use translation::{NoMeaning, TranslateInner, TranslationBuilder, manifest, number, quantity};

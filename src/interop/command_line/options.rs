@@ -40,10 +40,6 @@ pub(crate) const fn one(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::One }
 }
 
-pub(crate) const fn many(names: &'static [&'static str]) -> Opt {
-    Opt { names, takes: Takes::Many }
-}
-
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenOption {
@@ -60,7 +56,7 @@ impl GivenOption {
         self.values.first().map_or("", String::as_str)
     }
 
-    /// The number that it is; none where it is no number.
+    /// The value as a number; `None` if it is not one.
     pub fn number<T: Numeric + FromStr>(&self) -> Option<Quantity<T>> {
         self.value().trim().parse().ok()
     }
@@ -91,7 +87,7 @@ impl ParsedLine {
         self.given.iter().any(|given| given.name == name)
     }
 
-    /// The number of an option; none where it is not given, or where it is no number.
+    /// The value of an option as a number; `None` if the option is not given or its value is not a number.
     pub fn number<T: Numeric + FromStr>(&self, name: &str) -> Option<Quantity<T>> {
         self.value(name)?.trim().parse().ok()
     }
@@ -192,7 +188,7 @@ fn read_to(
     line
 }
 
-/// The values of an option; none, and a fault, where the one that it needs is missing. `at` is behind the option.
+/// The values of an option; if a required value is missing, none and an error. `at` is the position after the option.
 fn values(
     tool: &str,
     option: &Opt,
@@ -299,8 +295,12 @@ fn find<'a>(table: &'a [Opt], word: &str) -> Option<(&'a Opt, String, Option<Str
 mod tests {
     use super::*;
 
-    static TABLE: &[Opt] =
-        &[one(&["--model", "-m"]), flag(&["--streaming"]), many(&["--goodput"]), one(&["--request-rate"])];
+    static TABLE: &[Opt] = &[
+        one(&["--model", "-m"]),
+        flag(&["--streaming"]),
+        Opt { names: &["--goodput"], takes: Takes::Many },
+        one(&["--request-rate"]),
+    ];
 
     fn read_line(text: &str) -> (ParsedLine, Vec<String>) {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();

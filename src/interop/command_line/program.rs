@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::options::{Opt, read_front};
 use super::tool_table::{LauncherOptions, launchers};
-use super::translation::TranslationBuilder;
-use super::translation_error::{ProblemKind, TranslationError};
+use super::translation::{ProblemKind, TranslationBuilder, TranslationError};
 use base::units::is_identifier;
 
 /// Variables that were set in front of the command.
@@ -124,8 +123,8 @@ fn options_of(launcher: &str) -> Option<&'static [Opt]> {
     LAUNCHERS.iter().find(|(names, _)| names.iter().any(|name| name == launcher)).map(|(_, options)| options.as_slice())
 }
 
-/// What stands behind the options of a launcher. MPI's `--mca` takes two values, and any option may be one that is
-/// not known here: then the command begins behind it.
+/// The words after the options of a launcher. MPI's `--mca` takes two values. The command is taken to begin right after
+/// an option that is not known here.
 fn command_behind<'a>(name: &str, table: &[Opt], words: &'a [String]) -> &'a [String] {
     if name.starts_with("mpi") {
         let mut at = 0;

@@ -1,6 +1,13 @@
-//! The container that a text starts around commands → `container:` of the stages whose programs can run in one.
+//! The container that a text starts around commands → `container:` of the stages whose programs can run in one, and
+//! paths inside a container → paths on the host: through its mounts; a path under no mount becomes a parameter.
+
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
+
+use super::connections::replace_path;
+use super::shell::UnknownValue;
+use super::translation::Translation;
 
 /// Actions whose programs can run in a container.
 const RUN_IN_CONTAINERS: [&str; 5] = ["shell", "engine", "serve", "trtllm_bench", "mlperf"];
@@ -25,5 +32,91 @@ pub(crate) fn put_secret(stage: &mut Map<String, Value>, name: &str) {
         && !names.contains(&json!(name))
     {
         names.push(json!(name));
+    }
+}
+
+/// Keys of a stage that name a file or a folder which the run looks for on the host.
+const READ_ON_THE_HOST: [&str; 11] = [
+    "serve/vllm/model",
+    "serve/vllm/tokenizer",
+    "serve/triton/repository",
+    "serve/trtllm_serve/model",
+    "serve/trtllm_serve/tokenizer",
+    "trtllm_bench/dataset",
+    "trtllm_bench/model_path",
+    "trtllm_bench/engine_dir",
+    "repository/engine",
+    "repository/tokenizer",
+    "repository/files",
+];
+
+/// `HOST:INSIDE` of a container's mounts, the longest path inside it first.
+pub(crate) fn mounts(container: &Map<String, Value>) -> Vec<(String, String)> {
+    let written = container.get("mounts").and_then(Value::as_array).into_iter().flatten();
+    read_mounts(written.filter_map(Value::as_str))
+}
+
+/// Of a server whose ranks are a step in a container; none where it has no container.
+fn step_mounts(stage: &Map<String, Value>) -> Option<Vec<(String, String)>> {
+    let args = stage.get("serve")?.pointer("/triton/srun/args")?.as_array()?;
+    let value = |name: &str| args.iter().filter_map(Value::as_str).find_map(|word| word.strip_prefix(name));
+    value("--container-image=")?;
+    Some(read_mounts(value("--container-mounts=").into_iter().flat_map(|mounts| mounts.split(','))))
+}
+
+fn read_mounts<'a>(mounts: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
+    let mut pairs: Vec<(String, String)> = mounts
+        .filter_map(|mount| {
+            let mut parts = mount.split(':');
+            let (host, inside) = (parts.next()?, parts.next()?);
+            Some((host.trim_end_matches('/').to_owned(), inside.trim_end_matches('/').to_owned()))
+        })
+        .filter(|(_, inside)| inside.starts_with('/'))
+        .collect();
+    pairs.sort_by_key(|(_, inside)| std::cmp::Reverse(inside.len()));
+    pairs
+}
+
+/// Programs look their paths up where the stage's container has them; what a stage reads itself is on the host.
+pub(crate) fn on_the_host(translation: &mut Translation) {
+    let mut unknown: Vec<UnknownValue> = Vec::new();
+    for stage in translation.kind.stages_mut() {
+        let Some(mounts) = stage.get("container").and_then(Value::as_object).map(mounts).or_else(|| step_mounts(stage))
+        else {
+            continue;
+        };
+        for (key, value) in stage.iter_mut() {
+            // The mounts themselves, and variables that programs in the container read.
+            if key != "container" && key != "env" {
+                for (host, inside) in &mounts {
+                    replace_path(value, inside, host);
+                }
+            }
+        }
+        let inputs = stage.get("inputs").and_then(Value::as_object).into_iter().flatten();
+        let inputs: Vec<String> = inputs.map(|(name, _)| format!("inputs/{name}")).collect();
+        for place in READ_ON_THE_HOST.into_iter().chain(inputs.iter().map(String::as_str)) {
+            let (action, rest) = place.split_once('/').unwrap_or((place, ""));
+            let path = stage.get_mut(action).and_then(|keys| keys.pointer_mut(&format!("/{rest}")));
+            let Some(Value::String(path)) = path else { continue };
+            let is_mounted = mounts.iter().any(|(host, _)| Path::new(path.as_str()).starts_with(host));
+            if path.starts_with('/') && !is_mounted {
+                let value = UnknownValue::of_path(path);
+                *path = value.marker();
+                if !unknown.contains(&value) {
+                    unknown.push(value);
+                }
+            }
+        }
+    }
+    for value in unknown {
+        let note = format!(
+            "{} is in the container, from no folder of the host: the parameter `{}` is that folder or file here",
+            value.written, value.name
+        );
+        translation.notes.push(note);
+        if !translation.unknown.iter().any(|known| known.name == value.name) {
+            translation.unknown.push(value);
+        }
     }
 }

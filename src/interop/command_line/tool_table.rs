@@ -10,12 +10,12 @@
 //! A row may apply only to some lines (`with`, `without`, `data_sets`); on the others its `reason` counts.
 //!
 //! A new option is a row. A new program is a file, a table made of it where the program's lines are translated
-//! (`tools.rs` lists these tables for the tests) and the program's name in `translate::command`.
+//! (the tests have a list of these tables) and the program's name in `translate::command`.
 
 use serde::Deserialize;
 
 use super::load::TranslatedLoad;
-use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_known};
+use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_front, read_known};
 use super::translation::TranslationBuilder;
 
 /// A function that rows name with `computes`. False: the option has no place on this line, and the row's `reason`
@@ -190,6 +190,11 @@ impl ToolTable {
         ParsedLine { table: Some(self), ..read(program, &self.options, words, builder) }
     }
 
+    /// Reads the arguments of a launcher up to the command that it starts, which is `behind`.
+    pub fn read_front(&'static self, program: &str, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
+        ParsedLine { table: Some(self), ..read_front(program, &self.options, words, builder) }
+    }
+
     /// Takes the program's own options out of a line. All other arguments are returned as they are.
     pub fn read_known(&'static self, words: &[String], builder: &mut TranslationBuilder) -> (ParsedLine, Vec<String>) {
         self.read_known_as(self.program, words, builder)
@@ -247,6 +252,13 @@ impl ToolTable {
             };
         if !is_done {
             load.builder.push_untranslated(given.as_written(), row.reason());
+        }
+    }
+
+    /// Reports an option whose row has only a reason.
+    pub fn push_untranslated(&self, given: &GivenOption, builder: &mut TranslationBuilder) {
+        if let Some(row) = self.row(given.name).filter(|row| row.sets.is_none() && row.computes.is_none()) {
+            builder.push_untranslated(given.as_written(), row.reason());
         }
     }
 
@@ -324,11 +336,51 @@ pub(crate) fn launchers(text: &'static str) -> Vec<LauncherOptions> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::LazyLock;
 
     use serde_json::Value;
 
     use super::*;
-    use crate::tools::tables;
+    use crate::{
+        aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, perf_analyzer, sglang, slurm,
+        tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    };
+
+    /// Every table, in the order of the files.
+    fn tables() -> Vec<&'static ToolTable> {
+        let tables: [&'static LazyLock<ToolTable>; 29] = [
+            &aiperf::TABLE,
+            &command_server::LLAMA_SERVER,
+            &command_server::TEXT_GENERATION_LAUNCHER,
+            &curl::TABLE,
+            &docker::TABLE,
+            &genai_perf::PROFILE,
+            &git_clone::TABLE,
+            &guidellm::BENCHMARK,
+            &guidellm::RUN,
+            &llmb_run::TABLE,
+            &perf_analyzer::TABLE,
+            &tensorrt_llm::PREPARE_DATASET,
+            &sglang::TABLE,
+            &sglang::bench_one_batch_server::TABLE,
+            &sglang::bench_serving::TABLE,
+            &slurm::TABLE,
+            &triton_backend::benchmarks::BENCHMARK_CORE_MODEL,
+            &triton_backend::benchmarks::END_TO_END_TEST,
+            &triton_backend::grpc_clients::END_TO_END,
+            &triton_backend::grpc_clients::INFLIGHT,
+            &triton_backend::launch_triton_server::TABLE,
+            &triton_backend::tritonserver::TABLE,
+            &triton_cli::TABLE,
+            &trtllm_bench::TABLE,
+            &trtllm_serve::TABLE,
+            &vllm::TABLE,
+            &vllm::in_process::TABLE,
+            &vllm::bench_serve::TABLE,
+            &vllm::sweep::TABLE,
+        ];
+        tables.into_iter().map(|table| &**table).collect()
+    }
 
     fn manifest_schema() -> Value {
         serde_json::from_str(include_str!("../../../schemas/manifest.json")).expect("the schema")

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json_number::number;
 use super::load::option_of;
+use super::translation::number;
 use base::units::unquoted;
 
 /// Keys of `bench:` that are one number for every request.
@@ -176,11 +176,11 @@ mod tests {
 
     #[test]
     fn measurements_that_differ_in_one_level_are_a_sweep() {
-        let all = |lines: &[&str]| TranslatedBench::gathered(lines.iter().map(|line| bench(line)).collect());
-        assert_eq!(all(&["h --rate 1 -n 5", "h --rate 4 -n 5"]), [bench("h --rate 1,4 -n 5")]);
-        assert_eq!(all(&["h --rate 1 -n 5", "h --rate 4 -n 6"]).len(), 2);
-        assert_eq!(all(&["h --rate 1"]), [bench("h --rate 1")]);
-        let lengths = all(&["h --input-tokens 8", "h --input-tokens 16"]);
+        let gathered = |lines: &[&str]| TranslatedBench::gathered(lines.iter().map(|line| bench(line)).collect());
+        assert_eq!(gathered(&["h --rate 1 -n 5", "h --rate 4 -n 5"]), [bench("h --rate 1,4 -n 5")]);
+        assert_eq!(gathered(&["h --rate 1 -n 5", "h --rate 4 -n 6"]).len(), 2);
+        assert_eq!(gathered(&["h --rate 1"]), [bench("h --rate 1")]);
+        let lengths = gathered(&["h --input-tokens 8", "h --input-tokens 16"]);
         assert_eq!(lengths[0].keys["sweep"], json!({"input_tokens": [8, 16]}));
         assert_eq!(lengths[0].keys["input_tokens"], Value::Null);
     }

@@ -118,7 +118,7 @@ pub(super) fn started(run: &MeasuredRun) -> Option<&str> {
     run.result.own().map(|result| result.started.as_str()).filter(|started| !started.is_empty())
 }
 
-/// The requested rate, in requests per second; `None` where there is no rate, or none that stays.
+/// The requested rate, in requests per second; `None` if none was requested, or if it varies.
 pub(super) fn rate(run: &MeasuredRun) -> Option<f64> {
     match &run.result.own()?.requested.scenario {
         LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),

@@ -151,7 +151,7 @@ fn duration_s(run: &MeasuredRun, tool: Tool) -> Option<f64> {
     (rate > 0.0).then(|| count as f64 / rate)
 }
 
-/// A tool's own tokenizer counts text; where another count is taken, there is no such count.
+/// A tool counts text with its own tokenizer; a run whose tokens were counted in another way has no such count.
 fn note_other_counts(run: &MeasuredRun, out: &mut Exported) {
     if ok(run).any(|trace| trace.retokenized.is_none()) {
         let source = Some(run.result.token_source()).filter(|source| !source.is_empty()).unwrap_or("the server");

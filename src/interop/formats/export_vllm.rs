@@ -4,7 +4,7 @@ use base::spec::Arrivals;
 use serde_json::{Map, Value, json};
 
 use super::export::{Exported, identity_entries, model, ok, output_tokens, spread, started, users};
-use crate::command_line::json_number::number;
+use crate::command_line::translation::number;
 use crate::metrics::{ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, Tool};
 use harness::{LoadLevel, LoadPattern, RunResult};
 

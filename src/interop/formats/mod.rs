@@ -5,7 +5,7 @@
 //! a row of it. Code is for texts that were printed (`printed`), and for requests one by one (`records`).
 //!
 //! ```text
-//!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ imported_sweep ─→ a sweep
+//!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ a sweep
 //!  MeasuredRun ─ export ─→ export_genai_perf · export_vllm · parquet ─→ files
 //! ```
 
@@ -18,9 +18,6 @@ mod imported_sweep;
 mod located_runs;
 #[cfg(feature = "parquet")]
 mod parquet;
-#[cfg(not(feature = "parquet"))]
-#[path = "parquet_left_out.rs"]
-mod parquet;
 mod printed;
 mod read;
 mod records;
@@ -32,3 +29,16 @@ pub use imported_sweep::{ImportedSweep, import_sweep};
 pub use located_runs::{LocatedRun, LocatedRuns, loadgen_run, locate_runs};
 pub use read::{ImportError, ImportSource, Imported, import_runs};
 pub use request_columns::{COLUMNS, Column, schema as requests_schema};
+
+/// A program without the feature `parquet` writes no Parquet files.
+#[cfg(not(feature = "parquet"))]
+mod parquet {
+    use super::export::{ExportError, Exported};
+    use crate::metrics::MeasuredRun;
+    use base::diag::FeatureLeftOut;
+    use harness::RequestRecord;
+
+    pub(super) fn write(_: &MeasuredRun, _: &[RequestRecord], _: &mut Exported) -> Result<(), ExportError> {
+        Err(FeatureLeftOut("parquet").into())
+    }
+}

@@ -106,14 +106,14 @@ fn chunks(measured_run: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u
         fields,
         about.map(|(key, text)| (key.to_owned(), text.to_owned())).into_iter().chain(run(measured_run)),
     )?;
-    let all: Vec<(i64, i64, Option<i64>)> = records
+    let chunks: Vec<(i64, i64, Option<i64>)> = records
         .iter()
         .flat_map(|record| {
             let tokens = |n: u32| (!record.chunk_tokens_unknown).then_some(i64::from(n));
             record.timeline.iter().map(move |(at, n)| (record.index as i64, *at as i64, tokens(*n)))
         })
         .collect();
-    for group in all.chunks(GROUP) {
+    for group in chunks.chunks(GROUP) {
         let mut rows = writer.next_row_group()?;
         let (tokens, levels) = split(group.iter().map(|row| row.2));
         let columns: [(Vec<i64>, Option<&[i16]>); 3] = [

@@ -99,7 +99,7 @@ pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
         read(&format.labels, &below.lines().collect::<Vec<_>>());
         format.numbers(&object, &object)
     };
-    // The settings of an overview are above it, behind the numbers of the one before.
+    // The settings of an overview are above it, after the numbers of the previous one.
     let parts: Vec<&str> = text.split(OVERVIEW).collect();
     parts.windows(2).map(|parts| overview(parts[0], parts[1])).collect()
 }
@@ -111,7 +111,7 @@ pub(super) enum LoadGenLog {
     Accuracy,
 }
 
-/// Reads a log of LoadGen; `None`: the text is none.
+/// Reads a log of LoadGen; `None` if the text is not one.
 pub(super) fn loadgen_log(text: &str) -> Option<LoadGenLog> {
     const MARK: &str = ":::MLLOG ";
     const TITLE: &str = "MLPerf Results Summary";
@@ -147,4 +147,234 @@ pub(super) fn loadgen_log(text: &str) -> Option<LoadGenLog> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::metrics::Tool;
+
+    const TABLES: &str = "\
+Namespace(subparser='bench', dataset_name='random', random_input_len=128, backend='openai', model='org/m', \
+request_rate=inf)
+Traffic request rate: inf
+Burstiness factor: 1.0 (Poisson process)
+Maximum request concurrency: 32
+100%|#####| 32/32 [02:30<00:00,  4.71s/it]
+============ Serving Benchmark Result ============
+Successful requests:                     32
+Failed requests:                         1
+Maximum request concurrency:             32
+Benchmark duration (s):                  150.87
+Total input tokens:                      65536
+Total generated tokens:                  4096
+Request throughput (req/s):              0.21
+Output token throughput (tok/s):         434.40
+Total Token throughput (tok/s):          868.80
+---------------Time to First Token----------------
+Mean TTFT (ms):                          7279.56
+Median TTFT (ms):                        7099.88
+P99 TTFT (ms):                           10999.46
+-----Time per Output Token (excl. 1st token)------
+Mean TPOT (ms):                          70.14
+----------------End-to-end Latency----------------
+Mean E2EL (ms):                          9000.5
+==================================================
+# ============ Serving Benchmark Result ============
+# Backend:                                 sglang-oai
+# Traffic request rate:                    8.0
+# Max request concurrency:                 not set
+# Successful requests:                     20
+# Total generated tokens:                  400
+# Total generated tokens (retokenized):    397
+# Request throughput (req/s):              7.43
+# ----------------End-to-End Latency----------------
+# Mean E2E Latency (ms):                   8432.23
+# P90 E2E Latency (ms):                    9000.00
+# ---------------Time to First Token----------------
+# Mean TTFT (ms):                          123.39
+";
+
+    #[test]
+    fn tables_have_the_numbers_of_the_saved_object() {
+        let [numbers, sglang]: [ImportedNumbers; 2] = serving_tables(TABLES).try_into().expect("two tables");
+        assert_eq!((numbers.tool, numbers.ok, numbers.failed), (Tool::Vllm, Some(32.0), Some(1.0)));
+        assert_eq!((numbers.input_tokens, numbers.output_tokens), (Some(65536.0), Some(4096.0)));
+        assert_eq!((numbers.requests_per_s, numbers.tokens_per_s), (Some(0.21), Some(434.4)));
+        assert_eq!(
+            Value::Object(numbers.requested),
+            json!({ "model": "org/m", "concurrency": 32.0, "backend": "openai", "dataset": "random" })
+        );
+        let stats: Vec<_> = numbers.stats.iter().map(|(_, stats)| (stats.mean, stats.p50, stats.p99)).collect();
+        assert_eq!(stats[0], (Some(7279.56), Some(7099.88), Some(10999.46)));
+        assert_eq!((stats[1].0, stats[3].0), (Some(70.14), Some(9000.5)));
+        let numbers = sglang;
+        assert_eq!((numbers.tool, numbers.output_tokens), (Tool::SglangChat, Some(400.0)));
+        assert_eq!(Value::Object(numbers.requested), json!({ "request_rate": 8.0, "backend": "sglang-oai" }));
+        assert_eq!(numbers.stats[3].1.p90, Some(9000.0));
+    }
+
+    #[test]
+    fn a_table_that_is_cut_off_is_read_as_far_as_it_goes() {
+        let cut = &TABLES[..TABLES.find("Median TTFT").unwrap()];
+        assert_eq!(tables(cut)[0]["mean_ttft_ms"], 7279.56);
+        assert!(tables("nothing of the kind").is_empty());
+    }
+
+    /// As releases of 2025 print it, with the logger's prefix in front of some lines.
+    const OVERVIEWS: &str = "
+[08/01/2025-10:00:00] [TRT-LLM] [I] Starting benchmarking async task.
+= PERFORMANCE OVERVIEW
+Request Throughput (req/sec): 1.0
+[08/01/2025-10:10:00] [TRT-LLM] [I]
+===========================================================
+= PYTORCH BACKEND
+===========================================================
+Model:\t\t\tLlama3.3-70B
+Model Path:\t\t/models/x
+TensorRT-LLM Version:\t1.0.0rc1
+Quantization:\t\tNVFP4
+
+= WORLD + RUNTIME INFORMATION
+TP Size:                2
+EP Size:                None
+Max Runtime Batch Size: 640
+
+= REQUEST DETAILS
+Number of requests:             4000
+Number of concurrent requests:  612.5000
+Average Input Length (tokens):  1000.0000
+Average Output Length (tokens): 1000.5000
+= PERFORMANCE OVERVIEW
+Request Throughput (req/sec):                     43.2500
+Total Output Throughput (tokens/sec):             43271.6250
+Total Token Throughput (tokens/sec):              86521.6250
+Total Latency (ms):                               92485.5000
+Average request latency (ms):                     14000.5000
+Per User Output Throughput [w/ ctx] (tps/user):   71.5000
+Per GPU Output Throughput (tps/gpu):              21635.8125
+Average time-to-first-token [TTFT] (ms):          812.2500
+Average time-per-output-token [TPOT] (ms):        13.2000
+Per User Output Speed (tps/user):                 75.7500
+
+-- Per-Request Time-per-Output-Token [TPOT] Breakdown (ms)
+
+[TPOT] MINIMUM: 9.0000
+[TPOT] MAXIMUM: 15.5000
+[TPOT] AVERAGE: 13.2000
+[TPOT] P50    : 13.1000
+[TPOT] P99    : 15.1000
+
+-- Request Latency Breakdown (ms) -----------------------
+
+[Latency] P50    : 13900.0000
+[Latency] P99    : 15900.0000
+[Latency] AVERAGE: 14000.5000
+";
+
+    #[test]
+    fn every_overview_is_read_with_everything_in_it() {
+        let [first, numbers]: [ImportedNumbers; 2] = overviews(OVERVIEWS).try_into().expect("two overviews");
+        assert_eq!((first.requests_per_s, first.tokens_per_s, first.ok), (Some(1.0), None, None));
+        assert_eq!(numbers.in_flight, Some(612.5));
+        assert_eq!(
+            (numbers.ok, numbers.requests_per_s, numbers.tokens_per_s),
+            (Some(4000.0), Some(43.25), Some(43271.625))
+        );
+        assert_eq!((numbers.input_tokens, numbers.output_tokens), (Some(4_000_000.0), Some(4_002_000.0)));
+        assert_eq!(numbers.window_s, Some(92.4855));
+        assert_eq!(numbers.version.as_deref(), Some("1.0.0rc1"));
+        assert_eq!(
+            Value::Object(numbers.requested),
+            json!({"model": "Llama3.3-70B", "quantization": "NVFP4", "tp": 2.0, "max_batch_size": 640.0})
+        );
+        let more: Vec<f64> = numbers.extra_rates.iter().filter_map(|(_, value)| *value).collect();
+        assert_eq!(more, [86521.625, 21635.8125, 71.5, 75.75]);
+        let tpot = numbers.stats[1].1;
+        assert_eq!(
+            (tpot.mean, tpot.p50, tpot.p90, tpot.p99, tpot.min, tpot.max),
+            (Some(13.2), Some(13.1), None, Some(15.1), Some(9.0), Some(15.5))
+        );
+        let ttft = numbers.stats[0].1;
+        assert_eq!((ttft.mean, ttft.p99, ttft.n), (Some(812.25), None, 4000));
+        assert_eq!(numbers.stats[2].1.p50, Some(13900.0));
+    }
+
+    #[test]
+    fn words_of_other_releases_are_known_and_other_texts_are_none() {
+        let older = "Number of requests:\t\t3000\n= PERFORMANCE OVERVIEW \nToken Throughput (tokens/sec):\t5530.7382\n\
+        Per GPU Output Throughput (tokens/sec/gpu):       5530.7382\n";
+        let overview = |text: &str| overviews(text).pop();
+        let none = overview("Quantization:           None\n= PERFORMANCE OVERVIEW\n").expect("an overview");
+        assert!(none.requested.is_empty(), "Python's word for nothing is no value: {:?}", none.requested);
+        let numbers = overview(older).expect("an overview");
+        assert_eq!(numbers.tokens_per_s, Some(5530.7382));
+        assert_eq!(numbers.extra_rates[1].1, Some(5530.7382));
+        assert!(overview("nothing of the kind").is_none());
+    }
+
+    fn text(name: &str) -> String {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs").join(name);
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    fn numbers_of(text: &str) -> ImportedNumbers {
+        match loadgen_log(text) {
+            Some(LoadGenLog::Performance(numbers)) => *numbers,
+            _ => panic!("no log of a performance run"),
+        }
+    }
+
+    fn log(name: &str) -> ImportedNumbers {
+        numbers_of(&text(name))
+    }
+
+    #[test]
+    fn the_summary_and_the_detail_log_have_the_same_numbers() {
+        for folder in ["server-valid", "offline-valid"] {
+            let summary = log(&format!("{folder}/mlperf_log_summary.txt"));
+            let detail = log(&format!("{folder}/mlperf_log_detail.txt"));
+            // The summary has two decimals.
+            let rounded = |rate: Option<f64>| rate.map(|rate| format!("{rate:.2}"));
+            let shown = |numbers: &ImportedNumbers| {
+                format!("{:?} {:?} {:?}", numbers.stats, rounded(numbers.requests_per_s), rounded(numbers.tokens_per_s))
+            };
+            assert_eq!(shown(&summary), shown(&detail), "{folder}");
+            for key in ["scenario", "sut", "target_qps", "loadgen_result"] {
+                let value = |numbers: &ImportedNumbers| {
+                    numbers.requested[key]
+                        .as_f64()
+                        .map_or_else(|| numbers.requested[key].to_string(), |n| n.to_string())
+                };
+                assert_eq!(value(&summary), value(&detail), "{folder}: {key}");
+            }
+        }
+        let server = log("server-valid/mlperf_log_detail.txt");
+        assert_eq!((server.requests_per_s, server.tokens_per_s), (Some(404.317), Some(2024.75)));
+        let (_, ttft) = &server.stats[0];
+        assert_eq!(ttft.p99, Some(15.320_277));
+        assert_eq!(server.version.as_deref(), Some("6.0.17 @ d6147c7eb7"));
+        assert!(loadgen_log("MLPerf").is_none());
+    }
+
+    #[test]
+    fn the_summary_of_an_older_loadgen_has_the_same_numbers() {
+        let newer = text("server-valid/mlperf_log_summary.txt");
+        let older = newer.replace("Time per Output Token", "Time to Output Token");
+        assert_ne!(older, newer);
+        assert_eq!(format!("{:?}", numbers_of(&older).stats), format!("{:?}", numbers_of(&newer).stats));
+    }
+
+    #[test]
+    fn an_accuracy_run_has_no_numbers() {
+        for name in ["server-accuracy", "offline-accuracy"]
+            .into_iter()
+            .flat_map(|folder| LOADGEN_LOG_FILES.map(|file| format!("{folder}/{file}")))
+        {
+            assert!(matches!(loadgen_log(text(&name).trim()), Some(LoadGenLog::Accuracy)), "{name}");
+        }
+        let warned = "2 warnings encountered. See detailed log.\n\n1 ERROR encountered. See detailed log.\n";
+        assert!(matches!(loadgen_log(warned), Some(LoadGenLog::Accuracy)));
+        assert!(loadgen_log("").is_none());
+    }
+}

@@ -114,7 +114,7 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     let (lists, files): (Vec<&ImportSource>, Vec<&ImportSource>) =
         sources.iter().partition(|source| source.text.trim().starts_with('['));
     for source in files.into_iter().chain(lists) {
-        // The summary of `vllm bench sweep`, a list of the runs that are beside it.
+        // The summary of `vllm bench sweep`: a list of the runs in the same folder.
         if source.text.trim().starts_with('[') && source.text.contains("\"run_number\"") && !runs.is_empty() {
             continue;
         }
@@ -148,8 +148,8 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     Ok(runs.into_iter().filter_map(|run| imported(name, run)).collect())
 }
 
-/// Records without numbers belong to the run whose file is called like theirs, `c8.json` and `c8_genai_perf.json`, or
-/// to the only one of their tool; others are a run of their own.
+/// Records without numbers belong to the run with a matching file name (`c8.json` and `c8_genai_perf.json`), or to the
+/// only run of the same tool; others are a run of their own.
 fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
     let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let is_alone = runs.len() == 1 && records.len() == 1;
@@ -268,7 +268,7 @@ fn runs_of_object(value: &Value) -> Vec<FoundRun> {
         return records::experiments(value).into_iter().map(FoundRun::with_requests).collect();
     }
     let Some(format) = FileFormat::detect(value) else { return Vec::new() };
-    // The warm-up of `vllm bench sweep` is no run.
+    // The warm-up of `vllm bench sweep` does not count as a run.
     if format.tool == Tool::Vllm && value.get("run_number").and_then(Value::as_i64) == Some(-1) {
         return Vec::new();
     }

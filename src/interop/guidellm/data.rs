@@ -251,8 +251,11 @@ mod tests {
 
     #[test]
     fn values_may_have_commas_in_brackets() {
-        let all = pairs("kind=concurrent,streams=[1, 2,4],target=http://h:8000");
-        assert_eq!(Value::Object(all), json!({"kind": "concurrent", "streams": [1, 2, 4], "target": "http://h:8000"}));
+        let fields = pairs("kind=concurrent,streams=[1, 2,4],target=http://h:8000");
+        assert_eq!(
+            Value::Object(fields),
+            json!({"kind": "concurrent", "streams": [1, 2, 4], "target": "http://h:8000"})
+        );
         assert_eq!(Value::Object(pairs("{\"prompt_tokens\": 5}")), json!({"prompt_tokens": 5}));
         assert!(pairs("wikitext").is_empty());
     }

@@ -112,9 +112,9 @@ impl GuideLlmRun {
     }
 
     /// Takes an object of headers.
-    pub fn add_headers(&mut self, all: &Value) {
-        let all = all.as_object().into_iter().flatten();
-        self.headers.extend(all.map(|(name, value)| format!("{name}:{}", unquoted(value))));
+    pub fn add_headers(&mut self, headers: &Value) {
+        let headers = headers.as_object().into_iter().flatten();
+        self.headers.extend(headers.map(|(name, value)| format!("{name}:{}", unquoted(value))));
     }
 
     /// The sentence on an interface that is not measured.

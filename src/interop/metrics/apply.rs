@@ -7,7 +7,7 @@ use super::rules::{
 };
 use super::spread::SortedValues;
 
-/// Why there is no number.
+/// Why a metric has no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingMetric {
     /// The tool has no such number.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  RequestRecord ─┐
-//!  a tool's file ─┴→ RequestTrace ─ rules of a Tool ─→ values ─→ SortedValues ─→ CompatRow: Regatta's beside the tool's
+//!  a tool's file ─┴→ RequestTrace ─ rules of a Tool ─→ values ─→ SortedValues ─→ CompatRow: Regatta's and the tool's
 //! ```
 //!
 //! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was
@@ -81,7 +81,7 @@ pub struct CompatRow {
     pub theirs: Option<MetricStats>,
     /// The tool's definition.
     pub formula: Option<String>,
-    /// Why there is no number, or why it is an approximation.
+    /// Why the number is missing, or why it is an approximation.
     pub note: Option<String>,
 }
 
@@ -115,7 +115,7 @@ fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option
     })
 }
 
-/// How many failed requests a tool counts as successful, because an error inside a stream that has begun is none to it:
+/// How many failed requests a tool counts as successful, because it ignores an error inside a stream that has begun:
 /// vLLM 0.33.0 (vllm/benchmarks/lib/endpoint_request_func.py), SGLang 0.5.23 (sglang/benchmark/serving.py), and AIPerf
 /// 0.13.0.
 fn failed_in_stream(measured_run: &MeasuredRun, tool: Tool) -> Option<String> {

@@ -60,8 +60,8 @@ impl SortedValues {
 }
 
 impl PercentileRule {
-    /// The position of the percentile among `n` sorted values, from 0; between two of them if it is no whole number.
-    /// `n` is at least 1.
+    /// The position of the percentile among `n` sorted values, from 0; a fraction lies between two of them. `n` is at
+    /// least 1.
     pub fn place(self, n: usize, p: f64) -> f64 {
         let last = (n - 1) as f64;
         let place = match self {

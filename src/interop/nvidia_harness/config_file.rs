@@ -134,7 +134,14 @@ impl ConfigFile {
             return dict.update(&more);
         }
         // `sys.path.insert(…)` is in every file.
-        let is_path = matches!(expr, Expr::Call(function, _) if matches!(&**function, Expr::Field(path, _) if matches!(&**path, Expr::Field(_, name) if name == "path")));
+        let is_path = if let Expr::Call(function, _) = expr
+            && let Expr::Field(path, _) = &**function
+            && let Expr::Field(_, name) = &**path
+        {
+            name == "path"
+        } else {
+            false
+        };
         if !is_path {
             builder.push_untranslated(place, "a call: its value is known only by running the file");
         }
@@ -149,11 +156,11 @@ impl ConfigFile {
         place: &str,
         builder: &mut TranslationBuilder,
     ) {
-        let mut own: BTreeMap<String, ConfigValue> = BTreeMap::new();
+        let mut fields: BTreeMap<String, ConfigValue> = BTreeMap::new();
         for base in bases {
             let (Expr::Name(base) | Expr::Field(_, base)) = base else { continue };
             match self.names.classes.get(base) {
-                Some(fields) => own.extend(fields.clone()),
+                Some(inherited) => fields.extend(inherited.clone()),
                 None if base != "object" => self.unknown_bases.push(base.clone()),
                 None => {}
             }
@@ -161,8 +168,8 @@ impl ConfigFile {
         for Statement { line, what } in body {
             let here = || format!("{}:{line}", place.rsplit_once(':').map_or(place, |(file, _)| file));
             match what {
-                StatementKind::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
-                    Ok(value) if size(&value) <= LARGEST => match own.get_mut(&field) {
+                StatementKind::Assign(Expr::Name(field), value) => match self.names.value(&value, &fields) {
+                    Ok(value) if size(&value) <= LARGEST => match fields.get_mut(&field) {
                         // Mappings are merged along the chain of classes.
                         Some(before @ ConfigValue::Dict(_))
                             if matches!(value, ConfigValue::Dict(_)) && field.starts_with("trtllm_") =>
@@ -170,7 +177,7 @@ impl ConfigFile {
                             before.update(&value);
                         }
                         _ => {
-                            own.insert(field, value);
+                            fields.insert(field, value);
                         }
                     },
                     Ok(_) => builder.push_untranslated(here(), "the value is too large to be a config"),
@@ -184,14 +191,14 @@ impl ConfigFile {
                 }
             }
         }
-        self.names.classes.insert(name.to_owned(), own.clone());
+        self.names.classes.insert(name.to_owned(), fields.clone());
         for decorator in decorators {
             let Expr::Call(_, _) = decorator else { continue };
             let Ok(key) = self.names.value(decorator, &BTreeMap::new()) else { continue };
             if let Some(mut setting) = setting(&key) {
                 self.has_classes = true;
                 name.clone_into(&mut setting.name);
-                setting.fields.clone_from(&own);
+                setting.fields.clone_from(&fields);
                 self.settings.push(setting);
             }
         }
@@ -341,8 +348,8 @@ impl ConfigNames {
             }
             Expr::Dict(items) => self.dict(items, own),
             Expr::Name(name) => {
-                let found = own.get(name).or_else(|| self.values.get(name));
-                Ok(found.cloned().unwrap_or_else(|| ConfigValue::Symbol(name.clone())))
+                let assigned = own.get(name).or_else(|| self.values.get(name));
+                Ok(assigned.cloned().unwrap_or_else(|| ConfigValue::Symbol(name.clone())))
             }
             Expr::Field(base, field) => match self.value(base, own)? {
                 ConfigValue::Symbol(name) => match self.classes.get(&name) {

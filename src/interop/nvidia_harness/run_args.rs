@@ -5,9 +5,8 @@ pub(crate) use super::make_targets::make;
 use super::systems::system_name;
 use super::tuning_fields::{self, TuningField, TuningFieldError};
 use crate::command_line::translation::{
-    RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
+    RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
-use crate::command_line::translation_error::TranslationError;
 use base::diag::{did_you_mean, nearest};
 
 pub(super) const TOOL: &str = "RUN_ARGS";
@@ -185,8 +184,8 @@ impl HarnessFields {
                     builder.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
                 }
                 _ => {
-                    let known = ["Offline", "Server", "Interactive", "SingleStream"];
-                    let hint = did_you_mean(scenario, known).unwrap_or_default();
+                    let scenarios = ["Offline", "Server", "Interactive", "SingleStream"];
+                    let hint = did_you_mean(scenario, scenarios).unwrap_or_default();
                     builder.push_error(format!("`{scenario}` is no scenario; {hint}"));
                 }
             }

@@ -30,7 +30,7 @@ pub(super) struct TuningField {
     is_unknown: bool,
 }
 
-/// Why the value of a field is none.
+/// Why the value of a field is invalid.
 #[derive(Debug)]
 pub(super) struct TuningFieldError(pub String);
 
@@ -39,7 +39,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
     NUMBERS.into_iter().chain(FLAGS).chain(FLAGS_OF_V4_1.map(|(field, _)| field)).chain(["precision"])
 }
 
-/// What a field sets, or why its value is none. `None`: it is no such field.
+/// What a field sets, or why its value is invalid. `None` if it is not a tuning field.
 pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, TuningFieldError>> {
     let field = |place: String, value: &str| TuningField {
         place,

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::command_line::serve;
+use super::serve;
 use crate::command_line::{
     COMPLETIONS, Env, ParsedLine, ScriptBench, ToolTable, TranslatedBench, TranslatedLoad, TranslatedScript,
     Translation, TranslationBuilder, TranslationError, TranslationKind,

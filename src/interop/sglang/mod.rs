@@ -1,5 +1,60 @@
-//! SGLang: its server and its `bench_serving`, whose result files have the format of vLLM's.
+//! Which of SGLang's programs a line is, and its server: `python3 -m sglang.launch_server` and `sglang serve`.
 
 pub(super) mod bench_one_batch_server;
 pub(super) mod bench_serving;
-pub(super) mod command_line;
+
+use std::sync::LazyLock;
+
+use crate::command_line::{Env, ToolTable, Translation, TranslationBuilder, TranslationError};
+use crate::command_server::ServerProgram;
+
+/// `sglang serve …`
+pub(crate) fn sglang(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    match words.split_first() {
+        Some((command, rest)) if command == "serve" => serve(&["sglang", "serve"], env, rest),
+        other => {
+            let command = other.map_or("", |(command, _)| command.as_str());
+            TranslationBuilder::nothing(
+                "sglang",
+                format!(
+                    "`sglang {command}` has no meaning here: it serves no model; lines of `sglang serve` and of \
+                        `sglang.bench_serving` are imported"
+                ),
+            )
+        }
+    }
+}
+
+/// `python3 -m sglang.MODULE …`
+pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    match module {
+        "sglang.launch_server" => serve(&["python3", "-m", module], env, words),
+        "sglang.bench_serving" | "sglang.benchmark.serving" => bench_serving::translate(env, words),
+        "sglang.bench_one_batch_server" => bench_one_batch_server::translate(env, words),
+        _ => TranslationBuilder::nothing(
+            "sglang",
+            format!(
+                "`{module}` has no meaning here: it drives the engine in its own process; import a line of \
+                    `sglang.launch_server` and one of `sglang.bench_serving`"
+            ),
+        ),
+    }
+}
+
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/sglang-launch-server.toml")], &[]));
+
+/// `start` is the program and what stands in front of its arguments.
+pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    let (kind, _) = TABLE.read_known(words, &mut TranslationBuilder::default());
+    let is_part = kind.value("--nnodes").is_some_and(|count| count != "1")
+        || kind.value("--disaggregation-mode").is_some_and(|mode| mode != "null");
+    if is_part {
+        return TranslationBuilder::nothing(
+            TABLE.program,
+            "the line has no meaning here: it starts one part of a server of several; start them there, and `regatta \
+                bench http://HOST:PORT` measures them",
+        );
+    }
+    ServerProgram { table: &TABLE, is_typed: false }.translate(start, env, words)
+}

@@ -1,24 +1,26 @@
-//! One command: which program it calls, and what that means here.
+//! One command: which program it calls, and what that means here; the programs in front of it, which a program that a
+//! stage starts as it was written keeps; and programs around a benchmark that do nothing here, with what to do instead.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::path::Path;
+use std::sync::LazyLock;
 
-use super::no_meaning::no_meaning;
-use super::prefix::{keep, need_own_line};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
 use super::script::read_commands;
-use crate::command_line::host_paths::on_the_host;
-use crate::command_line::program::{Env, Program, program};
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::{ProblemKind, TranslationError};
-use crate::nvidia_harness::run_args;
-use crate::tensorrt_llm::{convert_checkpoint, trtllm_build};
-use crate::triton_backend::{
-    core_model, end_to_end_test, fill_template, grpc_clients, launch_triton_server, tritonserver,
+use crate::command_line::program::{Env, LAUNCHER, Program, program};
+use crate::command_line::stage_container::on_the_host;
+use crate::command_line::translation::{
+    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
+use crate::nvidia_harness::run_args;
+use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
+use crate::triton_backend::{benchmarks, fill_template, grpc_clients, launch_triton_server, tritonserver};
 use crate::{
-    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer,
-    prepare_dataset, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer, sglang,
+    slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 use base::diag::did_you_mean;
 use base::files::{open_text, read_text_up_to};
@@ -140,7 +142,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
 
 /// What a command means here; on error everything that is wrong with it.
 pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, TranslationError> {
-    /// A command in a command in a command … of more than these is no page's.
+    /// The limit of commands nested in commands; documentation pages stay far below it.
     const DEEPEST: usize = 8;
     if surroundings.depth > DEEPEST {
         return Err(TranslationError::new(ProblemKind::TooDeep { deepest: DEEPEST }));
@@ -163,30 +165,28 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         }
         ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
         ("prepare_dataset.py", _) => {
-            prepare_dataset::translate(&surroundings.path(path), arguments, surroundings.written_to.as_deref())?
+            prepare_dataset(&surroundings.path(path), arguments, surroundings.written_to.as_deref())?
         }
         ("tritonserver", _) => tritonserver::translate(path, env, &around, arguments)?,
         ("trtllm-serve", _) if need_own_line(&around) => trtllm_serve::as_written(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
-        ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments, &inner)?,
+        ("vllm", Some("serve")) => vllm::translate(env, arguments, &inner)?,
         ("vllm", Some("bench")) if arguments.get(1).is_some_and(|kind| kind == "sweep") => {
-            without_env(env, vllm::command_line::translate(env, arguments, &inner)?)
+            without_env(env, vllm::translate(env, arguments, &inner)?)
         }
         ("vllm", Some("bench")) if matches!(arguments.get(1).map(String::as_str), Some("throughput" | "latency")) => {
-            vllm::command_line::translate(env, arguments, &inner)?
+            vllm::translate(env, arguments, &inner)?
         }
-        ("vllm.entrypoints.openai.api_server", _) => vllm::command_line::api_server(name, env, arguments)?,
-        ("sglang", _) => sglang::command_line::sglang(env, arguments)?,
-        ("sglang.launch_server", _) => sglang::command_line::module(name, env, arguments)?,
+        ("vllm.entrypoints.openai.api_server", _) => vllm::api_server(name, env, arguments)?,
+        ("sglang", _) => sglang::sglang(env, arguments)?,
+        ("sglang.launch_server", _) => sglang::module(name, env, arguments)?,
         ("llama-server", _) => command_server::llama_server(path, env, arguments)?,
         ("text-generation-launcher", _) => command_server::text_generation_launcher(env, arguments)?,
         ("aiperf", _) => {
             let first_line = |file: &str| surroundings.first_line(file);
-            without_env(env, aiperf::command_line::translate(strip(arguments, "profile"), &first_line)?)
+            without_env(env, aiperf::translate(strip(arguments, "profile"), &first_line)?)
         }
-        ("trtllm-bench", _) => {
-            trtllm_bench::command_line::translate(env, arguments, &|file| surroundings.content(file))?
-        }
+        ("trtllm-bench", _) => trtllm_bench::translate(env, arguments, &|file| surroundings.content(file))?,
         ("convert_checkpoint.py" | "quantize.py", _) => {
             convert_checkpoint(env, &surroundings.path(path), arguments, &|path| surroundings.path(path))?
         }
@@ -202,7 +202,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
             words.extend_from_slice(arguments);
             run_args::make(&words)?
         }
-        ("vllm", _) => without_env(env, vllm::command_line::translate(env, arguments, &inner)?),
+        ("vllm", _) => without_env(env, vllm::translate(env, arguments, &inner)?),
         _ => without_env(env, alone(path, name, env, arguments)?),
     };
     keep(&around, &mut translation);
@@ -222,17 +222,15 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         return run_args::translate_run_args(&words);
     }
     if let Some(text) = path.strip_prefix("RUN_ARGS=") {
-        let mut all = vec![text.to_owned()];
-        all.extend_from_slice(arguments);
-        return run_args::translate_run_args(&all);
+        let mut words = vec![text.to_owned()];
+        words.extend_from_slice(arguments);
+        return run_args::translate_run_args(&words);
     }
     match (name, arguments.first().map(String::as_str)) {
         ("code.main", _) => run_args::translate_run_args(arguments),
-        ("genai-perf" | "genai_perf", Some("analyze")) => genai_perf::command_line::translate(
-            "genai-perf analyze",
-            genai_perf::command_line::Subcommand::Analyze,
-            &arguments[1..],
-        ),
+        ("genai-perf" | "genai_perf", Some("analyze")) => {
+            genai_perf::translate("genai-perf analyze", genai_perf::Subcommand::Analyze, &arguments[1..])
+        }
         (
             "genai-perf" | "genai_perf",
             Some(
@@ -253,24 +251,22 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
                 `analyze` are imported"
             ),
         ),
-        ("genai-perf" | "genai_perf", _) => genai_perf::command_line::translate(
-            "genai-perf profile",
-            genai_perf::command_line::Subcommand::Profile,
-            strip(arguments, "profile"),
-        ),
+        ("genai-perf" | "genai_perf", _) => {
+            genai_perf::translate("genai-perf profile", genai_perf::Subcommand::Profile, strip(arguments, "profile"))
+        }
         (
             "benchmark_serving.py"
             | "tensorrt_llm.serve.scripts.benchmark_serving"
             | "atom.benchmarks.benchmark_serving",
             _,
-        ) => vllm::command_line::benchmark_serving(path, env, arguments),
+        ) => vllm::benchmark_serving(path, env, arguments),
         // SGLang's file, by its path.
-        ("bench_serving.py", _) => sglang::command_line::module("sglang.bench_serving", env, arguments),
-        (module, _) if module.starts_with("sglang.") => sglang::command_line::module(module, env, arguments),
-        ("guidellm", _) => guidellm::command_line::translate(arguments),
-        ("perf_analyzer", _) => perf_analyzer::command_line::translate(arguments),
-        ("benchmark_core_model.py", _) => core_model::translate(arguments),
-        ("end_to_end_test.py", _) => end_to_end_test::translate(arguments),
+        ("bench_serving.py", _) => sglang::module("sglang.bench_serving", env, arguments),
+        (module, _) if module.starts_with("sglang.") => sglang::module(module, env, arguments),
+        ("guidellm", _) => guidellm::translate(arguments),
+        ("perf_analyzer", _) => perf_analyzer::translate(arguments),
+        ("benchmark_core_model.py", _) => benchmarks::benchmark_core_model(arguments),
+        ("end_to_end_test.py", _) => benchmarks::end_to_end_test(arguments),
         ("fill_template.py", _) => fill_template::translate(arguments),
         ("inflight_batcher_llm_client.py", _) => grpc_clients::inflight_batcher_llm_client(arguments),
         ("end_to_end_grpc_client.py", _) => grpc_clients::end_to_end_grpc_client(arguments),
@@ -305,5 +301,128 @@ fn strip<'a>(words: &'a [String], first: &str) -> &'a [String] {
     match words.split_first() {
         Some((word, rest)) if word == first => rest,
         _ => words,
+    }
+}
+
+/// Prefixes that a server's own command line keeps.
+const KEPT: [&str; 8] = ["nsys", "ncu", "numactl", "taskset", "srun", "mpirun", "mpiexec", LAUNCHER];
+
+/// Those among them that may stand in front of the launcher of a server's ranks.
+const BEFORE_LAUNCHERS: [&str; 4] = ["nsys", "ncu", "numactl", "taskset"];
+
+/// What starts vLLM's server where the stage does not say.
+const VLLM: [&str; 2] = ["vllm", "serve"];
+
+fn is_kept(prefix: &[String]) -> bool {
+    prefix.first().is_some_and(|name| KEPT.contains(&name.as_str()))
+}
+
+/// Whether a server has to be started by its own line, which begins with these.
+pub(super) fn need_own_line(around: &[Vec<String>]) -> bool {
+    around.iter().any(|prefix| is_kept(prefix) && *prefix != [LAUNCHER])
+}
+
+/// Those that are kept, as one beginning of a line.
+pub(super) fn kept(around: &[Vec<String>]) -> Vec<String> {
+    around.iter().filter(|prefix| is_kept(prefix)).flatten().cloned().collect()
+}
+
+/// Puts the prefixes in front of the servers that are started by their own line; the others are left, each with the
+/// reason.
+pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
+    let beginning = kept(around);
+    let mut has_kept = false;
+    let stages = translation.kind.stages_mut().filter(|_| !beginning.is_empty());
+    for stage in stages {
+        if let Some(Value::Array(words)) = stage.get_mut("serve").and_then(|serve| serve.pointer_mut("/command/words"))
+        {
+            words.splice(..0, beginning.iter().cloned().map(Value::String));
+            has_kept = true;
+        }
+        if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("vllm"))
+            && let Value::Array(words) = keys.entry("program").or_insert_with(|| json!(VLLM))
+        {
+            words.splice(..0, beginning.iter().cloned().map(Value::String));
+            has_kept = true;
+        }
+        // Its ranks have launchers of their own.
+        if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton")) {
+            let kept = around
+                .iter()
+                .filter(|prefix| prefix.first().is_some_and(|name| BEFORE_LAUNCHERS.contains(&name.as_str())));
+            let prefix: Vec<Value> = kept.flatten().cloned().map(Value::String).collect();
+            has_kept |= !prefix.is_empty();
+            match keys.get_mut("words") {
+                Some(Value::Array(words)) => drop(words.splice(..0, prefix)),
+                _ if prefix.is_empty() => {}
+                _ => {
+                    keys.insert("prefix".to_owned(), Value::Array(prefix));
+                }
+            }
+        }
+        if let Some(Value::Array(launcher)) = stage.get_mut("trtllm_bench").and_then(|bench| bench.get_mut("launcher"))
+        {
+            *launcher = beginning.iter().cloned().map(Value::String).collect();
+            has_kept = true;
+        }
+    }
+    let mut builder = TranslationBuilder::default();
+    for prefix in around.iter().filter(|prefix| !(has_kept && is_kept(prefix))) {
+        // `srun` has a note of its own.
+        if let Some(name) = prefix.first().filter(|name| *name != "srun") {
+            builder.push_untranslated(prefix.join(" "), prefix_reason(name));
+        }
+    }
+    translation.untranslated.extend(builder.untranslated);
+}
+
+/// Why a prefix has no place.
+fn prefix_reason(name: &str) -> &'static str {
+    match name {
+        "nsys" | "ncu" => {
+            "it profiles the program behind it, which is not run here; a server of `serve: { command: … }` keeps it"
+        }
+        "timeout" => "`timeout` of a stage ends it",
+        "sudo" => "stages run as the user of the run",
+        "nice" => "the priority is that of the run: `nice regatta run …`",
+        LAUNCHER => "it starts ranks under MPI or Slurm; here the stage's own program does",
+        _ => "stages start their processes themselves, bound to the GPUs they lease",
+    }
+}
+
+#[derive(Deserialize)]
+struct ProgramTable {
+    program: Vec<IdleProgram>,
+}
+
+/// A program that changes nothing that is measured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IdleProgram {
+    names: Vec<String>,
+    r#for: String,
+    instead: String,
+}
+
+static TABLE: LazyLock<ProgramTable> =
+    LazyLock::new(|| toml::from_str(include_str!("around-a-benchmark.toml")).expect("a test reads the table"));
+
+/// The sentence on a program; none where it is not known.
+pub(super) fn no_meaning(name: &str) -> Option<Result<Translation, TranslationError>> {
+    let program = TABLE.program.iter().find(|program| program.names.iter().any(|other| other == name))?;
+    let sentence = format!("`{name}` has no meaning here: {}", program.instead);
+    Some(TranslationBuilder::default().finish(&program.r#for, TranslationKind::Nothing(sentence)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_the_table_are_known_and_others_are_not() {
+        for name in ["cd", "scancel", "["] {
+            assert!(no_meaning(name).is_some_and(|translation| translation.is_ok()), "{name}");
+        }
+        assert!(no_meaning("vllm").is_none());
     }
 }

@@ -35,7 +35,7 @@ fn braces(values: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// How many commands behind the first one a loop ends that only waits: `until curl …/ready; do sleep 1; done`.
+/// How many commands after the first one a loop ends that only waits: `until curl …/ready; do sleep 1; done`.
 pub(super) fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
     const WAITS: [&str; 10] = ["curl", "wget", "nc", "grep", "sleep", "echo", "true", "[", "[[", "test"];
     let first = &commands.first()?.text;
@@ -49,7 +49,7 @@ pub(super) fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
     programs.all(|program| WAITS.contains(&program)).then_some(length)
 }
 
-/// How many commands behind the first one its `done` is.
+/// How many commands after the first one its `done` is.
 pub(super) fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
     for (at, command) in commands.iter().enumerate() {

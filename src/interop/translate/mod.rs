@@ -4,8 +4,6 @@
 
 mod command;
 mod loops;
-mod no_meaning;
-mod prefix;
 mod script;
 mod stage_names;
 mod unknown_values;

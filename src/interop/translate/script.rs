@@ -5,28 +5,25 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::command::{NOT_RUN, Surroundings, TOOLS, translate};
+use super::command::{NOT_RUN, Surroundings, TOOLS, no_meaning, translate};
 use super::loops::{end_of_loop, for_loop, waiting_loop};
-use super::no_meaning::no_meaning;
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::connections::{StartedServer, TargetMatch, match_target, read_outputs};
-use crate::command_line::host_paths::on_the_host;
 use crate::command_line::program::{assignment, base, program};
 use crate::command_line::shell::{Variables, WrittenCommand, as_written, split, without_prompts};
-use crate::command_line::stage_container::put_container;
+use crate::command_line::stage_container::{on_the_host, put_container};
 use crate::command_line::translation::{
-    RunLine, RunSetting, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
-    UntranslatedOption,
+    ProblemKind, RunLine, RunSetting, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationError,
+    TranslationKind, UntranslatedOption,
 };
-use crate::command_line::translation_error::{ProblemKind, TranslationError};
 use crate::nvidia_smi;
 use crate::slurm::directives;
 use crate::triton_backend::fill_template::{self, FilledFile};
 use base::units::is_identifier;
 
 const TOOL: &str = "a script";
-/// A text with more commands than this is no page's.
+/// The limit of commands in one text; documentation pages stay far below it.
 const MOST_COMMANDS: usize = 10_000;
 
 /// What a script means here; on error everything that is wrong with it.
@@ -224,9 +221,9 @@ impl Script {
 
     fn program(&mut self, place: &str, command: &WrittenCommand, words: Vec<String>) {
         let words = self.with_its_name(words);
-        let known = program(&words).map(|found| (found.name.to_owned(), found.arguments.to_vec()));
-        let (name, arguments) = match known {
-            Ok(known) => known,
+        let program = program(&words).map(|found| (found.name.to_owned(), found.arguments.to_vec()));
+        let (name, arguments) = match program {
+            Ok(program) => program,
             Err(error) => return self.problems(place, error),
         };
         match name.as_str() {
@@ -249,13 +246,13 @@ impl Script {
             }
             _ => {}
         }
-        let mut all: Vec<String> = Vec::new();
+        let mut command_words: Vec<String> = Vec::new();
         let exported = self.exported_for(&words);
-        all.extend(exported.iter().map(|(name, value)| format!("{name}={value}")));
+        command_words.extend(exported.iter().map(|(name, value)| format!("{name}={value}")));
         // Arguments that pick a manifest or a scenario are read as they were written.
         let is_written = READS_VARIABLES.contains(&name.as_str()) || name.starts_with("--") || is_run_args(&words);
         for word in words {
-            all.push(if is_written { as_written(&word, &self.variables.unknown) } else { word });
+            command_words.push(if is_written { as_written(&word, &self.variables.unknown) } else { word });
         }
         let written_to = command.written_to.as_deref().map(|file| self.variables.expand(file));
         if let Some(file) = written_to.as_deref().filter(|_| name == "cat" && command.has_here_document) {
@@ -267,11 +264,11 @@ impl Script {
             return self.builder.push_untranslated(format!("{place}: cat > {file}"), reason);
         }
         // `bash << EOF`: the text is its script.
-        if command.has_here_document && all.last().is_some_and(|word| ["bash", "sh"].contains(&base(word))) {
-            all.extend(["-c".to_owned(), self.here_document(command)]);
+        if command.has_here_document && command_words.last().is_some_and(|word| ["bash", "sh"].contains(&base(word))) {
+            command_words.extend(["-c".to_owned(), self.here_document(command)]);
         }
-        let translation = translate(&all, &self.surroundings.with_output(written_to));
-        match translation.and_then(|it| with_every_value(&all, it, &self.variables.unknown)) {
+        let translation = translate(&command_words, &self.surroundings.with_output(written_to));
+        match translation.and_then(|it| with_every_value(&command_words, it, &self.variables.unknown)) {
             Ok(mut translation) => {
                 self.place_exported(&name, &exported, &mut translation);
                 // What was read of a file that the text writes is in the stage.
@@ -310,7 +307,7 @@ impl Script {
     }
 
     /// Notes which exported variables have a place in a translation. Those that its program does not read are for
-    /// another program, perhaps: they are named at the end, if there is none.
+    /// another program, perhaps: if no later program reads them, they are named at the end.
     fn place_exported(&mut self, program: &str, exported: &[(String, String)], translation: &mut Translation) {
         for (name, _) in exported {
             let written = format!("{name}=…");
@@ -588,7 +585,7 @@ fn array(text: &str) -> Option<(&str, String)> {
     (is_name && !values.iter().any(|value| value.contains(char::is_whitespace))).then(|| (name, values.join(" ")))
 }
 
-/// Their variables select what they do, so exported ones are theirs.
+/// Programs whose environment variables select what they do, so they get every exported variable.
 const READS_VARIABLES: [&str; 2] = ["make", "llmb-run"];
 
 fn is_run_args(words: &[String]) -> bool {

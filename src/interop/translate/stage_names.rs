@@ -53,7 +53,7 @@ fn with_stage_renamed(text: &str, name: &str, to: &str) -> String {
     let mut parts = text.split(&reference);
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // `stages.server` is no part of `stages.server_2`.
+        // `stages.server` must not match inside `stages.server_2`.
         let is_whole = !part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
         out.push_str(if is_whole { "stages." } else { &reference });
         if is_whole {

@@ -2,8 +2,9 @@
 
 use crate::command_line::program::{assignment, is_secret};
 use crate::command_line::shell::{UnknownValue, as_written, unmentioned};
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
-use crate::command_line::translation_error::{ProblemKind, TranslationError, TranslationProblem};
+use crate::command_line::translation::{
+    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind, TranslationProblem,
+};
 
 /// The translation of a command. On error the values that it does not have, although the command's words do: something
 /// else was computed in their place.

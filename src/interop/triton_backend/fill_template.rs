@@ -6,8 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::options::{Opt, flag, read};
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind, manifest};
 use base::diag::did_you_mean;
 use triton::repository::{PARAMETERS, pairs};
 
@@ -35,7 +34,10 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
     if let Some(stage) = repository(std::slice::from_ref(&filled), &mut builder) {
-        builder.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
+        builder.note(
+            "`models` of the stage names which of the five models are written; the other files of a model \
+            come from `files`",
+        );
         if filled.tree.contains("{{") {
             builder
                 .note(format!("the files in `{}` are not changed: the stage writes a folder of its own", filled.tree));

@@ -1,22 +1,19 @@
 //! `launch_triton_server.py` of the TensorRT-LLM backend → a `serve: { triton: … }` stage.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
-use crate::command_line::options::{Opt, ParsedLine, flag, one, read};
+use crate::command_line::ToolTable;
+use crate::command_line::options::ParsedLine;
 use crate::command_line::program::Env;
-use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::command_line::translation_error::TranslationError;
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, manifest};
 use base::spec::Quantity;
 
 const TOOL: &str = "launch_triton_server.py";
 
-#[rustfmt::skip]
-static TABLE: &[Opt] = &[
-    one(&["--world_size"]), one(&["--tritonserver"]), one(&["--grpc_port"]), one(&["--http_port"]), one(&["--metrics_port"]),
-    flag(&["--force", "-f"]), flag(&["--log"]), one(&["--log-file"]), one(&["--model_repo"]), one(&["--tensorrt_llm_model_name"]),
-    flag(&["--multi-model"]), flag(&["--disable-spawn-processes"]), one(&["--multimodal_gpu0_cuda_mem_pool_bytes"]),
-    flag(&["--oversubscribe"]), flag(&["--no-mpi"]), flag(&["--trtllm_llmapi_launch"]), one(&["--exit_timeout"]),
-];
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/launch-triton-server.toml")], &[]));
 
 /// How an option becomes the value of a key.
 enum ServerSetting {
@@ -50,10 +47,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
 
 /// The stage, with the folder of its models as it was written.
 pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilder) -> Value {
-    let line = read(TOOL, TABLE, words, builder);
-    for word in line.plain.iter().chain(&line.behind) {
-        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
-    }
+    let line = TABLE.read(words, builder);
     let mut server = Map::new();
     if let Some(folder) = line.value("--model_repo") {
         server.insert("repository".to_owned(), json!(folder));

@@ -1,9 +1,7 @@
 //! Scripts of Triton's TensorRT-LLM backend: its benchmark, its templates and its launcher.
 
-pub(super) mod core_model;
-pub(super) mod end_to_end_test;
+pub(super) mod benchmarks;
 pub(super) mod fill_template;
 pub(super) mod grpc_clients;
 pub(super) mod launch_triton_server;
-mod mpi_ranks;
 pub(super) mod tritonserver;

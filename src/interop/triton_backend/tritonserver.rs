@@ -1,21 +1,23 @@
-//! A line of `tritonserver` itself → a `serve: { triton: … }` stage that starts exactly that line.
+//! A line of `tritonserver` itself → a `serve: { triton: … }` stage that starts exactly that line; and
+//! `mpirun -n 1 tritonserver … : -n 1 tritonserver …`, the ranks of one server, as launch_triton_server.py of the
+//! TensorRT-LLM backend starts them: a stage starts its ranks with the same options itself.
+
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::mpi_ranks;
-use crate::command_line::options::{Opt, one, read_known};
-use crate::command_line::program::Env;
-use crate::command_line::translation::{Translation, TranslationBuilder, manifest};
-use crate::command_line::translation_error::TranslationError;
+use super::launch_triton_server;
+use crate::command_line::ToolTable;
+use crate::command_line::options::{GivenOption, ParsedLine};
+use crate::command_line::program::{Env, program};
+use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, manifest};
 use base::spec::Quantity;
 
 const TOOL: &str = "tritonserver";
 
-/// What clients must know of the line; it stays in it.
-#[rustfmt::skip]
-static READ: &[Opt] = &[
-    one(&["--model-repository", "--model-store"]), one(&["--grpc-port"]), one(&["--http-port"]), one(&["--metrics-port"]),
-];
+/// What clients must know of the line, and what ranks have of the script that starts them.
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/tritonserver.toml")], &[]));
 
 /// `path` is the program as it was written, `around` what stands in front of it.
 pub(crate) fn translate(
@@ -24,16 +26,16 @@ pub(crate) fn translate(
     around: &[Vec<String>],
     words: &[String],
 ) -> Result<Translation, TranslationError> {
-    // MPI has a colon behind each rank, and lines often one behind the last.
+    // MPI separates ranks with a colon, and lines often have one after the last.
     let parts: Vec<&[String]> = words.split(|word| word == ":").filter(|part| !part.is_empty()).collect();
     if let [first, others @ ..] = parts.as_slice()
         && !others.is_empty()
     {
-        return mpi_ranks::translate(path, env, around, first, others);
+        return translate_ranks(path, env, around, first, others);
     }
     let words = parts.first().copied().unwrap_or_default();
     let mut builder = TranslationBuilder::default();
-    let (line, _) = read_known(TOOL, READ, words, &mut builder);
+    let (line, _) = TABLE.read_known(words, &mut builder);
     let mut server = Map::new();
     let repository = match line.value("--model-repository") {
         Some(folder) => folder.to_owned(),
@@ -41,7 +43,8 @@ pub(crate) fn translate(
     };
     if let Some((scheme, _)) = repository.split_once("://") {
         let reason = format!(
-            "`{TOOL}` of a repository at `{scheme}://` has no meaning here: models are read from a folder; copy it, and give that"
+            "`{TOOL}` of a repository at `{scheme}://` has no meaning here: models are read from a folder; copy it, \
+            and give that"
         );
         return TranslationBuilder::nothing(TOOL, reason);
     }
@@ -78,5 +81,104 @@ pub(crate) fn translate(
     env.put_into(&mut stage);
     stage.insert("serve".to_owned(), json!({"triton": server}));
     let stages = Map::from_iter([("triton".to_owned(), Value::Object(stage))]);
+    builder.finish(TOOL, manifest("triton", TOOL, stages))
+}
+
+/// Its options of launch_triton_server.py.
+const LAUNCHED: [(&str, &str); 4] = [
+    ("--model-repository", "--model_repo"),
+    ("--grpc-port", "--grpc_port"),
+    ("--http-port", "--http_port"),
+    ("--metrics-port", "--metrics_port"),
+];
+
+/// What the script gives the further ranks and not the first one.
+const OF_FURTHER_RANKS: [&str; 5] =
+    ["--model-control-mode", "--load-model", "--allow-http", "--allow-grpc", "--allow-metrics"];
+
+/// Settings of backends that are not the script's own, which keeps the shared memory of its ranks apart.
+fn own_backend_configs(line: &ParsedLine) -> Vec<String> {
+    let is_own = |given: &&GivenOption| {
+        given.name == "--backend-config" && !given.value().starts_with("python,shm-region-prefix-name=")
+    };
+    line.given.iter().filter(is_own).map(GivenOption::as_written).collect()
+}
+
+/// How many ranks MPI starts of a command behind these words.
+fn ranks(around: &[Vec<String>]) -> Quantity<u64> {
+    let is_count = |word: &String| ["-n", "-np", "--np", "-c"].contains(&word.as_str());
+    let count = |words: &Vec<String>| words.get(words.iter().position(is_count)? + 1)?.parse().ok();
+    around.iter().find_map(count).unwrap_or(Quantity::Known(1))
+}
+
+/// `around` stands in front of the first rank, which is the program at `path` with the arguments `first`; each of
+/// `others` begins with MPI's options.
+fn translate_ranks(
+    path: &str,
+    env: &Env,
+    around: &[Vec<String>],
+    first: &[String],
+    others: &[&[String]],
+) -> Result<Translation, TranslationError> {
+    let mut builder = TranslationBuilder::default();
+    let mut world = ranks(around);
+    let mut models: Vec<String> = Vec::new();
+    for part in others {
+        let words: Vec<String> = std::iter::once("mpirun".to_owned()).chain(part.iter().cloned()).collect();
+        let rank = program(&words)?;
+        if rank.name != TOOL {
+            return TranslationBuilder::nothing(
+                TOOL,
+                format!(
+                    "the line has no meaning here: its ranks are different programs, `{TOOL}` and `{}`; a stage \
+                    starts the ranks of one server",
+                    rank.name
+                ),
+            );
+        }
+        world = world.combine("+", ranks(&rank.around), u64::saturating_add);
+        let (line, unread) = TABLE.read_known(rank.arguments, &mut builder);
+        for word in unread.into_iter().chain(own_backend_configs(&line)) {
+            builder.push_untranslated(word, "of one of the further ranks: all ranks of a stage have the same options");
+        }
+        for model in line.given.iter().filter(|given| given.name == "--load-model").flat_map(|given| &given.values) {
+            if !models.contains(model) {
+                models.push(model.clone());
+            }
+        }
+    }
+    let (line, further) = TABLE.read_known(first, &mut builder);
+    let rank_options =
+        line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
+    for word in rank_options.chain(own_backend_configs(&line)) {
+        builder.push_untranslated(word, "of the first rank alone: all ranks of a stage have the same options");
+    }
+    let mut launched = vec!["--force".to_owned(), "--world_size".to_owned(), world.to_string()];
+    for (option, name) in LAUNCHED {
+        launched.extend(line.value(option).map(|value| format!("{name}={value}")));
+    }
+    if !models.is_empty() {
+        launched.push(format!("--tensorrt_llm_model_name={}", models.join(",")));
+    }
+    if path != "/opt/tritonserver/bin/tritonserver" {
+        launched.push(format!("--tritonserver={path}"));
+    }
+    let mut stage = launch_triton_server::stage(env, &launched, &mut builder);
+    if let Some(Value::Object(server)) = stage.pointer_mut("/serve/triton") {
+        if let Some(level) = line.number::<u64>("--log-verbose") {
+            server.insert("log_verbose".to_owned(), json!(level));
+        }
+        if let Some(file) = line.value("--log-file") {
+            server.insert("log_file".to_owned(), json!(file));
+        }
+        if !further.is_empty() {
+            builder.note("further options of the first rank are `args`, which all ranks have");
+            server.insert("args".to_owned(), json!(further));
+        }
+    }
+    builder.note(format!(
+        "its {world} ranks are started by the stage, with the options that launch_triton_server.py gives them"
+    ));
+    let stages = Map::from_iter([("triton".to_owned(), stage)]);
     builder.finish(TOOL, manifest("triton", TOOL, stages))
 }

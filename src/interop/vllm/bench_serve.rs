@@ -19,9 +19,8 @@ pub(super) struct ServingBenchmark {
     temperature: Option<&'static str>,
     /// Requests that it sends first to see whether the server answers.
     tests: &'static str,
-    /// Arrivals at a rate are moved so that as many as the rate has come in their time: `normalize_factor` of vLLM
-    /// 0.33.0
-    /// (vllm/benchmarks/serve.py).
+    /// Arrivals at a rate are rescaled so that the whole load takes exactly the time that the rate implies:
+    /// `normalize_factor` of vLLM 0.33.0 (vllm/benchmarks/serve.py).
     moves_arrivals: bool,
     range_ratio: RangeRatio,
 }
@@ -279,9 +278,9 @@ mod tests {
     /// The sums of `1 / rate` of all requests.
     #[test]
     fn steps_take_as_long_as_the_requests_of_vllm() {
-        let all = |is_exponential| RisingRate { from: 1.0, to: 16.0, requests: 100.0, is_exponential }.steps();
+        let ramp = |is_exponential| RisingRate { from: 1.0, to: 16.0, requests: 100.0, is_exponential }.steps();
         for (is_exponential, seconds) in [(false, 18.8), (true, 34.0)] {
-            let (each, steps) = all(is_exponential);
+            let (each, steps) = ramp(is_exponential);
             let whole: f64 = steps.iter().sum();
             assert!((each - 5.0).abs() < 1e-9 && (whole - seconds).abs() < 0.1, "{whole}");
             assert!(steps.is_sorted_by(|one, next| one > next), "{steps:?}");

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Map;
 
-use super::command_line::SERVE;
+use super::SERVE;
 use super::dataset;
 use crate::command_line::{
     Env, ParsedLine, ScriptBench, ToolTable, TranslatedLoad, TranslatedScript, Translation, TranslationBuilder,

@@ -1,8 +1,74 @@
-//! vLLM: its server and its benchmarks.
+//! Which of vLLM's commands a line is, and `vllm serve`, also as Python's module and as the command of its image.
 
 pub(super) mod bench_serve;
 mod dataset;
 pub(super) mod in_process;
 pub(super) mod sweep;
 
-pub(super) mod command_line;
+use std::sync::LazyLock;
+
+use crate::command_line::{Env, ToolTable, TranslateInner, Translation, TranslationBuilder, TranslationError};
+use crate::command_server::ServerProgram;
+
+/// `vllm COMMAND …`; `inner` translates the lines in a line of it.
+pub(crate) fn translate(
+    env: &Env,
+    words: &[String],
+    inner: TranslateInner<'_>,
+) -> Result<Translation, TranslationError> {
+    let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
+    let second = rest.first().map_or("", String::as_str);
+    match (command, second) {
+        ("serve", _) => serve(&["vllm", "serve"], env, rest),
+        ("bench", "serve") => bench_serve::translate(&bench_serve::VLLM, env, &rest[1..]),
+        ("bench", "throughput") => in_process::throughput(env, &rest[1..]),
+        ("bench", "latency") => in_process::latency(env, &rest[1..]),
+        ("bench", "sweep") => sweep::translate(&rest[1..], inner),
+        ("bench", other) => TranslationBuilder::nothing(
+            "vllm bench",
+            format!(
+                "`vllm bench {other}` has no meaning here: it measures a part of vLLM itself; `vllm bench` serve, \
+                    throughput and latency are imported"
+            ),
+        ),
+        (other, _) => TranslationBuilder::nothing(
+            "vllm",
+            format!(
+                "`vllm {other}` has no meaning here: it neither serves nor measures; lines of `vllm serve` and `vllm \
+                    bench` are imported"
+            ),
+        ),
+    }
+}
+
+/// `python3 -m vllm.entrypoints.openai.api_server …`
+pub(crate) fn api_server(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    serve(&["python3", "-m", module], env, words)
+}
+
+/// `benchmark_serving.py`, as vLLM had it, and TensorRT-LLM has it still. `path` is that of the program.
+pub(crate) fn benchmark_serving(path: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    bench_serve::translate(bench_serve::named(path, words), env, words)
+}
+
+pub(crate) static TABLE: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/vllm-serve.toml")], &[]));
+
+pub(super) static SERVE: ServerProgram = ServerProgram { table: &TABLE, is_typed: true };
+
+/// `start` is the program and what stands in front of its arguments.
+fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    const SEVERAL_HOSTS: [&str; 5] = ["--headless", "--nnodes", "--node-rank", "--data-parallel-address", "-dpa"];
+    let is_part = words.iter().any(|word| {
+        let name = word.split('=').next().unwrap_or(word).replace('_', "-");
+        SEVERAL_HOSTS.contains(&name.as_str())
+    });
+    if is_part {
+        return TranslationBuilder::nothing(
+            "vllm serve",
+            "the line has no meaning here: it starts one host's part of a server on several hosts; start it there, \
+                and `regatta bench http://HOST:PORT` measures it",
+        );
+    }
+    SERVE.translate(start, env, words)
+}

@@ -149,7 +149,7 @@ fn workload(line: &ParsedLine, bench: &mut TranslatedBench, builder: &mut Transl
 fn leave(line: &ParsedLine, is_workload: bool, builder: &mut TranslationBuilder) {
     for given in &line.given {
         let Some(row) = TABLE.row(given.name) else { continue };
-        let why = match given.name {
+        let reason = match given.name {
             "--workload-var" | "--workload-iters" if !is_workload => {
                 "results are kept with the run: result.json, requests.jsonl"
             }
@@ -159,14 +159,14 @@ fn leave(line: &ParsedLine, is_workload: bool, builder: &mut TranslationBuilder)
             _ if row.computes.is_some() => continue,
             _ => row.reason(),
         };
-        builder.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), reason);
     }
 }
 
 /// Options of one combination, by their names without dashes in front.
 type Combination = Map<String, Value>;
 
-/// The name of a combination, which is no option.
+/// The key with the name of a combination; it does not set an option.
 const NAME: &str = "_benchmark_name";
 
 /// Why a file has no combinations.

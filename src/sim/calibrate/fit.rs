@@ -76,7 +76,8 @@ pub struct StepTimeFit {
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
     #[error(
-        "{found} usable times in {steps} steps are too few for a fit; a log needs steady batches of several sizes, and prompts: \
+        "{found} usable times in {steps} steps are too few for a fit; a log needs steady batches of several sizes, \
+        and prompts: \
          at least {FEWEST}"
     )]
     TooFew { found: usize, steps: usize },
@@ -105,13 +106,13 @@ pub fn calibrate(target: &CalibrationTarget, logs: &[Vec<LoggedStep>]) -> Result
     if observed.len() < FEWEST {
         return Err(CalibrationError::TooFew { found: observed.len(), steps: logged_steps });
     }
-    let all: Vec<&TimedSteps> = observed.iter().collect();
-    let whole = Linear::fit(target, &all);
+    let observations: Vec<&TimedSteps> = observed.iter().collect();
+    let whole = Linear::fit(target, &observations);
     let mut loads: Vec<usize> = observed.iter().map(|one| one.load).collect();
     loads.dedup();
     let is_held_out =
         |one: &TimedSteps| loads.iter().position(|load| *load == one.load).is_some_and(|place| place % 2 == 1);
-    let (held_out, kept): (Vec<_>, Vec<_>) = all.iter().copied().partition(|one| is_held_out(one));
+    let (held_out, kept): (Vec<_>, Vec<_>) = observations.iter().copied().partition(|one| is_held_out(one));
     let held_out_error = (held_out.len() >= FEWEST && kept.len() >= FEWEST).then(|| {
         let half = Linear::fit(target, &kept);
         mean(held_out.iter().map(|one| half.error(one).abs()))
@@ -165,7 +166,7 @@ impl Linear {
         let best = |pairs_are_assumed: bool| {
             let mut best: Option<(f64, Self)> = None;
             for free_tokens in (0..=MOST_FREE).step_by(FREE_GRID) {
-                let mut one = Self {
+                let mut candidate = Self {
                     free_tokens,
                     found: [0.0; COLUMNS],
                     assumed_pair: defaults.pair,
@@ -174,14 +175,16 @@ impl Linear {
                 };
                 let rows: Vec<_> = observed
                     .iter()
-                    .map(|time| (one.columns(time), time.seconds - one.offset(time), 1.0 / time.seconds.powi(2)))
+                    .map(|time| {
+                        (candidate.columns(time), time.seconds - candidate.offset(time), 1.0 / time.seconds.powi(2))
+                    })
                     .collect();
-                one.found = non_negative(&rows);
-                let error: f64 = observed.iter().map(|time| one.error(time).powi(2)).sum();
-                // The tokens hide behind the weights, which are not longer than the whole base.
-                let is_possible = one.found[1] * free_tokens as f64 <= one.found[0];
+                candidate.found = non_negative(&rows);
+                let error: f64 = observed.iter().map(|time| candidate.error(time).powi(2)).sum();
+                // The free tokens compute while the weights are read, which cannot take longer than the whole base.
+                let is_possible = candidate.found[1] * free_tokens as f64 <= candidate.found[0];
                 if is_possible && best.as_ref().is_none_or(|(least, _)| error < *least) {
-                    best = Some((error, one));
+                    best = Some((error, candidate));
                 }
             }
             best.map(|(_, one)| one)
@@ -279,8 +282,8 @@ impl Linear {
         }
         // Of a token's time, what moves its activations, and what its arithmetic would take at the peak.
         let of_token = |compute: f64, weights_bandwidth: f64| {
-            let one = SimCalibration { compute, compute_fp4: compute, weights_bandwidth, ..defaults.clone() };
-            derive(&target.with(&one)).0.token
+            let calibration = SimCalibration { compute, compute_fp4: compute, weights_bandwidth, ..defaults.clone() };
+            derive(&target.with(&calibration)).0.token
         };
         let activations = of_token(f64::INFINITY, weights_bandwidth);
         let arithmetic = of_token(1.0, f64::INFINITY);
@@ -357,7 +360,7 @@ fn regions(observed: &[TimedSteps], fit: &Linear) -> Vec<RegionError> {
         (ObservationKind::Mixed, _) => 4,
         (ObservationKind::Prefill, _) => 5,
     };
-    let mut found = Vec::new();
+    let mut region_errors = Vec::new();
     for (at, region) in REGIONS.into_iter().enumerate() {
         let errors: Vec<f64> = observed.iter().filter(|one| place(one) == at).map(|one| fit.error(one)).collect();
         if errors.is_empty() {
@@ -366,7 +369,7 @@ fn regions(observed: &[TimedSteps], fit: &Linear) -> Vec<RegionError> {
         let bias = mean(errors.iter().copied());
         let average = mean(errors.iter().map(|error| error.abs()));
         let largest = errors.iter().fold(0.0_f64, |most, error| most.max(error.abs()));
-        found.push(RegionError { region, count: errors.len(), bias, mean: average, largest });
+        region_errors.push(RegionError { region, count: errors.len(), bias, mean: average, largest });
     }
-    found
+    region_errors
 }

@@ -35,26 +35,26 @@ fn non_negative<const N: usize>(rows: &[([f64; N], f64, f64)]) -> [f64; N] {
             }
         }
     }
-    let mut found = [0.0_f64; N];
+    let mut solution = [0.0_f64; N];
     for _ in 0..MOST_ROUNDS {
         let mut change = 0.0_f64;
         for i in 0..N {
             if products[i][i] == 0.0 {
                 continue;
             }
-            let sum: f64 = (0..N).map(|j| products[i][j] * found[j]).sum();
-            let next = (found[i] - (sum - targets[i]) / products[i][i]).max(0.0);
-            change = change.max((next - found[i]).abs());
-            found[i] = next;
+            let sum: f64 = (0..N).map(|j| products[i][j] * solution[j]).sum();
+            let next = (solution[i] - (sum - targets[i]) / products[i][i]).max(0.0);
+            change = change.max((next - solution[i]).abs());
+            solution[i] = next;
         }
         if change < 1e-13 {
             break;
         }
     }
-    for (value, scale) in found.iter_mut().zip(scale) {
+    for (value, scale) in solution.iter_mut().zip(scale) {
         *value /= scale;
     }
-    found
+    solution
 }
 
 const MOST_ROUNDS: usize = 20_000;
@@ -82,7 +82,8 @@ pub enum StepLogError {
     #[error("line {line}: {message}")]
     Line { line: usize, message: String },
     #[error(
-        "no line has `period_ms`, the time from the end of a step to the end of the next; the time that an engine waited for \
+        "no line has `period_ms`, the time from the end of a step to the end of the next; the time that an engine \
+        waited for \
          its result (`wait_ms`, `milliseconds`) is a part of that only"
     )]
     NoPeriods,
@@ -180,7 +181,7 @@ enum ObservationKind {
 
 /// Finds what can be used.
 fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
-    let mut found = Vec::new();
+    let mut observed = Vec::new();
     let mut load = 0;
     let mut at = 0;
     while at < steps.len() {
@@ -193,7 +194,7 @@ fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
             continue;
         };
         if is_alone(&step) && at > 0 && is_alone(&steps[at - 1]) && is_next(steps, at) {
-            found.push(TimedSteps {
+            observed.push(TimedSteps {
                 first_step: step.step,
                 steps: vec![step],
                 seconds,
@@ -201,7 +202,7 @@ fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
                 load,
             });
         } else if is_settled(steps, at) {
-            found.push(TimedSteps {
+            observed.push(TimedSteps {
                 first_step: step.step,
                 steps: vec![step],
                 seconds,
@@ -211,13 +212,13 @@ fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
         } else if let Some(end) = mixed(steps, at) {
             let steps = steps[at..end].to_vec();
             let seconds = steps.iter().filter_map(|step| step.period).sum();
-            found.push(TimedSteps { first_step: step.step, steps, seconds, kind: ObservationKind::Mixed, load });
+            observed.push(TimedSteps { first_step: step.step, steps, seconds, kind: ObservationKind::Mixed, load });
             at = end;
             continue;
         }
         at += 1;
     }
-    found
+    observed
 }
 
 /// One prompt and nothing else.
@@ -282,21 +283,27 @@ mod tests {
                 (x, 3.0 * x[0] + 0.5 * x[1] - 0.01 * x[2], 1.0)
             })
             .collect();
-        let found = non_negative(&rows);
-        assert!((found[0] - 3.0).abs() < 0.1 && (found[1] - 0.5).abs() < 0.02, "{found:?}");
-        assert_eq!(found[2].to_bits(), 0, "{found:?}");
+        let solution = non_negative(&rows);
+        assert!((solution[0] - 3.0).abs() < 0.1 && (solution[1] - 0.5).abs() < 0.02, "{solution:?}");
+        assert_eq!(solution[2].to_bits(), 0, "{solution:?}");
     }
 
     #[test]
     fn both_forms_of_a_line_say_the_same() {
         let array = read_step_log("[7, 1.5, [0, 0, 0], [4, 4, 513], 1.3, 4.75]\n").unwrap();
-        let named = r#"{"step":7,"prefill_requests":0,"prefill_tokens":0,"decode_requests":4,"decode_tokens":4,"kv_tokens":513,"period_ms":4.75,"wait_ms":1.3}"#;
+        let named = concat!(
+            r#"{"step":7,"prefill_requests":0,"prefill_tokens":0,"decode_requests":4,"decode_tokens":4,"#,
+            r#""kv_tokens":513,"period_ms":4.75,"wait_ms":1.3}"#,
+        );
         assert_eq!(read_step_log(named).unwrap(), array);
     }
 
     #[test]
     fn a_log_without_periods_is_refused() {
-        let line = r#"{"step":1,"engine":"EngineCore","at":"11-23 22:23:41","prefill_requests":0,"prefill_tokens":0,"decode_requests":1,"decode_tokens":1,"milliseconds":0.05}"#;
+        let line = concat!(
+            r#"{"step":1,"engine":"EngineCore","at":"11-23 22:23:41","prefill_requests":0,"prefill_tokens":0,"#,
+            r#""decode_requests":1,"decode_tokens":1,"milliseconds":0.05}"#,
+        );
         assert!(matches!(read_step_log(line), Err(StepLogError::NoPeriods)));
         assert!(read_step_log("[1, 2]").unwrap_err().to_string().starts_with("line 1: "));
     }

@@ -362,7 +362,7 @@ fn after(limits: &EngineLimits, requests: &Requests, pieces: &[u64]) -> u64 {
 // Steps that differ only in their time: while the same requests generate, none of them ends and none enters, the
 // scheduler decides the same. They are run at once, with the same bytes as a result as one by one.
 
-/// The steps behind the last one that are like it.
+/// The steps after the last one that are equal to it.
 #[derive(Clone, Copy, Debug)]
 struct EqualSteps {
     /// Before a request ends or blocks could be missing.
@@ -374,7 +374,7 @@ struct EqualSteps {
 
 impl Core {
     /// Runs the steps from `now` that are like the one that ended and that begin before `until`. Returns when the last
-    /// of them ends: `now` when there is none. No request begins or ends in them.
+    /// of them ends, or `now` if none ran. No request begins or ends in them.
     pub fn run_equal_steps(&mut self, now: u64, until: u64) -> u64 {
         let Some(steps) = self.equal_steps() else { return now };
         let (count, end) = self.time_of(&steps, now, until);
@@ -388,7 +388,7 @@ impl Core {
         end
     }
 
-    /// When these steps would end if no request entered. `None`: there are none.
+    /// When these steps would end if no request entered. `None` if no steps are equal.
     pub fn end_of_equal_steps(&self, now: u64) -> Option<u64> {
         self.equal_steps().map(|steps| self.time_of(&steps, now, u64::MAX).1)
     }
@@ -472,7 +472,11 @@ mod tests {
     proptest! {
         /// The sums are those of the members, one by one, after every change.
         #[test]
-        fn sums_are_those_of_the_members(changes in changes(), most in 1_u64..4, per_block in prop_oneof![Just(1_u64), Just(7), Just(32)]) {
+        fn sums_are_those_of_the_members(
+            changes in changes(),
+            most in 1_u64..4,
+            per_block in prop_oneof![Just(1_u64), Just(7), Just(32)],
+        ) {
             let mut group = Generating::new(per_block);
             let mut members: BTreeMap<u64, Active> = BTreeMap::new();
             for (place, change) in (0..).zip(changes) {
@@ -482,7 +486,8 @@ mod tests {
                         members.insert(place, request(place, lengths));
                     }
                     Change::Advance => {
-                        let tokens = |request: &Active, made: u64| (1 + (request.place + made) % most).min(request.osl - made);
+                        let tokens =
+                            |request: &Active, made: u64| (1 + (request.place + made) % most).min(request.osl - made);
                         if most == 1 {
                             group.advance(1);
                         } else {
@@ -498,7 +503,8 @@ mod tests {
                     }
                 }
                 for (place, member) in members.extract_if(.., |_, member| member.made == member.osl) {
-                    prop_assert_eq!(group.pop_ended().map(|ended| (ended.place, ended.made)), Some((place, member.made)));
+                    let ended = group.pop_ended().map(|ended| (ended.place, ended.made));
+                    prop_assert_eq!(ended, Some((place, member.made)));
                 }
                 prop_assert!(group.pop_ended().is_none());
                 let made: Vec<_> = members.values().map(|member| (member.place, member.made)).collect();
@@ -507,7 +513,8 @@ mod tests {
                 prop_assert_eq!(group.kv_tokens(), members.values().map(kv).sum::<u64>());
                 prop_assert_eq!(group.most_blocks(), members.values().map(|member| member.most_blocks).sum::<u64>());
                 for more in -1..9 {
-                    let blocks = members.values().map(|member| kv(member).saturating_add_signed(more).div_ceil(per_block));
+                    let blocks =
+                        members.values().map(|member| kv(member).saturating_add_signed(more).div_ceil(per_block));
                     prop_assert_eq!(group.blocks_with(more), blocks.sum::<u64>(), "{} more", more);
                 }
             }

@@ -6,7 +6,6 @@
 //! reuse of blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no
 //! random state, iterates no hash map.
 
-mod capacity;
 mod generating;
 mod requests;
 mod scheduler;
@@ -51,8 +50,8 @@ pub struct CoreTokens {
     /// Of the first of them, from 0.
     pub index: u64,
     pub count: u64,
-    /// Drafts that the model accepted for it, where the step had some to verify: those behind the request's last token,
-    /// too.
+    /// Drafts that the model accepted for it, where the step had some to verify, including those after the request's
+    /// last token.
     pub accepted: Option<u64>,
     /// The request has all of its tokens.
     pub is_last: bool,
@@ -248,7 +247,7 @@ impl Core {
             self.deferred = scheduled.deferred;
             return (scheduled.contexts, scheduled.paused);
         }
-        let (scheduled, paused) = capacity::schedule(&self.limits, requests);
+        let (scheduled, paused) = scheduler::schedule(&self.limits, requests);
         let scheduled: Vec<_> = scheduled.into_iter().map(|at| (at, requests.at(at).left())).collect();
         (scheduler::compose(&self.limits, requests.generating.len(), &scheduled), paused)
     }
@@ -363,7 +362,5 @@ fn emit_tokens(request: &Active, made: u64, count: u64, accepted: Option<u64>, e
     }
 }
 
-#[cfg(test)]
-mod reference_tests;
 #[cfg(test)]
 pub(super) mod tests;

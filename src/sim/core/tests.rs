@@ -2,6 +2,7 @@
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
@@ -217,11 +218,11 @@ const fn adapter_of(at: u64) -> Option<u64> {
 
 fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
     let lengths = prop_oneof![(1_u64..100, 1_u64..40), (1_u64..30, 40_u64..110)];
-    let one = (0_u64..2_000_000_000, lengths).prop_map(|(at, (isl, osl))| SimulatedRequest {
+    let request = (0_u64..2_000_000_000, lengths).prop_map(|(at, (isl, osl))| SimulatedRequest {
         adapter: adapter_of(at),
         ..SimulatedRequest::new(at, isl, osl)
     });
-    prop::collection::vec(one, 1..40)
+    prop::collection::vec(request, 1..40)
 }
 
 /// What `simulate` does, without running equal steps at once; and what each step computed: its end, its context tokens,
@@ -280,9 +281,16 @@ proptest! {
         let limits = EngineLimits { policy, lora: Some(lora), max_batch_size: 8, ..golden() };
         // Adapters 1, 2, 3, 1, 2, 3 … at once: those of the first adapters go first, and together.
         let load: Vec<_> =
-            (0..24).map(|at| SimulatedRequest { adapter: Some(at % 3 + 1), ..SimulatedRequest::new(0, 50, 40) }).collect();
+            (0..24)
+                .map(|at| SimulatedRequest { adapter: Some(at % 3 + 1), ..SimulatedRequest::new(0, 50, 40) })
+                .collect();
         let (run, steps) = one_by_one(&limits, &load);
-        let first = |adapter: u64| load.iter().zip(&run.requests).filter(move |(request, _)| request.adapter == Some(adapter)).map(|(_, served)| served.first);
+        let first = |adapter: u64| {
+            load.iter()
+                .zip(&run.requests)
+                .filter(move |(request, _)| request.adapter == Some(adapter))
+                .map(|(_, served)| served.first)
+        };
         prop_assert!(first(1).max() < first(3).min());
         let most = steps.iter().map(|step| step.generating).max();
         prop_assert_eq!(most, Some(8));
@@ -314,7 +322,8 @@ proptest! {
         prop_assert_eq!(sent.len(), load.len());
         for (at, (request, served)) in sent.iter().zip(&ran.requests).enumerate() {
             prop_assert_eq!(served.tokens, request.osl);
-            let under_way = sent[..at].iter().zip(&ran.requests).filter(|(_, earlier)| earlier.last > request.at).count();
+            let under_way =
+                sent[..at].iter().zip(&ran.requests).filter(|(_, earlier)| earlier.last > request.at).count();
             prop_assert!(under_way < users, "{} under way", under_way);
         }
         // With a user for each request it is a load that is there at once.
@@ -332,7 +341,12 @@ proptest! {
     /// No request waits while there is room, except behind one that does not fit.
     #[test]
     fn no_evict_conserves_work(limits in limits(), load in loads()) {
-        let limits = EngineLimits { policy: SchedulerPolicy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, lora: None, ..limits };
+        let limits = EngineLimits {
+            policy: SchedulerPolicy::GuaranteedNoEvict,
+            chunking: Chunking::FirstComeFirstServed,
+            lora: None,
+            ..limits
+        };
         let mut core = Core::new(limits.clone());
         for (id, arrival) in load.iter().enumerate() {
             core.arrive(arrival.with_id(id as u64)).unwrap();
@@ -355,7 +369,12 @@ proptest! {
     }
 
     #[test]
-    fn cancelling_anybody_at_any_time_leaves_the_others_whole(limits in limits(), load in loads(), when in 0_u64..30, who in 0_usize..40) {
+    fn cancelling_a_request_at_any_time_leaves_the_others_whole(
+        limits in limits(),
+        load in loads(),
+        when in 0_u64..30,
+        who in 0_usize..40,
+    ) {
         let mut core = Core::new(limits);
         let mut made = vec![0; load.len()];
         for (id, arrival) in load.iter().enumerate() {
@@ -373,4 +392,53 @@ proptest! {
             prop_assert!(made[id] == arrival.osl || id == who);
         }
     }
+}
+
+/// A case of the second implementation, `tests/golden/simulator/reference.py`, which keeps every block in a list.
+#[derive(Deserialize)]
+struct Case {
+    policy: String,
+    chunked: bool,
+    max_batch_size: usize,
+    max_num_tokens: u64,
+    tokens_per_block: u64,
+    blocks: u64,
+    requests: Vec<(u64, u64, u64)>,
+    /// End, context tokens, requests that generate, requests that lost their blocks.
+    steps: Vec<(u64, u64, usize, usize)>,
+}
+
+#[test]
+fn every_step_is_that_of_a_second_implementation() {
+    let text = include_str!("../../../tests/golden/simulator/steps.jsonl");
+    let (mut cases, mut pauses) = (0, 0);
+    for line in text.lines() {
+        let case: Case = serde_json::from_str(line).unwrap();
+        let limits = EngineLimits {
+            policy: match case.policy.as_str() {
+                "guaranteed_no_evict" => SchedulerPolicy::GuaranteedNoEvict,
+                "max_utilization" => SchedulerPolicy::MaxUtilization,
+                "static_batch" => SchedulerPolicy::StaticBatch,
+                _ => SchedulerPolicy::Vllm,
+            },
+            chunking: if case.chunked { Chunking::FirstComeFirstServed } else { Chunking::Off },
+            max_batch_size: case.max_batch_size,
+            max_num_tokens: case.max_num_tokens,
+            blocks: case.blocks,
+            tokens_per_block: case.tokens_per_block,
+            timing: Coefficients { context: 2e-4, prompt: 5e-5, ..GOLDEN },
+            speculation: None,
+            lora: None,
+            kv_bytes_per_token: 131_072.0,
+        };
+        let load: Vec<_> = case.requests.iter().map(|&(at, isl, osl)| SimulatedRequest::new(at, isl, osl)).collect();
+        let (run, steps) = one_by_one(&limits, &load);
+        let steps: Vec<_> =
+            steps.iter().map(|step| (step.end, step.context_tokens, step.generating, step.paused)).collect();
+        assert_eq!(steps, case.steps, "case {cases}, {}", case.policy);
+        assert_eq!(simulate(&limits, &load).unwrap(), run);
+        cases += 1;
+        pauses += steps.iter().map(|step| step.3).sum::<usize>();
+    }
+    assert!(cases >= 48 && pauses > 50, "{cases} cases, {pauses} pauses");
 }

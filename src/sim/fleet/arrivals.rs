@@ -126,7 +126,7 @@ impl Balancer {
         let from = *turn;
         let in_turn = || (0..count).map(|step| (from + step) % count).filter(|&at| replicas[at].is_up());
         let least = || in_turn().min_by_key(|&at| replicas[at].requests());
-        let found = match self {
+        let choice = match self {
             Self::RoundRobin => in_turn().next(),
             Self::LeastLoad => least(),
             Self::PrefixAware => {
@@ -136,10 +136,10 @@ impl Balancer {
                 warm.filter(|&at| replicas[at].requests() as f64 <= most).or_else(least)
             }
         };
-        if let Some(found) = found {
-            *turn = found + 1;
+        if let Some(choice) = choice {
+            *turn = choice + 1;
         }
-        found
+        choice
     }
 }
 

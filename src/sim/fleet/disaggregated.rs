@@ -24,7 +24,7 @@ pub struct Disaggregation {
 }
 
 impl Disaggregation {
-    /// This many times as many servers behind the same router.
+    /// The servers multiplied by `times`, with the same router.
     pub(super) const fn times(self, times: usize) -> Self {
         Self {
             context_servers: self.context_servers * times,
@@ -180,8 +180,8 @@ impl Disaggregated<'_> {
             return;
         };
         live.place = Place::Context(at);
-        let found = self.contexts[at].take(now, id, &FleetArrival { osl: 1, ..arrival });
-        self.work.prefix_hits += u64::from(found);
+        let is_prefix_hit = self.contexts[at].take(now, id, &FleetArrival { osl: 1, ..arrival });
+        self.work.prefix_hits += u64::from(is_prefix_hit);
     }
 
     fn can_end(&self) -> bool {

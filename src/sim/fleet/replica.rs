@@ -73,7 +73,7 @@ impl Replica {
         self.prefixes.has(prefix)
     }
 
-    /// A request comes at `now`, which is not before any time that it was advanced to. True: its prefix was in the cache.
+    /// A request arrives at `now`, which is not before any time that it was advanced to. True: its prefix was cached.
     pub(super) fn take(&mut self, now: u64, id: u64, arrival: &FleetArrival) -> bool {
         let cached = arrival.prefix.map_or(0, |prefix| self.prefixes.use_prefix(prefix));
         let FleetArrival { isl, osl, adapter, .. } = *arrival;
@@ -94,7 +94,7 @@ impl Replica {
         self.event = self.event.min(at);
     }
 
-    /// Ends the steps that end until `until` and begins those before it. Hands out first and last tokens, and their time.
+    /// Ends the steps that end until `until` and begins those before it. Reports first and last tokens, and their time.
     pub(super) fn advance(&mut self, until: u64, mut emit: impl FnMut(u64, CoreTokens)) -> Result<(), NeverFits> {
         loop {
             if let Some(end) = self.step_end {

@@ -169,7 +169,7 @@ impl Driver {
         *self.load.lock()
     }
 
-    /// What vLLM would count of the steps that ended. `None`: it is no engine of vLLM.
+    /// What vLLM would count of the steps that ended. `None` if the engine is not vLLM's.
     pub(super) fn counts(&self) -> Option<EngineCounts> {
         self.counts.as_ref().map(|counts| counts.lock().clone())
     }

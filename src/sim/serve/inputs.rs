@@ -132,8 +132,8 @@ fn check_one(
     }
     let expected = wire_name(known.data_type());
     if input.datatype != expected {
-        let found = input.datatype.clone();
-        return Err(InputsError::Datatype { input: name, model: model_name, found, expected });
+        let datatype = input.datatype.clone();
+        return Err(InputsError::Datatype { input: name, model: model_name, found: datatype, expected });
     }
     check_shape(model, known, input)?;
     let Some(count) = input.shape.iter().try_fold(1_i64, |product, n| product.checked_mul(*n)).map(|n| n as usize)
@@ -155,11 +155,11 @@ fn check_one(
             None => Err(InputsError::IncompleteStrings { input: name, model: model_name }),
         },
         (None, _) => {
-            let found = contents(input).map_or(0, |contents| contents.len());
-            if found == count {
+            let given = contents(input).map_or(0, |contents| contents.len());
+            if given == count {
                 return Ok(());
             }
-            Err(InputsError::Contents { input: name, model: model_name, expected: count, found })
+            Err(InputsError::Contents { input: name, model: model_name, expected: count, found: given })
         }
         _ => Ok(()),
     }
@@ -208,8 +208,8 @@ fn check_missing(model: &LoadedModel, request: &ModelInferRequest) -> Result<(),
         .map(|known| format!("'{}'", known.name))
         .collect();
     let required = model.config.input.iter().filter(|known| !known.optional).count();
-    let all = model.config.input.len();
-    let is_counted = (required..=all).contains(&request.inputs.len());
+    let declared = model.config.input.len();
+    let is_counted = (required..=declared).contains(&request.inputs.len());
     if missing.is_empty() && is_counted {
         return Ok(());
     }
@@ -220,7 +220,7 @@ fn check_missing(model: &LoadedModel, request: &ModelInferRequest) -> Result<(),
         return Ok(());
     }
     let given = request.inputs.iter().map(|input| format!("'{}'", input.name)).collect();
-    Err(InputsError::Missing { model: model.name.clone(), required, all, given, missing })
+    Err(InputsError::Missing { model: model.name.clone(), required, all: declared, given, missing })
 }
 
 pub(super) fn full_shape(max_batch_size: i32, dims: &[i64]) -> Vec<i64> {
@@ -263,18 +263,18 @@ impl<'a> Inputs<'a> {
     /// The bytes of one row; every row has as many elements.
     fn row(&self, name: &str, row: usize) -> Option<Bytes> {
         let (input, raw) = self.find(name)?;
-        let all = match raw {
+        let contents = match raw {
             Some(raw) => Bytes::copy_from_slice(raw),
             None => contents(input)?.raw(),
         };
         let rows = self.rows.max(1);
         if input.datatype == "BYTES" {
-            let elements = strings(&all)?;
+            let elements = strings(&contents)?;
             let share = elements.len() / rows;
             return elements.get(row * share..(row + 1) * share).map(field_tensor::texts);
         }
-        let share = all.len() / rows;
-        (share * rows <= all.len()).then(|| all.slice(row * share..(row + 1) * share))
+        let share = contents.len() / rows;
+        (share * rows <= contents.len()).then(|| contents.slice(row * share..(row + 1) * share))
     }
 
     /// A tensor that is read as a field of this kind.
@@ -356,7 +356,7 @@ impl ReadFields {
     }
 }
 
-/// Typed contents. `None`: there are none, or their type is not known.
+/// Typed contents. `None` if the tensor has none, or their type is not known.
 pub(super) fn contents(input: &InferInputTensor) -> Option<TensorData> {
     Some(TensorData::from_contents(DataType::parse(&input.datatype)?, input.contents.as_ref()?))
 }

@@ -241,7 +241,7 @@ fn tokens(
         }
         None => ids.len(),
     };
-    // Everything behind the length is padding.
+    // Everything past the length is padding.
     let ids = &ids[..isl];
     if let Some(bad) = ids.iter().find(|id| **id < 0 || **id as u32 >= engine.vocab_size) {
         return Err(RequestRefusal::backend(format!(

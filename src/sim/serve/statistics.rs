@@ -118,14 +118,14 @@ impl Statistics {
     /// The models that a request to `model` passes through.
     pub fn route(&self, model: &LoadedModel) -> Route {
         let find = |names: &[String]| names.iter().filter_map(|name| self.0.get(name)).cloned().collect();
-        let own = self.0.get(&model.name).cloned();
+        let counters = self.0.get(&model.name).cloned();
         match &model.kind {
             ModelKind::Text { engine, before, after } => Route {
-                whole: own.into_iter().chain(self.0.get(engine).cloned()).collect(),
+                whole: counters.into_iter().chain(self.0.get(engine).cloned()).collect(),
                 before: find(before),
                 after: find(after),
             },
-            _ => Route { whole: own.into_iter().collect(), ..Route::default() },
+            _ => Route { whole: counters.into_iter().collect(), ..Route::default() },
         }
     }
 }

@@ -160,10 +160,10 @@ pub(super) mod tests {
 
     #[test]
     fn more_gpus_are_faster_and_hold_more() {
-        let one = on(&llama_8b(), Precision::Bf16, 1);
-        let two = on(&llama_8b(), Precision::Bf16, 2);
-        assert!(two.0.weights < one.0.weights && two.0.all_reduce > 0.0);
-        assert!(two.1.blocks(SimScheduler::Vllm, 0.9, 32) > one.1.blocks(SimScheduler::Vllm, 0.9, 32));
+        let on_one = on(&llama_8b(), Precision::Bf16, 1);
+        let on_two = on(&llama_8b(), Precision::Bf16, 2);
+        assert!(on_two.0.weights < on_one.0.weights && on_two.0.all_reduce > 0.0);
+        assert!(on_two.1.blocks(SimScheduler::Vllm, 0.9, 32) > on_one.1.blocks(SimScheduler::Vllm, 0.9, 32));
     }
 }
 

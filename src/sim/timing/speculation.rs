@@ -191,10 +191,10 @@ pub(crate) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Optio
 
 /// Arithmetic of a token's linear layers. Layers of experts reach less than the others: each has a part of the tokens.
 fn linear_flops(model: &DecoderModel, calibration: &SimCalibration) -> f64 {
-    let all = model.active_parameters as f64;
+    let active = model.active_parameters as f64;
     let (each, experts) = expert_parameters(model);
     let in_experts = each * f64::from(experts.map_or(0, |experts| experts.of_a_token));
-    2.0 * (all - in_experts + in_experts / calibration.experts)
+    2.0 * (active - in_experts + in_experts / calibration.experts)
 }
 
 /// What a token's activations of 16 bits read and write between the linear layers, bytes: norms and residuals of the
@@ -237,7 +237,11 @@ mod tests {
 
         /// The formula of Leviathan, Kalman and Matias (2023), equation 1.
         #[test]
-        fn a_step_makes_as_many_tokens_as_the_formula_says(rate in 0.0_f64..0.98, draft_len in 1_u32..12, request in 0_u64..1000) {
+        fn a_step_makes_as_many_tokens_as_the_formula_says(
+            rate in 0.0_f64..0.98,
+            draft_len in 1_u32..12,
+            request in 0_u64..1000,
+        ) {
             let speculation = drafts(AcceptanceRate::Same(rate), draft_len);
             let formula = (1.0 - rate.powi(draft_len as i32 + 1)) / (1.0 - rate);
             let steps = 20_000_u64;

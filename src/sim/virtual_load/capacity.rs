@@ -1,9 +1,9 @@
 //! The highest rate at which limits hold.
 //!
-//! There is no noise of a measurement in virtual time, only that of finite loads: one set of lengths and of gaps, drawn
-//! once, is used at every rate, so that bisection finds one rate.
+//! Virtual time has no measurement noise, only the sampling noise of finite loads: one set of lengths and of gaps,
+//! drawn once, is used at every rate, so that bisection finds one rate.
 
-use super::workload::{VirtualResult, VirtualWorkload};
+use super::{VirtualResult, VirtualWorkload};
 use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest, simulate};
 use crate::fleet::{DisaggregatedAnswer, Disaggregation, FleetArrival, ServerFailures, run_disaggregated};
 use base::spec::LatencyLimit;
@@ -21,7 +21,7 @@ pub struct Capacity {
 #[error("the simulator has limits on ttft, tpot and e2e in virtual time, not on itl, icl and max_stall")]
 pub struct UnknownMetric;
 
-/// Why there is no capacity.
+/// Why a server's capacity cannot be determined.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CapacityError {
     #[error(transparent)]
@@ -231,11 +231,11 @@ mod tests {
     fn limits_hold_at_the_capacity_and_not_above_it() {
         let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let limits = [limit(LimitedMetric::Ttft, 200.0), limit(LimitedMetric::Tpot, 12.0)];
-        let found = capacity(&server, 2, &workload(), 1000, &limits).unwrap();
-        assert!(found.rate > 0.0 && found.result.holds(&limits).unwrap());
-        let above = served_at(&server, 2, &workload(), found.result.requests, found.rate * 1.05).unwrap();
-        assert!(!above.holds(&limits).unwrap(), "{}", found.rate);
-        assert_eq!(capacity(&server, 2, &workload(), 1000, &limits).unwrap(), found);
+        let served = capacity(&server, 2, &workload(), 1000, &limits).unwrap();
+        assert!(served.rate > 0.0 && served.result.holds(&limits).unwrap());
+        let above = served_at(&server, 2, &workload(), served.result.requests, served.rate * 1.05).unwrap();
+        assert!(!above.holds(&limits).unwrap(), "{}", served.rate);
+        assert_eq!(capacity(&server, 2, &workload(), 1000, &limits).unwrap(), served);
     }
 
     #[test]

@@ -2,10 +2,279 @@
 //! limits hold. Hours of load take seconds.
 
 mod capacity;
-mod workload;
 
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
+use rand_pcg::Pcg64;
+
+use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest, simulate_users};
+use base::spec::{LatencyLimit, Length, LimitedMetric, Statistic};
 pub use capacity::{
     Capacity, CapacityError, DisaggregatedServers, UnknownMetric, capacity, judged_at, offline, served_at,
 };
-pub(super) use workload::LengthSampler;
-pub use workload::{VirtualResult, VirtualWorkload, is_in_virtual_time, with_users};
+
+/// The lengths of prompts and answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VirtualWorkload {
+    pub input_tokens: Length,
+    pub output_tokens: Length,
+    /// LoRA adapters, which requests name in turn.
+    pub adapters: Vec<u64>,
+    pub seed: u64,
+}
+
+impl VirtualWorkload {
+    /// This many requests, with Poisson arrivals at a rate, or all at once.
+    pub fn requests(&self, count: usize, rate: Option<f64>) -> Vec<SimulatedRequest> {
+        // A stream for each purpose: another rate has the same lengths.
+        let mut lengths = self.lengths(self.seed);
+        let mut gaps = Pcg64::seed_from_u64(self.seed ^ 0x6761_7073);
+        let mut seconds = 0.0;
+        (0..count)
+            .map(|number| {
+                if let Some(rate) = rate {
+                    // 1 − u is above 0.
+                    seconds -= libm::log(1.0 - gaps.random::<f64>()) / rate;
+                }
+                let (isl, osl) = lengths.next();
+                SimulatedRequest { at: (seconds * 1e9) as u64, isl, osl, adapter: self.adapter(number) }
+            })
+            .collect()
+    }
+
+    /// The adapter of the request of this number.
+    pub(crate) fn adapter(&self, number: usize) -> Option<u64> {
+        let count = self.adapters.len();
+        (count > 0).then(|| self.adapters[number % count])
+    }
+
+    /// Lengths drawn with a seed.
+    pub(crate) fn lengths(&self, seed: u64) -> LengthSampler<'_> {
+        LengthSampler {
+            workload: self,
+            inputs: Pcg64::seed_from_u64(seed),
+            outputs: Pcg64::seed_from_u64(seed ^ 0x6f75_7470_7574),
+        }
+    }
+}
+
+/// The lengths of one request after the other.
+pub(crate) struct LengthSampler<'a> {
+    workload: &'a VirtualWorkload,
+    inputs: Pcg64,
+    outputs: Pcg64,
+}
+
+impl LengthSampler<'_> {
+    /// Tokens of a prompt and of its answer.
+    pub(crate) fn next(&mut self) -> (u64, u64) {
+        let isl = draw(&self.workload.input_tokens, &mut self.inputs);
+        (isl, draw(&self.workload.output_tokens, &mut self.outputs))
+    }
+}
+
+/// A length of at least one token. The functions are not those of the C library: the same bits on every machine.
+fn draw(length: &Length, random: &mut Pcg64) -> u64 {
+    let within = |value: f64, min: u32, max: u32| value.round().clamp(f64::from(min), f64::from(max)) as u64;
+    let tokens = match length {
+        Length::Given => 1,
+        Length::Fixed(tokens) => u64::from(*tokens),
+        Length::Uniform { min, max } => u64::from(random.random_range(*min..=*max)),
+        Length::Normal { mean, stddev, min, max } => {
+            let standard: f64 = StandardNormal.sample(random);
+            within(mean + stddev * standard, *min, *max)
+        }
+        Length::Lognormal { mean, stddev, min, max } => {
+            let variance = libm::log(1.0 + (stddev / mean) * (stddev / mean));
+            let standard: f64 = StandardNormal.sample(random);
+            within(mean * libm::exp(libm::sqrt(variance) * standard - variance / 2.0), *min, *max)
+        }
+        Length::Empirical(values) => {
+            let mut left = random.random::<f64>() * values.iter().map(|value| value.weight).sum::<f64>();
+            let drawn = values.iter().find(|value| {
+                left -= value.weight;
+                left < 0.0
+            });
+            drawn.or(values.last()).map_or(1, |value| u64::from(value.tokens))
+        }
+    };
+    tokens.max(1)
+}
+
+// A number of users in virtual time, each with one request at a time.
+
+/// Users without pauses, shared out over the servers, and requests by the users. The servers are alike but for their
+/// users: some have one more than the others. One server of each kind is simulated.
+pub fn with_users(
+    server: &EngineLimits,
+    servers: usize,
+    workload: &VirtualWorkload,
+    count: usize,
+    users: usize,
+) -> Result<VirtualResult, NeverFits> {
+    let users = users.max(1);
+    let busy = servers.clamp(1, users);
+    let more = users % busy;
+    let mut result = VirtualResult::default();
+    for (servers, own) in [(more, users / busy + 1), (busy - more, users / busy)] {
+        if servers > 0 {
+            let requests = workload.requests((count * own).div_ceil(users), None);
+            let (load, run) = simulate_users(server, &requests, own)?;
+            for _ in 0..servers {
+                result.add(&load, &run.requests, run.steps);
+            }
+        }
+    }
+    result.sort();
+    Ok(result)
+}
+
+// What a load measured, in virtual time.
+
+/// Servers that end later than this share of the load's time have fallen behind.
+const BEHIND: f64 = 0.03;
+
+/// Per-token gaps are not kept.
+pub const fn is_in_virtual_time(metric: LimitedMetric) -> bool {
+    matches!(metric, LimitedMetric::Ttft | LimitedMetric::Tpot | LimitedMetric::E2e)
+}
+
+/// The result of a load on one or several servers. Latencies are sorted, ms.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VirtualResult {
+    pub requests: usize,
+    pub output_tokens: u64,
+    /// From the first arrival to the last token, seconds.
+    pub seconds: f64,
+    /// Of the last arrival, seconds.
+    pub last_arrival: f64,
+    /// The longest time from a first token to the last one, seconds.
+    pub longest_answer: f64,
+    pub steps: u64,
+    /// How often a request lost its KV cache and computed again.
+    pub pauses: u64,
+    pub ttft: Vec<f64>,
+    pub tpot: Vec<f64>,
+    pub e2e: Vec<f64>,
+}
+
+impl VirtualResult {
+    /// Adds the requests of one server.
+    pub(super) fn add(&mut self, load: &[SimulatedRequest], served: &[Served], steps: u64) {
+        self.steps += steps;
+        for (request, served) in load.iter().zip(served) {
+            self.requests += 1;
+            self.output_tokens += served.tokens;
+            self.pauses += u64::from(served.pauses);
+            self.seconds = self.seconds.max(served.last as f64 / 1e9);
+            self.last_arrival = self.last_arrival.max(request.at as f64 / 1e9);
+            self.longest_answer = self.longest_answer.max(served.last.saturating_sub(served.first) as f64 / 1e9);
+            let ms = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;
+            self.ttft.push(ms(request.at, served.first));
+            self.e2e.push(ms(request.at, served.last));
+            if served.tokens > 1 {
+                self.tpot.push(ms(served.first, served.last) / (served.tokens - 1) as f64);
+            }
+        }
+    }
+
+    /// This many servers that did the same. The latencies are those of one.
+    pub(super) fn times(&mut self, servers: usize) {
+        self.requests *= servers;
+        self.output_tokens *= servers as u64;
+        self.steps *= servers as u64;
+        self.pauses *= servers as u64;
+    }
+
+    pub(super) fn sort(&mut self) {
+        for values in [&mut self.ttft, &mut self.tpot, &mut self.e2e] {
+            values.sort_by(f64::total_cmp);
+        }
+    }
+
+    pub fn tokens_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.output_tokens as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// One number of one latency, ms. `None`: no request has this latency, as answers of one token have no TPOT.
+    pub fn statistic(&self, metric: LimitedMetric, statistic: Statistic) -> Result<Option<f64>, UnknownMetric> {
+        let values = match metric {
+            LimitedMetric::Ttft => &self.ttft,
+            LimitedMetric::Tpot => &self.tpot,
+            LimitedMetric::E2e => &self.e2e,
+            LimitedMetric::Itl | LimitedMetric::Icl | LimitedMetric::MaxStall => return Err(UnknownMetric),
+        };
+        if values.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(match statistic.quantile() {
+            None => values.iter().sum::<f64>() / values.len() as f64,
+            Some(share) => values[((values.len() as f64 * share) as usize).min(values.len() - 1)],
+        }))
+    }
+
+    /// Whether the servers kept up: they end not much later than the last request would alone.
+    fn keeps_up(&self) -> bool {
+        self.seconds - self.last_arrival <= self.longest_answer + BEHIND * self.last_arrival
+    }
+
+    /// Whether the servers keep up and every limit holds.
+    pub(super) fn holds(&self, limits: &[LatencyLimit]) -> Result<bool, CapacityError> {
+        if !self.keeps_up() {
+            return Ok(false);
+        }
+        for limit in limits {
+            let statistic = self.statistic(limit.metric, limit.statistic)?;
+            if statistic.ok_or(CapacityError::NoValue { limit: *limit })? > limit.ms {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::spec;
+    use crate::served_limits::{EngineServing, served_limits};
+    use crate::virtual_load::offline;
+    use base::spec::Length;
+
+    #[test]
+    fn more_users_bring_more_until_all_requests_are_there_at_once() {
+        let server = served_limits(&spec(), &EngineServing::default()).unwrap();
+        let workload = VirtualWorkload {
+            input_tokens: Length::Fixed(200),
+            output_tokens: Length::Fixed(50),
+            adapters: Vec::new(),
+            seed: 3,
+        };
+        let rate = |users| with_users(&server, 2, &workload, 400, users).unwrap().tokens_per_second();
+        assert!(rate(1) < rate(8) && rate(8) < rate(64));
+        let result = with_users(&server, 2, &workload, 400, 400).unwrap();
+        let at_once = offline(&server, 2, &workload, 400).unwrap();
+        assert_eq!((result.requests, result.steps, result.seconds), (400, at_once.steps, at_once.seconds));
+        // One server of two answers a single user.
+        let alone = with_users(&server, 2, &workload, 10, 1).unwrap();
+        assert_eq!(alone.requests, 10);
+    }
+
+    /// Nine users on eight servers are nine: one server has two, the others one each.
+    #[test]
+    fn users_that_do_not_divide_evenly_are_not_rounded_up() {
+        let server = served_limits(&spec(), &EngineServing::default()).unwrap();
+        let workload = VirtualWorkload {
+            input_tokens: Length::Fixed(200),
+            output_tokens: Length::Fixed(50),
+            adapters: Vec::new(),
+            seed: 3,
+        };
+        let rate = |users| with_users(&server, 8, &workload, 1440, users).unwrap().tokens_per_second();
+        let (eight, nine, sixteen) = (rate(8), rate(9), rate(16));
+        let share = (nine - eight) / (sixteen - eight);
+        assert!((0.05..0.2).contains(&share), "{eight} {nine} {sixteen}");
+        let nine = with_users(&server, 8, &workload, 1440, 9).unwrap();
+        assert_eq!((nine.requests, nine.ttft.len()), (1440, 1440));
+    }
+}

@@ -98,9 +98,9 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
 
 /// Clocks that this stage, or one with servers that it needs, has locked.
 fn gpu_clocks(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Option<String> {
-    let own = context.lease.task.gpu_clocks.as_ref().map(ToString::to_string);
+    let bench_clocks = context.lease.task.gpu_clocks.as_ref().map(ToString::to_string);
     let mut servers = origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve);
-    own.or_else(|| servers.find_map(|server| server.facts.get("gpu_clocks")).cloned())
+    bench_clocks.or_else(|| servers.find_map(|server| server.facts.get("gpu_clocks")).cloned())
 }
 
 fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
@@ -119,16 +119,17 @@ fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Mani
 
 /// Its own values; and those of its servers, of variables that it does not have.
 fn foreach(context: &TaskContext, origins: &runner::UpstreamProvenance) -> BTreeMap<String, String> {
-    let own = &context.lease.task.foreach;
+    let bench_axes = &context.lease.task.foreach;
     let mut of_servers: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for server in origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve) {
-        for (name, value) in server.foreach.iter().filter(|(name, _)| !own.iter().any(|(own, _)| own == *name)) {
+        for (name, value) in server.foreach.iter().filter(|(name, _)| !bench_axes.iter().any(|(axis, _)| axis == *name))
+        {
             of_servers.entry(name).or_default().insert(value);
         }
     }
     let joined = |values: BTreeSet<&String>| values.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let of_servers = of_servers.into_iter().map(|(name, values)| (name.clone(), context.redacted(&joined(values))));
-    own.iter().map(|(name, value)| (name.clone(), context.redacted(value))).chain(of_servers).collect()
+    bench_axes.iter().map(|(name, value)| (name.clone(), context.redacted(value))).chain(of_servers).collect()
 }
 
 async fn with_commit(context: &TaskContext, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
@@ -257,7 +258,7 @@ fn real(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// The engine described by `config.json`; `None` if there is no readable file.
+/// The engine described by `config.json`; `None` if the file is missing or cannot be read.
 fn read(folder: &Path) -> Option<EngineIdentity> {
     let path = folder.join("config.json");
     let mut text = String::new();
@@ -287,7 +288,7 @@ fn read(folder: &Path) -> Option<EngineIdentity> {
 pub fn gpu_identities(gpus: &GpusUsage) -> Vec<GpuIdentity> {
     let mut list: Vec<GpuIdentity> = Vec::new();
     for device in &gpus.devices {
-        let one = GpuIdentity {
+        let gpu = GpuIdentity {
             name: device.name.clone(),
             count: 1,
             driver: device.driver.clone(),
@@ -297,9 +298,9 @@ pub fn gpu_identities(gpus: &GpusUsage) -> Vec<GpuIdentity> {
             population: gpus.population.clone(),
             source: gpus.source.clone(),
         };
-        match list.iter_mut().find(|known| GpuIdentity { count: 1, ..(**known).clone() } == one) {
+        match list.iter_mut().find(|known| GpuIdentity { count: 1, ..(**known).clone() } == gpu) {
             Some(known) => known.count += 1,
-            None => list.push(one),
+            None => list.push(gpu),
         }
     }
     list

@@ -175,7 +175,7 @@ fn test(
     let request = test_request(&bench).ok_or_else(|| Failure::refused("LoadGen has no such scenario"))?;
     let request = TestRequest { dataset_samples: Some(dataset.samples), ..request };
     let conf = conf(&request).map_err(|wrong| rule_failure(&wrong))?;
-    let found = request.find().map_err(|wrong| rule_failure(&wrong))?;
+    let rules = request.find().map_err(|wrong| rule_failure(&wrong))?;
     if request.rehearsal {
         let samples = conf.settings.performance_samples;
         let seconds = conf.settings.min_duration_ms as f64 / 1e3;
@@ -183,9 +183,9 @@ fn test(
         let least = if is_timed { format!(" for at least {seconds} s") } else { String::new() };
         context.lease.notice(format!("a rehearsal, which cannot be submitted: {samples} samples{least}"));
     }
-    let estimate = Estimate::new(&conf.settings, found.round.loadgen.seeds.schedule);
+    let estimate = Estimate::new(&conf.settings, rules.round.loadgen.seeds.schedule);
     context.lease.notice(estimate.to_string());
-    apply_rules(&mut spec, &bench, &found.benchmark, request.scenario);
+    apply_rules(&mut spec, &bench, &rules.benchmark, request.scenario);
     let write = |name: &str, text: &str| {
         let path = out.join(name);
         let write_error = |error| Failure::system(format!("{}: {error}", path.display()));
@@ -200,7 +200,7 @@ fn test(
         out: out.to_owned(),
         sut_name: format!("Triton {} ({} endpoints)", spec.model, spec.endpoints.len()),
         spec,
-        round: found.round.name,
+        round: rules.round.name,
         benchmark: loadgen.benchmark.clone(),
         scenario: request.scenario,
         mode: request.mode,

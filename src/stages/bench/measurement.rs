@@ -1,4 +1,4 @@
-//! One measurement: servers probed, telemetry and metrics beside it, and what its result means for the task.
+//! One measurement: the servers probed, its telemetry and server metrics, and what its result means for the task.
 //!
 //! Runs of an earlier attempt that need not be measured again, and keeping a run for a later one. The files are
 //! large, and planning a load reads them: both wait on threads of their own.
@@ -176,8 +176,8 @@ pub fn failure(error: &HarnessError) -> Failure {
 }
 
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one
-/// that can be read is whole, and so are the files beside it. One that was limited by its own client is no evidence
-/// about the server, and is measured again.
+/// that can be read is complete, and so are the other files. One that was limited by its own client says nothing about
+/// the server, and is measured again.
 pub(super) async fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<RunResult> {
     let result = harness::read_result(&path.join(RESULT)).ok()?;
     let is_usable = result.requested.scenario == spec.scenario
@@ -285,7 +285,7 @@ pub(super) async fn begin(
     for path in items.iter().map(walkdir::DirEntry::path).filter(|path| path.ends_with(harness::RESULT)) {
         let Ok(result) = harness::read_result(path) else { continue };
         if let (Some(why), Some(part)) = (servers.difference(&result), path.parent()) {
-            // It would be taken for one of those that are measured now. A mean of repeats is no run of its own.
+            // It would be taken for one of those that are measured now. A mean of repeats does not count as a run.
             matches.extend(result.repeats.is_none().then_some(why));
             discard(part).map_err(|error| Failure::system(error.to_string()))?;
         }

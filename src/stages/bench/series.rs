@@ -33,8 +33,8 @@ pub async fn perform_repeats(
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
     let servers = measurement::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
-    let all = Runs { times, folder: &context.lease.out, name: "" };
-    let results = Box::pin(runs(context, spec, all, &servers, watched, &mut preflight)).await?;
+    let repeats = Runs { times, folder: &context.lease.out, name: "" };
+    let results = Box::pin(runs(context, spec, repeats, &servers, watched, &mut preflight)).await?;
     Box::pin(summarize_results(context, &results)).await
 }
 
@@ -105,7 +105,7 @@ async fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Resu
     task_outcome(&Box::pin(keep_result(&context.lease.out, results)).await?)
 }
 
-/// Writes the result of all runs into the folder above theirs, with the files of the first run.
+/// Writes the result of all runs into the folder that holds the runs' folders, with the files of the first run.
 pub(super) async fn keep_result(folder: &Path, results: &[RunResult]) -> Result<RunResult, Failure> {
     let Some(result) = result_of_repeats(results) else {
         return Err(Failure::refused("`bench.repeat` must be at least 1"));
@@ -151,12 +151,12 @@ pub async fn perform_sweep(
             reused += 1;
             result
         } else {
-            let of = plan.point_count().map_or_else(String::new, |count| format!(" of {count}"));
-            let name = format!("point {}{of}, {}", number + 1, step.level);
+            let of_count = plan.point_count().map_or_else(String::new, |count| format!(" of {count}"));
+            let name = format!("point {}{of_count}, {}", number + 1, step.level);
             let mut trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
             if bench.repeat > 1 {
-                let all = Runs { times: bench.repeat, folder: &path, name: &name };
-                let results = Box::pin(runs(context, &spec, all, &servers, bench.telemetry, &mut trial)).await?;
+                let repeats = Runs { times: bench.repeat, folder: &path, name: &name };
+                let results = Box::pin(runs(context, &spec, repeats, &servers, bench.telemetry, &mut trial)).await?;
                 Box::pin(keep_result(&path, &results)).await?
             } else {
                 let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
@@ -221,8 +221,8 @@ fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Fail
     }
     let invalid = report.points.iter().filter(|point| !point.is_accepted());
     let invalid = invalid.map(|point| {
-        let why = point.reasons.first().map(|reason| format!(": {}", reason.line())).unwrap_or_default();
-        format!("{} at {}{why}", point.verdict_text(), point.level)
+        let reason = point.reasons.first().map(|reason| format!(": {}", reason.line())).unwrap_or_default();
+        format!("{} at {}{reason}", point.verdict_text(), point.level)
     });
     let warnings = invalid.chain(report.warnings_line().map(|line| format!("sweep: {line}, in `{SWEEP}`")));
     let below = first.map(headline_details).unwrap_or_default();

@@ -191,7 +191,8 @@ fn hint(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String>
     });
     (!is_local && !is_excepted).then(|| {
         format!(
-            "{name} is set, and is not used: a benchmark connects to its servers directly; run it where {host} can be reached, or forward a port: \
+            "{name} is set, and is not used: a benchmark connects to its servers directly; run it where {host} can be \
+            reached, or forward a port: \
              `ssh -L 8000:{host}:PORT GATEWAY`, and name 127.0.0.1:8000"
         )
     })
@@ -244,8 +245,8 @@ mod spec_tests {
             "input_tokens": { "fixed": 8 }, "output_tokens": { "fixed": 8 },
             "endpoint": "/v1/other", "extra": { "user": "me" }, "api_key_env": "NOT_SET",
         }));
-        let found = protocol(&bench.unwrap(), &Targets::default(), Path::new(""));
-        assert!(matches!(found, Ok(harness::Transport::Kserve)), "{found:?}");
+        let transport = protocol(&bench.unwrap(), &Targets::default(), Path::new(""));
+        assert!(matches!(transport, Ok(harness::Transport::Kserve)), "{transport:?}");
     }
 }
 

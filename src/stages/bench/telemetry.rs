@@ -53,7 +53,7 @@ pub struct TelemetrySampler {
 }
 
 impl TelemetrySampler {
-    /// How many GPUs the servers have, where those that it watches are theirs.
+    /// How many GPUs the servers have, if the watched GPUs are the servers'.
     pub fn gpus_of_servers(&self) -> Option<u32> {
         let count = self.gpus.len();
         gpu::are_of_servers(&self.population, count as u64).then_some(count as u32)
@@ -353,7 +353,7 @@ pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Unj
     let (window, zero) = (measured.window(), measured.zero());
     for share in measured.hosts_mut() {
         // The queried servers that are on this host.
-        let own = |server: &HttpAddress| {
+        let is_measured = |server: &HttpAddress| {
             endpoints
                 .iter()
                 .any(|one| host_of(one) == share.host && one.host == server.host && one.metrics == Some(server.port))
@@ -361,8 +361,8 @@ pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Unj
         share.server_metrics = scrape
             .servers
             .iter()
-            .any(own)
-            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarize_part(&scrape, own, zero, window) });
+            .any(is_measured)
+            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarize_part(&scrape, is_measured, zero, window) });
     }
     measured.server_counted(summarize(&scrape, zero, window), scrape);
 }

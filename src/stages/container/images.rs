@@ -110,12 +110,11 @@ fn image_absent(program: &str, image: &str, text: &str) -> Failure {
     if let Some((what, hint)) = engine_problem(program, message) {
         Failure::system(what).cause(last).hint(hint)
     } else if image.starts_with("sha256:") {
-        Failure::refused(format!("the image {image} is not on this machine"))
-            .cause(last)
-            .hint(
-                "rebuild it with `--force STAGE` of the stage that made it; each machine has images of its own: fetch it there, \
+        Failure::refused(format!("the image {image} is not on this machine")).cause(last).hint(
+            "rebuild it with `--force STAGE` of the stage that made it; each machine has images of its own: fetch \
+                it there, \
                  too, or take enroot or apptainer, whose images are files",
-            )
+        )
     } else {
         Failure::refused(format!("the image {image} is not on this machine")).cause(last).hint(format!(
             "`{program} pull {image}` fetches it; or let a stage do that: `image: {{ pull: {image} }}`, and here \

@@ -62,9 +62,9 @@ impl TaskContainer {
             let is_literal = lease.task.container.as_ref().is_none_or(|written| !written.image.contains('⟦'));
             let (program, image) = (container.program().to_owned(), container.image.clone());
             let images = Arc::clone(images);
-            let found = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
+            let image = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
             // From here on by its id: the image under the name may be replaced meanwhile.
-            container.image = found.map_err(|error| Failure::system(error.to_string()))??;
+            container.image = image.map_err(|error| Failure::system(error.to_string()))??;
         }
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out).to_owned();
         Ok(Some(Self { container, is_named: written.name.is_some(), state, count: AtomicU32::new(0) }))

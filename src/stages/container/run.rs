@@ -90,7 +90,11 @@ async fn to_its_end(
             let seconds = STOP_AFTER.to_string();
             let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
             tokio::select! {
-                _ = run_engine_ignoring_output(command, &words, Duration::from_secs(STOP_AFTER.into()) + COMMAND_TIMEOUT) => {}
+                _ = run_engine_ignoring_output(
+                    command,
+                    &words,
+                    Duration::from_secs(STOP_AFTER.into()) + COMMAND_TIMEOUT,
+                ) => {}
                 () = stop.hard_requested() => {}
             }
         }
@@ -164,7 +168,8 @@ pub fn meaning(how: ExitKind, tail: &[String]) -> Option<ExitMeaning> {
             what: "the container could not be given its GPUs",
             cause: Some("the container program has no hook for NVIDIA's GPUs".to_owned()),
             hint: "install nvidia-container-toolkit; then docker: `sudo nvidia-ctk runtime configure \
-             --runtime=docker && sudo systemctl restart docker`; podman: `sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
+             --runtime=docker && sudo systemctl restart docker`; podman: `sudo nvidia-ctk cdi generate \
+             --output=/etc/cdi/nvidia.yaml`",
         },
         ExitKind::Code(125 | 126) if tail.iter().any(|line| line.contains("rlimit")) => ExitMeaning {
             what: "the container could not be given its limits",

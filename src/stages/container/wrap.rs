@@ -81,14 +81,14 @@ pub fn wrap_in(container: &ContainerSpec, view: &ContainerView<'_>) -> Result<Wr
         stop_after: STOP_AFTER,
         ..ContainerAccess::default()
     };
-    let mut own: Vec<(String, Option<OsString>)> = Vec::new();
+    let mut variables: Vec<(String, Option<OsString>)> = Vec::new();
     for (name, value) in last_of_each(view.env) {
         let Some(value) = value.as_ref().filter(|_| name != DEVICES) else { continue };
         if is_runtime_variable(name) {
             sees.set.push((name.clone(), value.to_string_lossy().into_owned()));
         } else {
             sees.pass.push(name.clone());
-            own.push((name.clone(), Some(value.clone())));
+            variables.push((name.clone(), Some(value.clone())));
         }
     }
     sees.pass.extend(view.secrets.iter().filter(|name| std::env::var_os(name).is_some()).cloned());
@@ -97,11 +97,11 @@ pub fn wrap_in(container: &ContainerSpec, view: &ContainerView<'_>) -> Result<Wr
         sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
     }
     let words = container::engine_command(&container, &sees);
-    own.extend(
+    variables.extend(
         words.env.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name, Some(value.into()))),
     );
-    own.push((DEVICES.to_owned(), None));
-    Ok(WrappedEngine { argv: words.argv, env: own })
+    variables.push((DEVICES.to_owned(), None));
+    Ok(WrappedEngine { argv: words.argv, env: variables })
 }
 
 /// The current user: it must own what is written into the output folder. Podman without root shows it as root inside.
@@ -203,16 +203,16 @@ const OF_THE_IMAGE: [&str; 14] = [
 /// The absolute paths that exist here among these arguments: whole ones, and the parts of `name=value`, `a,b` and
 /// scripts.
 pub fn in_arguments<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for word in words {
-        if push_if_there(word, &mut found) {
+        if push_if_there(word, &mut paths) {
             continue;
         }
         for piece in word.split(|c: char| c.is_whitespace() || matches!(c, '=' | ',' | '"' | '\'' | ';')) {
-            push_if_there(piece, &mut found);
+            push_if_there(piece, &mut paths);
         }
     }
-    found
+    paths
 }
 
 /// Those among the texts of a JSON value, at any depth.

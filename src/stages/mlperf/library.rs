@@ -107,11 +107,11 @@ async fn sources(
         Some(given) => {
             let path = context.path(given);
             if path.is_dir() {
-                let mut all = Sha256Of::default();
+                let mut sum = Sha256Of::default();
                 for name in SOURCES {
-                    all.update(read_bytes(path.join(name)).unwrap_or_default());
+                    sum.update(read_bytes(path.join(name)).unwrap_or_default());
                 }
-                return Ok((path.clone(), name_of(&path), all.finish()));
+                return Ok((path.clone(), name_of(&path), sum.finish()));
             }
             path
         }

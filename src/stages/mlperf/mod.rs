@@ -223,13 +223,13 @@ pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done
         user_conf: &none,
         dataset_samples: None,
     };
-    let found = named.find().map_err(|wrong| {
+    let rules = named.find().map_err(|wrong| {
         let lines: Vec<String> = wrong.iter().map(|one| format!("`{}` {}", one.at.join("."), one.what)).collect();
         Failure::refused(lines.join("; "))
     })?;
-    let end_ids = if step.end_ids.is_empty() { &found.benchmark.end_ids } else { &step.end_ids };
+    let end_ids = if step.end_ids.is_empty() { &rules.benchmark.end_ids } else { &step.end_ids };
     let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
-    let verified = audit::verify(&context.path(&step.audit), &found, &step.benchmark, end_ids, score)
+    let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)
         .map_err(|error| refused(&error))?;
     let path = context.lease.out.join(verified.file);
     fs::write(&path, &verified.text)

@@ -129,8 +129,8 @@ fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::P
                     "test07" => TestMode::Test07,
                     "test09" => TestMode::Test09,
                     _ => {
-                        let what = format!("`{name}` is no audit test (`results` of {})", entry.benchmark);
-                        return Err(Failure::refused(what).hint("test06, test07, test09"));
+                        let problem = format!("`{name}` is no audit test (`results` of {})", entry.benchmark);
+                        return Err(Failure::refused(problem).hint("test06, test07, test09"));
                     }
                 };
                 Ok((mode, context.path(path)))
@@ -329,8 +329,8 @@ pub(super) async fn run_official_checker(
         _ if text.contains("SUMMARY: ") => Ok(Official::parse(&text)),
         _ => {
             let lines: Vec<String> = text.lines().rev().take(20).map(str::to_owned).collect();
-            let what = "the official checker did not come to its end";
-            Err(Failure::refused(what)
+            let problem = "the official checker did not come to its end";
+            Err(Failure::refused(problem)
                 .tail(lines.into_iter().rev().collect())
                 .hint("it needs numpy, pandas and pyyaml: `python:` under `package` names the Python that has them"))
         }
@@ -383,7 +383,7 @@ mod tests {
     #[tokio::test]
     async fn servers_elsewhere_are_those_that_no_stage_started_and_no_address_here_has() {
         let folder = tempfile::tempdir().unwrap();
-        // A documentation address (RFC 5737) is no host's.
+        // No host has a documentation address (RFC 5737).
         let there = order_of(folder.path(), "192.0.2.7:8001");
         assert_eq!(elsewhere(&there).await.as_deref(), Some("192.0.2.7"));
         let mut started = there;

@@ -136,7 +136,11 @@ mod tests {
     #[test]
     fn the_line_for_the_other_shell_is_this() {
         let text = remote(Path::new("/it's here"), Path::new("/opt/regatta"), &["__host"]);
-        insta::assert_snapshot!(text, @r#"exec /bin/sh -c 'd='\''/it'\''\'\'''\''s here'\'' p=/opt/regatta; [ -d "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
+        insta::assert_snapshot!(text.replace("; [", ";\n["), @r#"
+        exec /bin/sh -c 'd='\''/it'\''\'\'''\''s here'\'' p=/opt/regatta;
+        [ -d "$d" ] || { echo "there is no folder $d" >&2; exit 125; };
+        [ -x "$p" ] || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'
+        "#);
     }
 
     #[test]

@@ -67,9 +67,9 @@ pub fn plan_trtllm(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<Pl
         |server: &TrtllmServe| context.lease.lowered.as_ref().and_then(|lowered| lowered_options(server, lowered));
     let server = &lower(server).unwrap_or_else(|| server.clone());
     let options = write(&context.lease.out, server)?.map(|path| path.display().to_string());
-    let found = |text: &str| existing_path(context, text);
-    let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(found), ..server.clone() };
-    let model = found(&server.model);
+    let located = |text: &str| existing_path(context, text);
+    let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(located), ..server.clone() };
+    let model = located(&server.model);
     trtllm_copies(&server).plan(context, |port| trtllm_argv(&server, &model, port, options.as_deref()))
 }
 
@@ -92,7 +92,7 @@ pub fn option_value(context: &TaskContext, setting: &str) -> Option<f64> {
     serde_json::to_value(&server.options).ok()?.pointer(&server.option(setting)?)?.as_f64()
 }
 
-/// Writes the options as YAML. None: there are none.
+/// Writes the options as YAML. `None` if no option is set.
 fn write(out: &Path, server: &TrtllmServe) -> Result<Option<PathBuf>, Failure> {
     if server.options.is_empty() {
         return Ok(None);
@@ -134,34 +134,34 @@ pub fn vllm_argv(server: &Vllm, port: &str) -> Vec<String> {
         argv.push("--model".to_owned());
     }
     argv.push(server.model.clone());
-    let mut put = |name: &str, value: Option<Value>| {
+    let mut push = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             push_option(&mut argv, name, &value);
         }
     };
     let text = |value: &Option<String>| value.clone().map(Value::from);
     let parallel = |size: u32| (size > 1).then(|| size.into());
-    put("host", Some(server.host.clone().into()));
-    put("port", Some(port.into()));
-    put("tokenizer", text(&server.tokenizer));
-    put("served-model-name", text(&server.served_model_name));
-    put("dtype", text(&server.dtype));
-    put("quantization", text(&server.quantization));
-    put("load-format", text(&server.load_format));
-    put("tensor-parallel-size", parallel(server.tensor_parallel_size));
-    put("pipeline-parallel-size", parallel(server.pipeline_parallel_size));
-    put("data-parallel-size", parallel(server.data_parallel_size));
-    put("max-model-len", server.max_model_len.map(Value::from));
-    put("max-num-seqs", server.max_num_seqs.map(Value::from));
-    put("max-num-batched-tokens", server.max_num_batched_tokens.map(Value::from));
-    put("gpu-memory-utilization", server.gpu_memory_utilization.map(Value::from));
-    put("kv-cache-dtype", text(&server.kv_cache_dtype));
-    put("enforce-eager", server.enforce_eager.map(Value::from));
-    put("enable-prefix-caching", server.enable_prefix_caching.map(Value::from));
-    put("enable-chunked-prefill", server.enable_chunked_prefill.map(Value::from));
-    put("enable-logging-iteration-details", server.step_log.then(|| true.into()));
+    push("host", Some(server.host.clone().into()));
+    push("port", Some(port.into()));
+    push("tokenizer", text(&server.tokenizer));
+    push("served-model-name", text(&server.served_model_name));
+    push("dtype", text(&server.dtype));
+    push("quantization", text(&server.quantization));
+    push("load-format", text(&server.load_format));
+    push("tensor-parallel-size", parallel(server.tensor_parallel_size));
+    push("pipeline-parallel-size", parallel(server.pipeline_parallel_size));
+    push("data-parallel-size", parallel(server.data_parallel_size));
+    push("max-model-len", server.max_model_len.map(Value::from));
+    push("max-num-seqs", server.max_num_seqs.map(Value::from));
+    push("max-num-batched-tokens", server.max_num_batched_tokens.map(Value::from));
+    push("gpu-memory-utilization", server.gpu_memory_utilization.map(Value::from));
+    push("kv-cache-dtype", text(&server.kv_cache_dtype));
+    push("enforce-eager", server.enforce_eager.map(Value::from));
+    push("enable-prefix-caching", server.enable_prefix_caching.map(Value::from));
+    push("enable-chunked-prefill", server.enable_chunked_prefill.map(Value::from));
+    push("enable-logging-iteration-details", server.step_log.then(|| true.into()));
     for (name, value) in &server.options {
-        put(&name.replace('_', "-"), Some(value.clone()));
+        push(&name.replace('_', "-"), Some(value.clone()));
     }
     argv.extend(server.args.iter().cloned());
     argv
@@ -201,7 +201,8 @@ mod trtllm_argv_tests {
     fn the_command_is_the_one_of_nvidias_harness() {
         let words = trtllm_argv(&server(&serde_json::json!({})), "/models/llama", "30000", Some("o.yaml")).join(" ");
         insta::assert_snapshot!(words, @"trtllm-serve /models/llama --host 0.0.0.0 --port 30000 --backend pytorch \
-         --tp_size 2 --pp_size 1 --max_batch_size 64 --max_num_tokens 2048 --num_postprocess_workers 2 --extra_llm_api_options o.yaml");
+         --tp_size 2 --pp_size 1 --max_batch_size 64 --max_num_tokens 2048 --num_postprocess_workers 2 \
+         --extra_llm_api_options o.yaml");
         let python = server(&serde_json::json!({"python": "/venv/bin/python", "args": ["--trust_remote_code"]}));
         let words = trtllm_argv(&python, "m", "1", None).join(" ");
         assert!(words.starts_with("/venv/bin/python -m tensorrt_llm.commands.serve m --host"), "{words}");
@@ -235,19 +236,30 @@ mod vllm_argv_tests {
 
     #[test]
     fn what_is_not_given_is_left_to_vllm() {
-        insta::assert_snapshot!(line(serde_json::json!({"model": "meta-llama/Llama-3.1-8B"})), @"vllm serve meta-llama/Llama-3.1-8B --host 0.0.0.0 --port 8000");
+        insta::assert_snapshot!(line(serde_json::json!({"model": "meta-llama/Llama-3.1-8B"})), @"vllm serve \
+            meta-llama/Llama-3.1-8B --host 0.0.0.0 --port 8000");
     }
 
     #[test]
     fn keys_are_the_options_of_vllm() {
         let server = serde_json::json!({
-            "model": "/models/llama", "program": ["python3", "-m", "vllm.entrypoints.openai.api_server"], "tokenizer": "/models/tokenizer",
-            "served_model_name": "llama", "dtype": "bfloat16", "quantization": "fp8", "load_format": "dummy", "tensor_parallel_size": 2,
-            "pipeline_parallel_size": 2, "data_parallel_size": 2, "max_model_len": 4096, "max_num_seqs": 256, "max_num_batched_tokens": 8192,
-            "gpu_memory_utilization": 0.9, "kv_cache_dtype": "fp8", "enforce_eager": true, "enable_prefix_caching": false,
+            "model": "/models/llama", "program": ["python3", "-m", "vllm.entrypoints.openai.api_server"],
+            "tokenizer": "/models/tokenizer", "served_model_name": "llama", "dtype": "bfloat16", "quantization": "fp8",
+            "load_format": "dummy", "tensor_parallel_size": 2, "pipeline_parallel_size": 2, "data_parallel_size": 2,
+            "max_model_len": 4096, "max_num_seqs": 256, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9,
+            "kv_cache_dtype": "fp8", "enforce_eager": true, "enable_prefix_caching": false,
             "enable_chunked_prefill": true, "host": "127.0.0.1", "args": ["--disable-log-stats"],
-            "options": {"compilation_config": {"level": 3}, "cudagraph_capture_sizes": [1, 2], "async-scheduling": false, "seed": 1, "revision": null},
+            "options": {
+                "compilation_config": {"level": 3}, "cudagraph_capture_sizes": [1, 2], "async-scheduling": false,
+                "seed": 1, "revision": null,
+            },
         });
-        insta::assert_snapshot!(line(server), @r#"python3 -m vllm.entrypoints.openai.api_server --model /models/llama --host 127.0.0.1 --port 8000 --tokenizer /models/tokenizer --served-model-name llama --dtype bfloat16 --quantization fp8 --load-format dummy --tensor-parallel-size 2 --pipeline-parallel-size 2 --data-parallel-size 2 --max-model-len 4096 --max-num-seqs 256 --max-num-batched-tokens 8192 --gpu-memory-utilization 0.9 --kv-cache-dtype fp8 --enforce-eager --no-enable-prefix-caching --enable-chunked-prefill --compilation-config {"level":3} --cudagraph-capture-sizes 1 2 --no-async-scheduling --seed 1 --disable-log-stats"#);
+        insta::assert_snapshot!(line(server), @"python3 -m vllm.entrypoints.openai.api_server --model /models/llama \
+            --host 127.0.0.1 --port 8000 --tokenizer /models/tokenizer --served-model-name llama --dtype bfloat16 \
+            --quantization fp8 --load-format dummy --tensor-parallel-size 2 --pipeline-parallel-size 2 \
+            --data-parallel-size 2 --max-model-len 4096 --max-num-seqs 256 --max-num-batched-tokens 8192 \
+            --gpu-memory-utilization 0.9 --kv-cache-dtype fp8 --enforce-eager --no-enable-prefix-caching \
+            --enable-chunked-prefill --compilation-config {\"level\":3} --cudagraph-capture-sizes 1 2 \
+            --no-async-scheduling --seed 1 --disable-log-stats");
     }
 }

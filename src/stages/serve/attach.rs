@@ -25,7 +25,7 @@ use triton::{AwaitError, ClientError, ClientErrorKind, ListeningService, TritonC
 /// Interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Waits for every server, examines it, and reports them; lives until it is no longer needed.
+/// Waits for every server, examines it, and reports them; lives until no stage needs it any more.
 pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) -> Result<Done, Failure> {
     let refused = |what: String| Failure::refused(what);
     let endpoints = attach_server.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
@@ -100,7 +100,8 @@ async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duratio
         Some(_) => format!("{} of {} servers were not ready within {limit:?}", absent.len(), endpoints.len()),
     };
     let failure = Failure::new(FailureKind::Service, message).hint(
-        "nothing is started here: is that server up, and is this its gRPC port? `ready.timeout` sets how long it is waited for",
+        "nothing is started here: is that server up, and is this its gRPC port? `ready.timeout` sets how long it is \
+        waited for",
     );
     Err(if lines.len() > 1 { failure.cause(lines.join("; ")) } else { failure })
 }
@@ -187,12 +188,12 @@ pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<
         let expected = expected.clone();
         queries.spawn(async move { (index, query_server(&endpoint, &expected).await) });
     }
-    let mut all: BTreeMap<usize, ServerReport> = BTreeMap::new();
+    let mut reports: BTreeMap<usize, ServerReport> = BTreeMap::new();
     while let Some(report) = queries.join_next().await {
         let (index, report) = report.map_err(|error| Failure::system(format!("asking a server failed: {error}")))?;
-        all.insert(index, report);
+        reports.insert(index, report);
     }
-    let mut server_reports: Vec<ServerReport> = all.into_values().collect();
+    let mut server_reports: Vec<ServerReport> = reports.into_values().collect();
     compare(endpoints, &mut server_reports);
     let broken = server_reports.iter().filter(|report| !report.problems.is_empty()).count();
     if broken == 0 {
@@ -207,7 +208,7 @@ pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<
         .collect();
     let message = match (broken, endpoints.len()) {
         (1, 1) => format!("{} cannot be used", endpoints[0]),
-        (broken, all) => format!("{broken} of {all} servers cannot be used"),
+        (broken, count) => format!("{broken} of {count} servers cannot be used"),
     };
     let mut hints: Vec<&str> = server_reports
         .iter()
@@ -245,7 +246,7 @@ async fn run_checks(
         Ok(false) => return Err(Problem { what: "it reports that it is not live".to_owned(), hint: None }),
         Err(error) => return Err(unreachable(endpoint, &error).await),
     }
-    // What a simple server does not have is no fault of it: the harness needs none of these answers.
+    // A simple server may lack these: the harness needs none of the answers.
     server_report.server = optional(client.server_metadata().await)?;
     if let (Some(version), Some(server)) = (&expected.version, &server_report.server)
         && !is_version(&server.version, version)
@@ -434,22 +435,22 @@ fn compare(endpoints: &[Endpoint], reports: &mut [ServerReport]) {
 /// to host, and do.
 fn fields(config: &ModelConfig) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
-    let mut put = |name: &str, value: String| drop(fields.insert(name.to_owned(), value));
-    put("backend", config.backend.clone());
-    put("platform", config.platform.clone());
-    put("max_batch_size", config.max_batch_size.to_string());
+    let mut insert = |name: &str, value: String| drop(fields.insert(name.to_owned(), value));
+    insert("backend", config.backend.clone());
+    insert("platform", config.platform.clone());
+    insert("max_batch_size", config.max_batch_size.to_string());
     let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
-    put("decoupled", decoupled.to_string());
-    put("instances", config.instance_group.iter().map(|group| group.count).sum::<i32>().to_string());
+    insert("decoupled", decoupled.to_string());
+    insert("instances", config.instance_group.iter().map(|group| group.count).sum::<i32>().to_string());
     for input in &config.input {
-        put(&format!("input {}", input.name), format!("{} {:?}", input.data_type().as_str_name(), input.dims));
+        insert(&format!("input {}", input.name), format!("{} {:?}", input.data_type().as_str_name(), input.dims));
     }
     for output in &config.output {
-        put(&format!("output {}", output.name), format!("{} {:?}", output.data_type().as_str_name(), output.dims));
+        insert(&format!("output {}", output.name), format!("{} {:?}", output.data_type().as_str_name(), output.dims));
     }
     for (name, value) in &config.parameters {
         let folder = value.string_value.contains('/');
-        put(name, if folder { "a path".to_owned() } else { format!("`{}`", value.string_value) });
+        insert(name, if folder { "a path".to_owned() } else { format!("`{}`", value.string_value) });
     }
     fields
 }

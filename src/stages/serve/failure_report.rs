@@ -37,11 +37,11 @@ pub fn rank_failure(
         && let Some(rank) = process::first_to_fail(&far).or(gone)
     {
         failure.what = format!("{}; rank {rank} failed first", failure.what);
-        let own = Splitter::path(server.log.path(), rank);
-        if own.exists() {
-            let lines = process::tail(&own, LINES_SEARCHED);
+        let rank_log = Splitter::path(server.log.path(), rank);
+        if rank_log.exists() {
+            let lines = process::tail(&rank_log, LINES_SEARCHED);
             failure.tail = last(context, &lines);
-            log = own;
+            log = rank_log;
             far.extend(lines);
         }
     } else {

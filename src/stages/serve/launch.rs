@@ -248,8 +248,8 @@ fn run_of(pid: i32) -> Option<String> {
 /// run.
 fn current_run(variables: &[u8]) -> Option<String> {
     let value = |name: &str| {
-        let mut all = variables.split(|&byte| byte == 0);
-        let value = all.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        let mut entries = variables.split(|&byte| byte == 0);
+        let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
         Some(String::from_utf8_lossy(value).into_owned())
     };
     let (run, home) = (value(process::RUN)?, value(process::HOME)?);

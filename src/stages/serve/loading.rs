@@ -53,7 +53,7 @@ impl LoadingProgress {
         }
     }
 
-    /// Reads what came since. A log that does not exist yet is no evidence.
+    /// Reads what was written since. A log that does not exist yet proves nothing.
     pub fn read_new_lines(&mut self) {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = File::open(&self.log)?;
@@ -225,8 +225,8 @@ struct EngineStep<'a> {
     wait_ms: f64,
 }
 
-/// Writes the steps in an attempt's log to `….steps.jsonl` beside it, and returns the file and their number. None: the
-/// log has none.
+/// Writes the steps in an attempt's log to `….steps.jsonl` in the same folder, and returns the file and their number.
+/// `None` if the log has no steps.
 pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
     let path = log.path().with_extension("steps.jsonl");
     // An earlier attempt's.
@@ -254,7 +254,7 @@ pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
 
 /// `(EngineCore pid=51) INFO 11-23 09:12:09 [core.py:453] Iteration(7): 1 context requests, 512 context tokens, 3
 /// generation requests, 3 generation tokens, iteration elapsed time: 12.34 ms`. A step without tokens, which one of
-/// several engines makes for the others, is none.
+/// several engines makes for the others, does not count.
 fn read(line: &str) -> Option<EngineStep<'_>> {
     let (head, details) = line.split_once("Iteration(")?;
     let (step, details) = details.split_once("): ")?;

@@ -208,8 +208,8 @@ impl Servers<'_> {
             }
             // How it ended is our own doing.
             ExitCause::Unhealthy(ill) => {
-                let what = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
-                rank_failure(self.context, server, what, ExitKind::Code(1), left.first_gone)
+                let problem = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
+                rank_failure(self.context, server, problem, ExitKind::Code(1), left.first_gone)
             }
         }
     }

@@ -238,15 +238,15 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
 }
 
 fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: usize) -> PlannedServer {
-    let known = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
+    let number = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
     PlannedServer {
         argv: server.argv().into_iter().map(OsString::from).collect(),
         log: log_of(context, index, count),
-        endpoint: known(server.ports.grpc).map(|grpc| Endpoint {
+        endpoint: number(server.ports.grpc).map(|grpc| Endpoint {
             host: server.host.clone(),
             grpc,
-            http: known(server.ports.http),
-            metrics: known(server.ports.metrics),
+            http: number(server.ports.http),
+            metrics: number(server.ports.metrics),
             name: None,
         }),
         // What sees the GPUs is in `env`: inside a container they are counted anew.
@@ -285,9 +285,9 @@ fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
 
 /// A failure with all objections to a plan.
 fn refused(problems: &[SpecProblem]) -> Failure {
-    let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+    let messages = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
-    let failure = Failure::refused(what);
+    let failure = Failure::refused(messages);
     if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
 }
 

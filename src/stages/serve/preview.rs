@@ -53,7 +53,7 @@ pub enum LaunchPreview {
     },
 }
 
-/// Why there is no launch plan.
+/// Why a launch plan cannot be made.
 enum PreviewError {
     Contradiction(Problems),
     /// A file cannot be read here, now: an earlier stage may write it, or it may be on another machine.
@@ -225,7 +225,7 @@ impl PreviewContext<'_> {
                 Ok(vec![bare(format!("<{}>{rest}", task.id), models, reads)])
             }
             ResolvedPath::Existing(folder) => {
-                let found = repositories(&folder).map_err(|failure| {
+                let repositories = repositories(&folder).map_err(|failure| {
                     PreviewError::Unreadable(vec![SpecProblem { message: failure.what, hint: failure.hint }])
                 })?;
                 let server = |path: &PathBuf| {
@@ -235,7 +235,7 @@ impl PreviewContext<'_> {
                         repository_copies::paths_named_in(path),
                     )
                 };
-                Ok(found.iter().map(server).collect())
+                Ok(repositories.iter().map(server).collect())
             }
         }
     }
@@ -539,7 +539,7 @@ impl ContainerPreview<'_> {
         };
         let WrappedEngine { argv, env } =
             wrap_in(&spec, &view).map_err(|failure| vec![SpecProblem { message: failure.what, hint: failure.hint }])?;
-        let own = |(name, value): (String, Option<OsString>)| Some((name, value?.to_string_lossy().into_owned()));
+        let assigned = |(name, value): (String, Option<OsString>)| Some((name, value?.to_string_lossy().into_owned()));
         let task_variables: Vec<String> = self.variables().into_iter().map(|(name, _)| name).collect();
         let world = if spec.engine.is_detached() {
             LaunchWorld::Container { program: spec.program().to_owned(), name: spec.safe_name() }
@@ -549,7 +549,7 @@ impl ContainerPreview<'_> {
         Ok(LaunchedServer {
             command: std::iter::once(argv).chain(server.command).collect(),
             // Those of the task are passed by their names.
-            env: env.into_iter().filter_map(own).filter(|(name, _)| !task_variables.contains(name)).collect(),
+            env: env.into_iter().filter_map(assigned).filter(|(name, _)| !task_variables.contains(name)).collect(),
             world,
             ..server
         })
@@ -558,8 +558,9 @@ impl ContainerPreview<'_> {
     /// The variables of its commands.
     fn variables(&self) -> Vec<(String, Option<OsString>)> {
         let placeholder = |name: &str| (name.to_owned(), Some(OsString::from(format!("<{name}>"))));
-        let own = self.task.env.iter().map(|(name, value)| (name.clone(), Some(OsString::from(value))));
-        own.chain([("OUT".to_owned(), Some(OUT.into()))])
+        let task_env = self.task.env.iter().map(|(name, value)| (name.clone(), Some(OsString::from(value))));
+        task_env
+            .chain([("OUT".to_owned(), Some(OUT.into()))])
             .chain(self.task.inputs.keys().map(|name| placeholder(&input_variable(name))))
             .chain([process::HOME, process::RUN, process::TASK].map(placeholder))
             .collect()

@@ -82,7 +82,10 @@ pub async fn all(
                 Some(Ok((index, Err(ReadinessError(why))))) => {
                     return Err(exit_failure(context, &planned[index], why, ExitKind::Code(1)));
                 }
-                Some(Err(panic)) => return Err(exit_failure(context, &planned[0], format!("waiting for it failed: {panic}"), ExitKind::Stopped)),
+                Some(Err(panic)) => {
+                    let problem = format!("waiting for it failed: {panic}");
+                    return Err(exit_failure(context, &planned[0], problem, ExitKind::Stopped));
+                }
                 None => return Ok(ups.into_iter().flatten().collect()),
             },
             () = &mut deadline => return Err(late(context, planned, &boards, limit)),
@@ -516,9 +519,10 @@ mod tests {
 
     #[test]
     fn a_client_that_waited_long_enough_is_a_late_answer_and_a_refusal_is_none() {
-        let of = |why| NotHealthy::from(ClientError { request: "ServerLive".into(), address: "host:1".into(), why });
+        let not_healthy =
+            |why| NotHealthy::from(ClientError { request: "ServerLive".into(), address: "host:1".into(), why });
         let limit = Duration::from_secs(10);
-        assert!(matches!(of(ClientErrorKind::Timeout(limit)), NotHealthy::Late(late) if late == limit));
-        assert!(matches!(of(ClientErrorKind::Malformed("x".into())), NotHealthy::Call(_)));
+        assert!(matches!(not_healthy(ClientErrorKind::Timeout(limit)), NotHealthy::Late(late) if late == limit));
+        assert!(matches!(not_healthy(ClientErrorKind::Malformed("x".into())), NotHealthy::Call(_)));
     }
 }

@@ -211,15 +211,15 @@ const BACKEND: &str = "tensorrtllm";
 /// `triton_model_repo_<n>` in a folder, by number; or the folder itself, if it holds models.
 pub fn repositories(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(folder).map_err(|error| Failure::files(format!("{}: {error}", folder.display())))?;
-    let mut found: Vec<(u32, PathBuf)> = entries
+    let mut numbered: Vec<(u32, PathBuf)> = entries
         .flatten()
         .filter_map(|entry| {
             let number = entry.file_name().to_str()?.strip_prefix("triton_model_repo_")?.parse().ok()?;
             Some((number, entry.path()))
         })
         .collect();
-    found.sort();
-    if found.is_empty() {
+    numbered.sort();
+    if numbered.is_empty() {
         if !configs(folder).is_empty() {
             return Ok(vec![folder.to_owned()]);
         }
@@ -229,15 +229,15 @@ pub fn repositories(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         ))
         .hint("`repository` is the output of a `repository:` stage: `{{ stages.NAME.out }}`"));
     }
-    Ok(found.into_iter().map(|(_, path)| path).collect())
+    Ok(numbered.into_iter().map(|(_, path)| path).collect())
 }
 
 /// Folder name and text of every model's config.pbtxt, by name.
 fn configs(repository: &Path) -> Vec<(String, String)> {
-    /// Bytes of all together; what is beyond them is no repository that a server loads.
+    /// The limit of their bytes together; no repository that a server loads exceeds it.
     const MOST: usize = 64 << 20;
     let mut room = MOST;
-    let mut found: Vec<(String, String)> = fs::read_dir(repository)
+    let mut configs: Vec<(String, String)> = fs::read_dir(repository)
         .into_iter()
         .flatten()
         .flatten()
@@ -247,8 +247,8 @@ fn configs(repository: &Path) -> Vec<(String, String)> {
             Some((entry.file_name().into_string().ok()?, text))
         })
         .collect();
-    found.sort();
-    found
+    configs.sort();
+    configs
 }
 
 /// The paths that the parameters of the models and their model.json name, of whatever backend: tokenizers, engines of

@@ -97,7 +97,9 @@ pub async fn wait_for_fault(
         let record_answer = |at| lock_report(seen).last_answer_at = Some(at);
         let work = || process::processor_time(pid);
         tokio::select! {
-            silent = ready::silent(&up, question, SilenceLimits::USUAL, work, record_answer) => ServerFault::Silent(silent),
+            silent = ready::silent(&up, question, SilenceLimits::USUAL, work, record_answer) => {
+                ServerFault::Silent(silent)
+            }
             ill = stub_missing(pid, &up) => ill,
         }
     };
@@ -123,7 +125,7 @@ async fn rank_missing(
     }
     let mut tick = interval(EVERY / 4);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut known = BTreeMap::new();
+    let mut seen_ranks = BTreeMap::new();
     let mut gone_since: Option<Instant> = None;
     let mut is_up = false;
     loop {
@@ -132,8 +134,10 @@ async fn rank_missing(
             _ = tick.tick() => {}
             _ = up.wait_for(Option::is_some), if !is_up => is_up = true,
         }
-        known.extend(ranks(mpirun));
-        let Some((rank, kin)) = known.iter().find(|(_, kin): &(&u32, &ProcessRef)| !kin.is_alive()) else { continue };
+        seen_ranks.extend(ranks(mpirun));
+        let Some((rank, kin)) = seen_ranks.iter().find(|(_, kin): &(&u32, &ProcessRef)| !kin.is_alive()) else {
+            continue;
+        };
         lock_report(seen).first_gone.get_or_insert(*rank);
         if gone_since.get_or_insert_with(Instant::now).elapsed() > MPIRUN_NOTICES {
             return ServerFault::Rank { rank: *rank, pid: kin.pid };
@@ -154,20 +158,20 @@ async fn stub_missing(pid: i32, endpoint: &Endpoint) -> ServerFault {
     let stubs = || process::below(pid).into_iter().filter(|kin| kin.program() == STUB).collect::<Vec<_>>();
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut known = stubs();
+    let mut seen_stubs = stubs();
     for round in 1_u32.. {
         tick.tick().await;
-        for stub in known.iter().filter(|stub| !stub.is_alive()) {
+        for stub in seen_stubs.iter().filter(|stub| !stub.is_alive()) {
             let model = model_of(&stub.command);
             // Unloading a model ends its process too, and then it is not ready.
             if is_ready(endpoint, &model).await {
                 return ServerFault::Stub { model, pid: stub.pid };
             }
         }
-        known.retain(ProcessRef::is_alive);
+        seen_stubs.retain(ProcessRef::is_alive);
         if round.is_multiple_of(LOOKS) {
             // One look may miss a process: known ones stay known.
-            known.extend(stubs().into_iter().filter(|stub| !known.contains(stub)).collect::<Vec<_>>());
+            seen_stubs.extend(stubs().into_iter().filter(|stub| !seen_stubs.contains(stub)).collect::<Vec<_>>());
         }
     }
     std::future::pending().await
@@ -307,7 +311,8 @@ mod watch_tests {
     #[test]
     fn a_stub_names_its_model() {
         let command = "/opt/backends/python/triton_python_backend_stub \
-         /r/triton_model_repo_0/tensorrt_llm/1/model.py prefix0_a 1048576 1048576 51 /opt/backends/python 336 tensorrt_llm_0_0 DEFAULT";
+         /r/triton_model_repo_0/tensorrt_llm/1/model.py prefix0_a 1048576 1048576 51 /opt/backends/python 336 \
+         tensorrt_llm_0_0 DEFAULT";
         assert_eq!(model_of(command), "tensorrt_llm");
     }
 }
@@ -335,8 +340,8 @@ mod stop_tests {
             "mpirun -n 1 t --backend-config=python,shm-region-prefix-name=prefix0_ : -n 1 t \
              --backend-config=python,shm-region-prefix-name=prefix1_ -x",
         );
-        let found = mark_shared_memory(&mut argv, "r.t.1");
-        assert_eq!(found, [ExternalResource::SharedMemory { mark: "r.t.1".to_owned() }]);
+        let regions = mark_shared_memory(&mut argv, "r.t.1");
+        assert_eq!(regions, [ExternalResource::SharedMemory { mark: "r.t.1".to_owned() }]);
         assert_eq!(argv[4], "--backend-config=python,shm-region-prefix-name=prefix0_r.t.1_");
         assert_eq!(argv[9], "--backend-config=python,shm-region-prefix-name=prefix1_r.t.1_");
         let mut script = vec![OsString::from(

@@ -34,8 +34,8 @@ pub fn ran_out(context: &TaskContext, how: ExitKind, value: Option<f64>) -> Opti
         return None;
     }
     let far = context.log.tail(LINES_SEARCHED);
-    let found = process::shortage(&far, is_killed(how))?;
-    Some(OutOfMemory { of: found.of, value })
+    let shortage = process::shortage(&far, is_killed(how))?;
+    Some(OutOfMemory { of: shortage.of, value })
 }
 
 /// What trtllm-build takes without a flag.
@@ -83,7 +83,8 @@ fn loading(engine: &Engine, gpus: usize) -> String {
     // A tenth for activations and calibration.
     let needed = (weights * 1.1 / one).ceil().max(1.0);
     format!(
-        "the whole model in 16 bits is {weights:.1} GB ({} parameters × 2 bytes), a GPU has {one:.1} GB, and {gpus} are leased: \
+        "the whole model in 16 bits is {weights:.1} GB ({} parameters × 2 bytes), a GPU has {one:.1} GB, and {gpus} \
+        are leased: \
          `gpus: {needed}` on this stage, or `device: cpu` under `checkpoint_flags`\n\
          a smaller `calib_batch_size` takes less memory in addition to the weights",
         engine.model.parameters
@@ -119,7 +120,7 @@ fn building(engine: &Engine, context: &TaskContext) -> String {
     advise(&fit, missing).text()
 }
 
-/// Where a number stands: in its option's argument behind the `=`, or in the next argument.
+/// Where an option's number is: in the option's own argument after the `=`, or in the next argument.
 fn place<S: AsRef<OsStr>>(words: &[S], name: &str) -> Option<(usize, usize)> {
     let same = |option: &str| option.replace('-', "_") == name.replace('-', "_");
     for (at, word) in words.iter().enumerate() {
@@ -144,7 +145,7 @@ pub fn value<S: AsRef<OsStr>>(words: &[S], name: &str) -> Option<f64> {
     words[at].as_ref().to_str()?.get(from..)?.parse().ok()
 }
 
-/// Puts the lowered number in its place; false: there is none.
+/// Replaces the option's number with the lowered one; false if the option is missing.
 pub fn lower_option(words: &mut [String], lowered: &ReducedSetting) -> bool {
     let Some((at, from)) = place(words, &lowered.setting) else { return false };
     words[at].replace_range(from.., &lowered.to.to_string());

@@ -271,7 +271,7 @@ pub fn undeclared(
         return Vec::new();
     }
     let ends = |c: char| c.is_whitespace() || "'\"`;|&<>()=,{}".contains(c);
-    let mut found: Vec<PathBuf> = text
+    let mut paths: Vec<PathBuf> = text
         .split(ends)
         .filter(|word| word.starts_with(root) || word.contains("../"))
         .map(|word| plain_path(&out.join(word)))
@@ -279,9 +279,9 @@ pub fn undeclared(
         .filter(|path| !inputs.values().flatten().any(|input| path.starts_with(input)))
         .filter(|path| path.is_file())
         .collect();
-    found.sort();
-    found.dedup();
-    found
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 /// What programs print with the path of a file that was refused: EACCES of the C library, of Rust, Go and Python.
@@ -316,12 +316,12 @@ fn refuse_open_folders(context: &TaskContext) -> Result<(), Failure> {
     let folders = [("project", context.lease.project.as_path()), ("state folder", context.state())];
     for (what, folder) in folders {
         if let Some(system) = Confinement::system_folder_of(folder) {
-            let found = format!(
+            let problem = format!(
                 "it cannot be confined: the {what}, {}, is below {system}, which is open to every confined command",
                 folder.display()
             );
             let option = if what == "project" { "" } else { " (`--home`)" };
-            return Err(Failure::new(FailureKind::Spawn, found).hint(format!(
+            return Err(Failure::new(FailureKind::Spawn, problem).hint(format!(
                 "move the {what}{option} to a folder that is not below {} or /dev, or remove `confine: true`",
                 SYSTEM_FOLDERS.join(", ")
             )));

@@ -90,11 +90,13 @@ async fn fetch_each(
                 None => return Ok(()),
                 // Dropping the others keeps their bytes: the next attempt goes on from there.
                 Some(ended) => {
-                    let one = ended.map_err(|error| Failure::system(error.to_string()))??;
-                    memory.add(&one.path, &context.lease.out.join(&one.path));
+                    let file = ended.map_err(|error| Failure::system(error.to_string()))??;
+                    memory.add(&file.path, &context.lease.out.join(&file.path));
                 }
             },
-            _ = tick.tick() => context.lease.report_progress("bytes fetched", done.load(Ordering::Relaxed), Some(total)),
+            _ = tick.tick() => {
+                context.lease.report_progress("bytes fetched", done.load(Ordering::Relaxed), Some(total));
+            }
             () = context.lease.stop.requested() => return Err(stopped()),
         }
     }
@@ -116,14 +118,14 @@ impl Fetching {
     async fn fetch_verified(self) -> Result<ExpectedFile, Failure> {
         let mut is_second = false;
         loop {
-            let found = self.to_the_end().await?.finish();
-            if found == self.one.sum {
+            let digest = self.to_the_end().await?.finish();
+            if digest == self.one.sum {
                 return Ok(self.one);
             }
             let _ = fs::remove_file(&self.path);
             self.done.fetch_sub(self.one.size, Ordering::Relaxed);
             if is_second {
-                return Err(differs(&self.one, &found));
+                return Err(differs(&self.one, &digest));
             }
             is_second = true;
         }
@@ -306,7 +308,7 @@ pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, F
 /// Like `weights_size`, of a hub's answer whose bytes are at hand, without a connection.
 ///
 /// # Errors
-/// It is no list of files, or names one that cannot be in an output folder.
+/// The answer is not a list of files, or names a file that cannot be in an output folder.
 pub fn listed_size(answer: &[u8], weights: &Weights) -> Result<u64, Failure> {
     let index = read_listing(answer, "the hub").map_err(|error| match error {
         FetchError::Broken(why) => refused(why),

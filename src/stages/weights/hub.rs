@@ -204,7 +204,7 @@ pub(super) fn read_listing(bytes: &[u8], from: &str) -> Result<HubIndex, FetchEr
     HubIndex::read(answer).map_err(|why| unusable(why.to_string()))
 }
 
-/// A part of a path, with what must not stand there as it is.
+/// A part of a path, with reserved characters escaped.
 fn escaped(part: &str) -> String {
     use std::fmt::Write as _;
     part.bytes().fold(String::new(), |mut text, byte| {
@@ -305,10 +305,10 @@ pub(super) fn find(variable: &str) -> Option<String> {
 }
 
 fn home() -> Option<PathBuf> {
-    let own = env::var_os("HF_HOME").map(PathBuf::from);
+    let hf_home = env::var_os("HF_HOME").map(PathBuf::from);
     let cache = || env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let usual = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    own.or_else(|| Some(cache().or_else(usual)?.join("huggingface")))
+    hf_home.or_else(|| Some(cache().or_else(usual)?.join("huggingface")))
 }
 
 /// The files of a repository that are wanted; never none, and each in the output folder.
@@ -342,9 +342,9 @@ mod hub_tests {
 
     #[tokio::test]
     async fn a_listing_is_read_up_to_its_limit() {
-        let of = |size: usize| Response::from(http::Response::new(vec![b' '; size]));
-        assert_eq!(listing(of(LARGEST_LISTING)).await.unwrap().len(), LARGEST_LISTING);
-        let Err(FetchError::Broken(why)) = listing(of(LARGEST_LISTING + 1)).await else { panic!("it was read") };
+        let response = |size: usize| Response::from(http::Response::new(vec![b' '; size]));
+        assert_eq!(listing(response(LARGEST_LISTING)).await.unwrap().len(), LARGEST_LISTING);
+        let Err(FetchError::Broken(why)) = listing(response(LARGEST_LISTING + 1)).await else { panic!("it was read") };
         assert_eq!(why, "its list of files has more than 67.1 MB");
     }
 
@@ -375,12 +375,12 @@ mod hub_digest_tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, "hello\n").unwrap();
-        let of = |kind: HubDigest| kind.of_file(&path).unwrap().to_string();
+        let digest = |kind: HubDigest| kind.of_file(&path).unwrap().to_string();
         assert_eq!(
-            of(HubDigest::Sha256(String::new())),
+            digest(HubDigest::Sha256(String::new())),
             "sha256 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
         );
         // `git hash-object x`
-        assert_eq!(of(HubDigest::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(digest(HubDigest::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
     }
 }

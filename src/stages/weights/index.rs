@@ -180,10 +180,10 @@ impl CheckedFiles {
     pub(super) fn open(out: &Path) -> io::Result<Self> {
         let place = out.join(FILE);
         let text = read_text(&place).unwrap_or_default();
-        // A line that was cut off is no line.
-        let known = text.lines().filter_map(|line| serde_json::from_str::<(String, Stamp)>(line).ok()).collect();
+        // A line that was cut off is skipped.
+        let stamps = text.lines().filter_map(|line| serde_json::from_str::<(String, Stamp)>(line).ok()).collect();
         let file = OpenOptions::new().create(true).append(true).open(&place)?;
-        Ok(Self { place, known, file })
+        Ok(Self { place, known: stamps, file })
     }
 
     /// Whether this file has been checked, and is what it was.
@@ -316,7 +316,10 @@ mod index_tests {
     #[test]
     fn large_files_have_their_sha256_and_small_ones_gits_digest() {
         let answer = serde_json::json!({"sha": "c0ffee", "siblings": [
-            {"rfilename": "model.safetensors", "size": 134, "blobId": "b1", "lfs": {"sha256": "ab", "size": 9000, "pointerSize": 134}},
+            {
+                "rfilename": "model.safetensors", "size": 134, "blobId": "b1",
+                "lfs": {"sha256": "ab", "size": 9000, "pointerSize": 134},
+            },
             {"rfilename": "config.json", "size": 940, "blobId": "b2"},
         ]});
         let index = HubIndex::read(serde_json::from_value(answer).unwrap()).unwrap();
@@ -328,21 +331,21 @@ mod index_tests {
     #[test]
     fn what_could_not_be_checked_is_refused() {
         let read = |answer: Value| HubIndex::read(serde_json::from_value(answer).unwrap());
-        let of = |file: Value| read(serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err().to_string();
+        let error = |file: Value| read(serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err().to_string();
         assert_eq!(
-            of(serde_json::json!({"rfilename": "a", "size": 1})),
+            error(serde_json::json!({"rfilename": "a", "size": 1})),
             "a has no git digest (`blobId`), so it could not be checked"
         );
         assert_eq!(
-            of(serde_json::json!({"rfilename": "a", "blobId": "x"})),
+            error(serde_json::json!({"rfilename": "a", "blobId": "x"})),
             "a has no size, so it could not be checked"
         );
         assert_eq!(
-            of(serde_json::json!({"rfilename": "a", "lfs": {"size": 1}})),
+            error(serde_json::json!({"rfilename": "a", "lfs": {"size": 1}})),
             "a has no SHA-256, so it could not be checked"
         );
         assert_eq!(
-            of(serde_json::json!({"rfilename": "a", "size": u64::MAX, "blobId": "x"})),
+            error(serde_json::json!({"rfilename": "a", "size": u64::MAX, "blobId": "x"})),
             "with a (18446744073709551615 bytes) its files have more than 1152921504606846976 bytes, the limit"
         );
         assert_eq!(read(serde_json::json!({"sha": null})).unwrap_err(), HubAnswerError::NoCommit);
@@ -358,7 +361,7 @@ mod index_tests {
         let answer = format!("{{\"sha\": \"c\", \"other\": [{zeros}0], \"siblings\": []}}");
         let index = HubIndex::read(serde_json::from_str(&answer).unwrap()).unwrap();
         assert_eq!(index, HubIndex { commit: "c".to_owned(), files: Vec::new() });
-        // A list in place of the object is none, whatever is in it.
+        // A list in place of the object is refused, whatever is in it.
         assert!(serde_json::from_str::<HubAnswer>(&format!("[{zeros}0]")).is_err());
     }
 

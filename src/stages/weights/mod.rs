@@ -133,15 +133,15 @@ async fn check_all(
         if !memory.is_unchanged(&one.path, &path) {
             let (kind, file) = (one.sum.clone(), path.clone());
             let reading = tokio::task::spawn_blocking(move || kind.of_file(&file));
-            let found = tokio::select! {
+            let reading_result = tokio::select! {
                 found = reading => found.map_err(|error| refused(error.to_string()))?,
                 () = context.lease.stop.requested() => return Err(stopped()),
             };
-            let found = found
+            let digest = reading_result
                 .map_err(|error| refused(format!("the hf command left no {} that can be read: {error}", one.path)))?;
-            if found != one.sum {
+            if digest != one.sum {
                 let _ = fs::remove_file(&path);
-                return Err(differs(one, &found));
+                return Err(differs(one, &digest));
             }
             memory.add(&one.path, &path);
         }

@@ -16,11 +16,14 @@ mod tests {
 
     #[test]
     fn statements_of_configs_are_read() {
-        let text = "import a.b as c\n\n'''a text\nover lines'''\nbase = {  # comment\n    f.x: 600_000 * 2,\n    'k': -1.5e3, **other,\n}\nif x:\n    y = 1\nelse:\n    y = 2\nz: int = [1, 'a' \"b\", (3)]\n";
-        insta::assert_snapshot!(shown(text), @r#"
+        let text = "import a.b as c\n\n'''a text\nover lines'''\nbase = {  # comment\n    f.x: 600_000 * 2,\n    \
+            'k': -1.5e3, **other,\n}\nif x:\n    y = 1\nelse:\n    y = 2\nz: int = [1, 'a' \"b\", (3)]\n";
+        insta::assert_snapshot!(shown(text).replace("Dict([", "Dict([\n").replace(", Pair(", ",\nPair("), @r#"
         1: Nothing
         3: Nothing
-        5: Assign(Name("base"), Dict([Pair(Field(Name("f"), "x"), Binary("*", Number(600000.0, true), Number(2.0, true))), Pair(Text("k"), Minus(Number(1500.0, false))), Spread(Name("other"))]))
+        5: Assign(Name("base"), Dict([
+        Pair(Field(Name("f"), "x"), Binary("*", Number(600000.0, true), Number(2.0, true))),
+        Pair(Text("k"), Minus(Number(1500.0, false))), Spread(Name("other"))]))
         9: Other("if")
         11: Other("else")
         13: Assign(Name("z"), List([Number(1.0, true), Text("ab"), Number(3.0, true)]))
@@ -30,12 +33,14 @@ mod tests {
     #[test]
     fn classes_have_their_decorators_and_bodies() {
         let text = "@R.register(H.Triton, T.k_99)\nclass A(B):\n    x = 1\n    pass\n\nclass C(A): pass\n";
-        let found = parse(text);
-        let StatementKind::Class { name, bases, decorators, body } = &found[0].what else { panic!("{found:?}") };
+        let statements = parse(text);
+        let StatementKind::Class { name, bases, decorators, body } = &statements[0].what else {
+            panic!("{statements:?}")
+        };
         assert_eq!((name.as_str(), bases.len(), decorators.len(), body.len()), ("A", 1, 1, 2));
         assert!(
-            matches!(&found[1].what, StatementKind::Class { decorators, .. } if decorators.is_empty()),
-            "{found:?}"
+            matches!(&statements[1].what, StatementKind::Class { decorators, .. } if decorators.is_empty()),
+            "{statements:?}"
         );
     }
 
@@ -78,7 +83,8 @@ mod tests {
 
         #[test]
         fn no_text_like_python_makes_the_python_parser_panic(
-            parts in proptest::collection::vec("(class |if |@|\\(|\\)|\\[|\\]|\\{|\\}|:|=|\n|\n  |\n    |a|'|\"|'''|\\\\|1|\\.|,|\\*\\*|-|#|é|f'|pass)", 0..60),
+            parts in proptest::collection::vec("(class |if |@|\\(|\\)|\\[|\\]|\\{|\\}|:|=|\n|\n  |\n    \
+                |a|'|\"|'''|\\\\|1|\\.|,|\\*\\*|-|#|é|f'|pass)", 0..60),
         ) {
             parse(&parts.concat());
         }

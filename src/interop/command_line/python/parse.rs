@@ -61,13 +61,13 @@ const LONGEST: usize = 256;
 pub fn parse(text: &str) -> Vec<Statement> {
     let spots = tokens(text);
     let mut parser = Parser { spots: &spots, at: 0, depth: 0 };
-    let mut all = Vec::new();
+    let mut statements = Vec::new();
     while parser.at < spots.len() {
-        all.extend(parser.block());
+        statements.extend(parser.block());
         // A dedent too many.
         parser.at += 1;
     }
-    all
+    statements
 }
 
 struct Parser<'a> {
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
 
     /// Statements up to the end of the block.
     fn block(&mut self) -> Vec<Statement> {
-        let mut all = Vec::new();
+        let mut statements = Vec::new();
         let mut decorators = Vec::new();
         while let Some(token) = self.peek() {
             match token {
@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
                     self.at += 1;
                     if self.depth < DEEPEST {
                         self.depth += 1;
-                        all.extend(self.block());
+                        statements.extend(self.block());
                         self.depth -= 1;
                     } else {
                         self.skip_block();
@@ -133,13 +133,13 @@ impl<'a> Parser<'a> {
                 _ => {
                     let line = self.line();
                     let begun = self.at;
-                    let what = self.statement(std::mem::take(&mut decorators));
-                    all.push(Statement { line, what });
+                    let kind = self.statement(std::mem::take(&mut decorators));
+                    statements.push(Statement { line, what: kind });
                     self.at = self.at.max(begun + 1);
                 }
             }
         }
-        all
+        statements
     }
 
     fn statement(&mut self, decorators: Vec<Expr>) -> StatementKind {
@@ -244,8 +244,8 @@ impl<'a> Parser<'a> {
         } else {
             // `class A(B): pass`
             let line = self.line();
-            let what = self.statement(Vec::new());
-            body.push(Statement { line, what });
+            let kind = self.statement(Vec::new());
+            body.push(Statement { line, what: kind });
         }
         if matches!(self.peek(), Some(PythonToken::Indent)) {
             if self.depth >= DEEPEST {
@@ -266,9 +266,9 @@ impl<'a> Parser<'a> {
             return None;
         }
         self.depth += 1;
-        let found = self.sum();
+        let expression = self.sum();
         self.depth -= 1;
-        found
+        expression
     }
 
     fn sum(&mut self) -> Option<Expr> {
@@ -368,18 +368,18 @@ impl<'a> Parser<'a> {
 
     /// Expressions with commas, up to a bracket; of `name=value` the value.
     fn list(&mut self, end: &str) -> Option<Vec<Expr>> {
-        let mut all = Vec::new();
+        let mut elements = Vec::new();
         while !self.take(end) {
-            let mut one = self.expression()?;
+            let mut element = self.expression()?;
             if self.take("=") {
-                one = self.expression()?;
+                element = self.expression()?;
             }
-            all.push(one);
+            elements.push(element);
             if !self.take(",") && !self.is(end) {
                 return None;
             }
         }
-        Some(all)
+        Some(elements)
     }
 
     fn dict(&mut self) -> Option<Expr> {

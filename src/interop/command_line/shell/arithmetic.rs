@@ -3,7 +3,7 @@
 
 use base::spec::Quantity;
 
-/// The value; none where it is no arithmetic that is read here. `value` is that of a name, or what stands for it.
+/// The value; `None` if this arithmetic is not supported. `value` returns the value of a name, or its placeholder.
 pub(super) fn evaluate(text: &str, value: &mut dyn FnMut(&str) -> String) -> Option<Quantity<i64>> {
     let mut expression = Expression { chars: text.chars().collect(), at: 0, value };
     let result = expression.sum(0)?;
@@ -32,7 +32,7 @@ impl Expression<'_> {
     /// Parentheses in parentheses of more than these are not read.
     const DEEPEST: usize = 32;
 
-    /// The next character that is no blank.
+    /// The next character that is not a blank.
     fn peek(&mut self) -> Option<char> {
         self.at += self.chars[self.at..].iter().take_while(|c| c.is_whitespace()).count();
         self.chars.get(self.at).copied()
@@ -77,7 +77,7 @@ impl Expression<'_> {
         self.behind(base, "**", power, |it| it.operand(depth))
     }
 
-    /// `one` and the operand behind the operator that is next. `operator` is what it is in a manifest.
+    /// `one` combined with the operand after the next operator. `operator` is how a manifest writes it.
     fn behind(
         &mut self,
         one: Quantity<i64>,

@@ -10,7 +10,6 @@
 mod arithmetic;
 mod parameter;
 mod split;
-mod substitution;
 mod terminal_prompt;
 mod unknown;
 mod variables;

@@ -1,6 +1,6 @@
-//! Text → commands: what stands between `&&`, `||`, `;`, `|`, `&` and the ends of lines.
+//! Text → commands: what stands between `&&`, `||`, `;`, `|`, `&` and the ends of lines. Quoted texts and
+//! substitutions (`"…"`, `` `…` ``, `$( … )`, `${ … }`) stay whole.
 
-use super::substitution::{quoted, substitution};
 use base::units::is_identifier;
 
 /// A command as it was written, without comments and redirections, its continued lines joined.
@@ -128,8 +128,8 @@ impl Splitter {
         (self.chars.get(from + blanks) == Some(&'\n')).then_some(from + blanks)
     }
 
-    /// Joins the next line. Pages have blanks behind the backslash, and comments between options: neither ends a
-    /// command here.
+    /// Joins the next line. Pages have blanks after the backslash, and comments between options: neither ends a command
+    /// here.
     fn continued_line(&mut self) {
         self.push(' ');
         let Some(end) = self.end_of_blanks(self.at + 1) else { return };
@@ -245,7 +245,7 @@ impl Splitter {
 /// How many characters a page's placeholder has: `<model dir>`, `</path/to/engines>`, `<>`. A redirection has a file
 /// behind its `<`, and what follows is no `>` right behind a word.
 pub(super) fn placeholder(text: &[char]) -> Option<usize> {
-    /// A longer text between `<` and `>` is none.
+    /// A longer text between `<` and `>` is not a placeholder.
     const LONGEST: usize = 80;
     if text.first() != Some(&'<') {
         return None;
@@ -258,9 +258,76 @@ pub(super) fn placeholder(text: &[char]) -> Option<usize> {
     (is_name && begins && ends).then_some(end + 1)
 }
 
+/// Substitutions inside each other, more than these, are not read.
+const DEEPEST: usize = 32;
+
+/// How many characters the substitution at the beginning of a text has; `None` if the text does not begin with one, or
+/// it is not closed.
+pub(super) fn substitution(text: &[char]) -> Option<usize> {
+    nested(text, 0)
+}
+
+/// How many characters a quoted text has, with its quotes; none where the quote is not closed.
+pub(super) fn quoted(text: &[char]) -> Option<usize> {
+    quoted_at(text, 0)
+}
+
+fn nested(text: &[char], depth: usize) -> Option<usize> {
+    let (close, mut at) = match text {
+        ['$', '(', ..] => (')', 2),
+        ['$', '{', ..] => ('}', 2),
+        ['`', ..] => ('`', 1),
+        _ => return None,
+    };
+    let mut open = 0_usize;
+    while let Some(&c) = text.get(at).filter(|_| depth <= DEEPEST) {
+        at += match c {
+            '\\' => 2,
+            _ if c == close && open == 0 => return Some(at + 1),
+            // Everything up to the next backquote is the command.
+            _ if close == '`' => 1,
+            '$' if !is_opening(text, at) => 1,
+            '$' | '`' => nested(&text[at..], depth + 1)?,
+            '"' => quoted_at(&text[at..], depth + 1)?,
+            '\'' if close == ')' => quoted_at(&text[at..], depth + 1)?,
+            _ => {
+                open += usize::from(close == ')' && c == '(');
+                open -= usize::from(c == close);
+                1
+            }
+        };
+    }
+    None
+}
+
+/// Whether the `$` at this place begins a substitution. One that is not closed makes the whole text unreadable:
+/// trying again behind each of them would take longer with every level.
+fn is_opening(text: &[char], at: usize) -> bool {
+    matches!(text.get(at + 1), Some('(' | '{'))
+}
+
+fn quoted_at(text: &[char], depth: usize) -> Option<usize> {
+    let quote = *text.first()?;
+    if quote == '`' {
+        return nested(text, depth);
+    }
+    let mut at = 1;
+    while let Some(&c) = text.get(at) {
+        at += match c {
+            _ if c == quote => return Some(at + 1),
+            '\\' if quote == '"' => 2,
+            '$' if quote == '"' && is_opening(text, at) => nested(&text[at..], depth + 1)?,
+            '`' if quote == '"' => nested(&text[at..], depth + 1)?,
+            _ => 1,
+        };
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::split;
+    use super::*;
     use pretty_assertions::assert_eq;
 
     fn texts(text: &str) -> Vec<(usize, String)> {
@@ -316,5 +383,31 @@ mod tests {
                 proptest::prop_assert!(letters <= text.chars().filter(char::is_ascii_lowercase).count());
             }
         }
+    }
+
+    #[test]
+    fn a_substitution_ends_behind_what_is_nested_in_it() {
+        for (text, expected) in [
+            ("$(a b | c) d", "$(a b | c)"),
+            ("$(a $(b \")\") `c )`) d", "$(a $(b \")\") `c )`)"),
+            ("$((A*(B+1))) d", "$((A*(B+1)))"),
+            ("${A:-$(b \"}\")} d", "${A:-$(b \"}\")}"),
+            ("${A:-don't} d", "${A:-don't}"),
+            ("`a 'b` c", "`a 'b`"),
+            ("$(cd \"$(dirname \"$0\")\" && pwd)/x", "$(cd \"$(dirname \"$0\")\" && pwd)"),
+        ] {
+            let chars: Vec<char> = text.chars().collect();
+            let length = substitution(&chars).expect(text);
+            assert_eq!(chars[..length].iter().collect::<String>(), expected);
+        }
+        for open in ["$(a", "${a", "`a", "a", "$a", "$(a 'b)"] {
+            assert_eq!(substitution(&open.chars().collect::<Vec<_>>()), None, "{open}");
+        }
+    }
+
+    #[test]
+    fn substitutions_in_each_other_stay_bounded() {
+        let deep: Vec<char> = "\"$(".repeat(50_000).chars().collect();
+        assert_eq!(quoted(&deep), None);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn without_prompts<'a>(text: &'a str, is_program: &dyn Fn(&str) -> bo
     Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether a command goes on behind the lines that were read.
+/// Whether a command continues after the lines that were read.
 #[derive(Default)]
 struct OpenCommand {
     is_continued: bool,
@@ -58,7 +58,7 @@ impl OpenCommand {
     }
 }
 
-/// What is behind the prompt of a line that has one.
+/// The text after the prompt of a line that has one.
 fn behind_prompt(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     if let Some((name, behind)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(") ")) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::arithmetic::{evaluate, sequence};
 use super::parameter::{Operation, ParameterExpansion};
 use super::split::placeholder;
-use super::substitution::substitution;
+use super::split::substitution;
 use super::unknown::UnknownValue;
 use base::units::is_reserved_name;
 
@@ -244,7 +244,7 @@ impl Variables {
         value.unwrap_or_else(|| self.marker(UnknownValue::of_variable(name)))
     }
 
-    /// Of `$(( … ))`, a number or a formula. What is no arithmetic that is read here becomes a parameter itself.
+    /// The result of `$(( … ))`: a number or a formula. Unsupported arithmetic becomes a parameter itself.
     fn result(&mut self, written: &str) -> String {
         let text = self.expand_text(written);
         match evaluate(&text, &mut |name| self.value(name)) {

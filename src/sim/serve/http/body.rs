@@ -81,7 +81,7 @@ pub(super) fn event(data: &Value) -> Bytes {
 /// The longest body of a request, as Triton's `--http-max-input-size`.
 const LONGEST_BODY: usize = 64 << 20;
 
-/// Why a body is no request. Reads as the real server's message, where it has one.
+/// Why a body is not a request. Reads as the real server's message, where it has one.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("the body is longer than {LONGEST_BODY} bytes")]

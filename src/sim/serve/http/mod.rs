@@ -64,7 +64,7 @@ impl Open {
                 accepted = self.listener.accept() => accepted,
                 () = stopped.cancelled() => return,
             };
-            // Out of descriptors: open connections continue, and free theirs.
+            // Out of descriptors: open connections continue, and free their descriptors when they close.
             let Ok((socket, _)) = accepted else {
                 tokio::task::yield_now().await;
                 continue;
@@ -89,8 +89,8 @@ async fn answer(inner: &Arc<ServiceInner>, face: PortRole, request: Request<Inco
     if face == PortRole::Metrics {
         return match words.as_slice() {
             ["metrics"] => {
-                let own = vllm_metrics::text(inner).unwrap_or_default();
-                ok_reply(metrics::text(inner) + &own, "text/plain; charset=utf-8")
+                let engine_metrics = vllm_metrics::text(inner).unwrap_or_default();
+                ok_reply(metrics::text(inner) + &engine_metrics, "text/plain; charset=utf-8")
             }
             _ => empty(StatusCode::NOT_FOUND),
         };

@@ -93,8 +93,8 @@ fn scheduler(page: &mut Page<'_>) {
                 vllm:num_requests_waiting.";
     page.gauge("num_requests_waiting_by_reason", help, |engine| {
         let CoreLoad { waiting, deferred, .. } = engine.load;
-        let of = |reason: &str, count: usize| (Some(("reason", reason.to_owned())), count as f64);
-        vec![of("capacity", waiting - deferred), of("deferred", deferred)]
+        let waiting_for = |reason: &str, count: usize| (Some(("reason", reason.to_owned())), count as f64);
+        vec![waiting_for("capacity", waiting - deferred), waiting_for("deferred", deferred)]
     });
     let help = "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; \
                 weights_offloaded = 1 means \
@@ -167,9 +167,9 @@ impl Page<'_> {
     }
 
     fn counters(&mut self, name: &str, help: &str, of: impl Fn(&Engine<'_>) -> Vec<(Label, u64)>) {
-        let of = |engine: &Engine<'_>| of(engine).into_iter().map(|(label, count)| (label, count as f64)).collect();
-        self.family(&format!("{name}_total"), help, "counter", &of);
-        self.creation(name, help, &of);
+        let series = |engine: &Engine<'_>| of(engine).into_iter().map(|(label, count)| (label, count as f64)).collect();
+        self.family(&format!("{name}_total"), help, "counter", &series);
+        self.creation(name, help, &series);
     }
 
     fn gauge(&mut self, name: &str, help: &str, of: impl Fn(&Engine<'_>) -> Vec<(Label, f64)>) {
@@ -194,8 +194,8 @@ impl Page<'_> {
     /// Beside each series of a counter and each histogram, `prometheus_client` has when it was made.
     fn creation(&mut self, name: &str, help: &str, of: &dyn Fn(&Engine<'_>) -> Vec<(Label, f64)>) {
         let created = self.created;
-        let of = |engine: &Engine<'_>| of(engine).into_iter().map(|(label, _)| (label, created)).collect();
-        self.family(&format!("{name}_created"), help, "gauge", &of);
+        let series = |engine: &Engine<'_>| of(engine).into_iter().map(|(label, _)| (label, created)).collect();
+        self.family(&format!("{name}_created"), help, "gauge", &series);
     }
 
     fn family(&mut self, name: &str, help: &str, kind: &str, of: &dyn Fn(&Engine<'_>) -> Vec<(Label, f64)>) {

@@ -41,7 +41,7 @@ pub async fn perform(
     context.lease.notice(cost.to_string());
     let servers = measurement::begin(context, spec, &context.lease.out.join(FILE), PROBES).await?;
     let mut probes: Vec<LoadgenProbe> = Vec::new();
-    let found = loop {
+    let interval = loop {
         let history: Vec<SearchTest> = probes
             .iter()
             .map(|one| SearchTest { rate: one.probe.rate, is_whole: one.judgement.is_whole, met: one.probe.met })
@@ -71,7 +71,7 @@ pub async fn perform(
         ttft_p99_limit_ms: limits.map(|limits| limits.ttft_ms),
         tpot_p99_limit_ms: limits.map(|limits| limits.tpot_ms),
         probes,
-        found,
+        found: interval,
     };
     let json = serde_json::to_vec_pretty(&search_report).unwrap_or_default();
     let probes = &search_report.probes;
@@ -79,17 +79,17 @@ pub async fn perform(
     let best = probes
         .iter()
         .rev()
-        .find(|one| one.judgement.is_whole && one.probe.met && one.probe.rate.total_cmp(&found.at_least).is_eq());
+        .find(|one| one.judgement.is_whole && one.probe.met && one.probe.rate.total_cmp(&interval.at_least).is_eq());
     if let Some(best) = best {
         copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
     let path = context.lease.out.join(FILE);
     fs::write(&path, json).at("write", &path)?;
-    let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
+    let upper = interval.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.judgement.is_whole).count();
     let headline = format!(
         "target_qps {}{upper} by LoadGen's rules ({} short tests, {whole} whole)",
-        found.at_least,
+        interval.at_least,
         probes.len() - whole
     );
     let result = harness::read_result(&context.lease.out.join(harness::RESULT));
@@ -125,8 +125,8 @@ async fn attempt(
             return Err(failure.cause(lost.text.clone()));
         }
         if let Some(fault) = server_fault(&result) {
-            let what = format!("at {rate} qps the server is at fault, and a lower rate would not change that");
-            return Err(Failure::new(FailureKind::Invalid(result.verdict()), what).cause(fault.line()));
+            let summary = format!("at {rate} qps the server is at fault, and a lower rate would not change that");
+            return Err(Failure::new(FailureKind::Invalid(result.verdict()), summary).cause(fault.line()));
         }
         match client_fault(&result) {
             None => return Ok(probe_of(rate, is_whole, folder, &result, &read(&path)?)),
@@ -147,7 +147,7 @@ fn limits(bench: &Bench) -> Option<LatencyLimits> {
     request.find().ok()?.benchmark.latency.get(&request.scenario).copied()
 }
 
-/// What makes a test INVALID(server) at any rate. Requests fail where a rate is too high, so that is no such reason.
+/// What makes a test INVALID(server) at any rate. Failed requests do not: they also occur where a rate is too high.
 fn server_fault(result: &RunResult) -> Option<&Reason> {
     let is_fault =
         |reason: &&Reason| reason.severity == ReasonSeverity::InvalidServer && reason.check != VerdictCheck::Failures;
@@ -198,7 +198,7 @@ fn read(path: &Path) -> Result<Detail, Failure> {
     Detail::read_folder(path).map_err(|error| refused(&format!("`{}` {error}", path.join(DETAIL_FILE).display())))
 }
 
-/// What an unfinished test left is no beginning of another.
+/// Removes what an unfinished test left: another test must not continue from it.
 fn empty(path: &Path) -> Result<(), Failure> {
     if path.exists() {
         fs::remove_dir_all(path).at("remove", path)?;

@@ -81,9 +81,9 @@ pub async fn perform(
     if tried.iter().filter(is_there).count() < MOST_TRIES {
         let last = Box::pin(prober.probe(found.at_least, tried.len())).await?;
         if !last.probe.met {
-            let why = last.why.as_deref().unwrap_or("a limit was missed");
+            let reason = last.why.as_deref().unwrap_or("a limit was missed");
             warnings.push(format!(
-                "search: at {} req/s, the lower end of the interval, the last probe missed: {why}",
+                "search: at {} req/s, the lower end of the interval, the last probe missed: {reason}",
                 found.at_least
             ));
         }
@@ -194,7 +194,8 @@ fn headline(
     let Some(estimate) = estimate else {
         return if let Some(below) = below {
             format!(
-                "bracketed, not estimated: between {at_least} and {below} req/s at {limits}  (an interval would be wider than a \
+                "bracketed, not estimated: between {at_least} and {below} req/s at {limits}  (an interval would be \
+                wider than a \
                  factor of 2, {probes})"
             )
         } else {
@@ -401,7 +402,9 @@ mod phases_tests {
             match end {
                 SearchStep::Found(found) => {
                     prop_assert!(found.at_least <= whole);
-                    prop_assert!(history.iter().any(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq()));
+                    prop_assert!(
+                        history.iter().any(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq())
+                    );
                     prop_assert!(found.below.is_none_or(|below| below > found.at_least));
                     prop_assert!(history.iter().filter(|one| one.is_whole).count() <= 12, "{history:?}");
                 }

@@ -45,8 +45,8 @@ pub(super) fn measured_again(probe: &LimitProbe) -> Option<String> {
 impl Prober<'_> {
     /// Measures at one rate, or reads what an earlier attempt of this stage measured there. `number` counts from 0.
     ///
-    /// A probe that is INVALID(client) is measured once more: a stall of a moment is no reason to lose the other
-    /// probes. A client that is too slow for the rate is too slow the second time, too, and that ends the search.
+    /// A probe that is INVALID(client) is measured once more: a brief stall should not cost the other probes. A client
+    /// that is too slow for the rate is too slow the second time, too, and that ends the search.
     pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<LimitProbe, Failure> {
         // The same arrivals, only faster, would have the same luck in every probe.
         let seed = self.spec.seed.wrapping_add(number as u64);
@@ -67,7 +67,7 @@ impl Prober<'_> {
             return Err(client_failure(&format!("{rate} req/s"), &result, why));
         }
         let met = margin.whole < 0.0;
-        // Why a probe missed is no warning; all other messages of one that held are.
+        // The reason for a miss is not a warning; all messages of a probe that held are.
         let warnings = result.reasons().iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
         let judgement =
             LimitJudgement { margin, verdict: result.verdict(), first_invalid, warnings: warnings.cloned().collect() };
@@ -115,7 +115,7 @@ pub(super) fn client_fault(result: &RunResult) -> Option<String> {
     is_client.then(|| result.reasons().first().map(Reason::line).unwrap_or_default())
 }
 
-/// A client that cannot keep up is no evidence about the server. `rate` is shown with its unit.
+/// A client that cannot keep up says nothing about the server. `rate` is shown with its unit.
 pub(super) fn client_failure(rate: &str, result: &RunResult, why: String) -> Failure {
     let message = format!("at {rate} it is the client that is measured, not the server");
     let failure = Failure::new(FailureKind::Invalid(result.verdict()), message).cause(why);
@@ -197,12 +197,12 @@ impl StartPoint {
             return Err(no_search());
         }
         let Some(earlier_goal) = earlier_goal else {
-            let what = format!("`{shown}` does not name its model and limits");
-            return Err(refused(what, &format!("`start: {:.4}` begins at its rate", earlier.rate())));
+            let problem = format!("`{shown}` does not name its model and limits");
+            return Err(refused(problem, &format!("`start: {:.4}` begins at its rate", earlier.rate())));
         };
         if let Some(difference) = difference(goal, &earlier_goal) {
-            let what = format!("`{shown}` is a search for something else: {difference}");
-            return Err(refused(what, "take `start_from` away, or name a search with the same model and limits"));
+            let problem = format!("`{shown}` is a search for something else: {difference}");
+            return Err(refused(problem, "take `start_from` away, or name a search with the same model and limits"));
         }
         Ok(Self(earlier))
     }
@@ -222,11 +222,11 @@ impl StartPoint {
     }
 
     pub(super) fn notice(&self) -> String {
-        let found = self.0.found;
-        let rate = match (&self.0.estimate, found.below) {
+        let interval = self.0.found;
+        let rate = match (&self.0.estimate, interval.below) {
             (Some(estimate), _) => format!("{:.1}", estimate.rate),
-            (None, Some(_)) => found.at_least.to_string(),
-            (None, None) => format!("{} or more", found.at_least),
+            (None, Some(_)) => interval.at_least.to_string(),
+            (None, None) => format!("{} or more", interval.at_least),
         };
         format!("the first probes are near {rate} req/s, which {} found; its probes do not count here", self.0.path)
     }
@@ -285,16 +285,16 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_search_for_the_same_is_refused() {
-        let of = |content: &Value| read(content).unwrap_err().what;
-        assert!(of(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, and here it is `tiny`"));
-        let limits = of(&search("tiny", "TTFT p99 ≤ 1s"));
+        let error = |content: &Value| read(content).unwrap_err().what;
+        assert!(error(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, and here it is `tiny`"));
+        let limits = error(&search("tiny", "TTFT p99 ≤ 1s"));
         assert!(limits.contains("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms"), "{limits}");
-        assert!(of(&json!({ "verdict": "valid" })).contains("`./search.json` is no result of a search"));
+        assert!(error(&json!({ "verdict": "valid" })).contains("`./search.json` is no result of a search"));
         let mut loadgen = search("tiny", "TTFT p99 ≤ 400ms");
         loadgen["judge"] = json!("loadgen");
-        assert!(of(&loadgen).contains("LoadGen's rules"));
+        assert!(error(&loadgen).contains("LoadGen's rules"));
         let mut old = search("tiny", "TTFT p99 ≤ 400ms");
         old.as_object_mut().unwrap().remove("model");
-        assert!(of(&old).contains("does not name its model"));
+        assert!(error(&old).contains("does not name its model"));
     }
 }

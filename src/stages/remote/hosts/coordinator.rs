@@ -146,7 +146,9 @@ impl<'a> Coordinator<'a> {
         while !enough(&self.hosts) {
             tokio::select! {
                 biased;
-                () = self.context.lease.stop.requested() => return Err(Failure::new(FailureKind::Interrupted, "stopped")),
+                () = self.context.lease.stop.requested() => {
+                    return Err(Failure::new(FailureKind::Interrupted, "stopped"));
+                }
                 news = self.events.recv() => match news {
                     Some((host, news)) => self.take(host, news),
                     None => return Err(Failure::new(FailureKind::System, "watching the hosts failed")),

@@ -7,8 +7,8 @@
 //! servers are.
 //!
 //! ```text
-//!  here:  coordinator ─ connection ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> agent ─ StageExecutor ─ tritonserver …
-//!                     └ connection ─ ssh node-b <═ hello, event, ready, beat, …, ended ══ agent ─ StageExecutor ─ tritonserver …
+//!  here:  coordinator ─ connection ─ ssh node-a ═ env, orders, go, beat, …, stop ═> agent ─ StageExecutor ─ server
+//!                     └ connection ─ ssh node-b <═ hello, event, beat, …, ended ═══ agent ─ StageExecutor ─ server
 //! ```
 //!
 //! # What holds, whatever happens

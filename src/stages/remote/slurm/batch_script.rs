@@ -64,8 +64,10 @@ fn batch_script(program: &Path, folder: &str, comment: &str) -> String {
     );
     let _ = writeln!(text, "program={program}\n{folder}");
     text.push_str(
-        "if [ ! -d \"$folder\" ]; then echo \"regatta: $folder is not on $(hostname): the project folder must be shared\" >&2; exit 125; fi\n\
-         if [ ! -x \"$program\" ]; then echo \"regatta: $program is not on $(hostname): host.slurm.program names another\" >&2; exit 127; fi\n\
+        "if [ ! -d \"$folder\" ]; then echo \"regatta: $folder is not on $(hostname): the project folder must be \
+        shared\" >&2; exit 125; fi\n\
+         if [ ! -x \"$program\" ]; then echo \"regatta: $program is not on $(hostname): host.slurm.program names \
+         another\" >&2; exit 127; fi\n\
          cd \"$folder\" && exec \"$program\" __job \"$folder\"\n",
     );
     text
@@ -140,7 +142,8 @@ mod tests {
 
     #[test]
     fn the_script_is_this() {
-        insta::assert_snapshot!(script(Path::new("/opt/it's/regatta"), Path::new("/p/.regatta/jobs/k-0"), "build of p"), @r#"
+        let text = script(Path::new("/opt/it's/regatta"), Path::new("/p/.regatta/jobs/k-0"), "build of p");
+        insta::assert_snapshot!(text.replace("; then ", ";\nthen "), @r#"
         #!/bin/sh
         # build of p
         # The warning that the time limit is near may come before a handler is installed.
@@ -149,8 +152,10 @@ mod tests {
         for name in SLURM_JWT $(env | sed -n 's/^\(SBATCH_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
         program='/opt/it'\''s/regatta'
         folder=/p/.regatta/jobs/k-0
-        if [ ! -d "$folder" ]; then echo "regatta: $folder is not on $(hostname): the project folder must be shared" >&2; exit 125; fi
-        if [ ! -x "$program" ]; then echo "regatta: $program is not on $(hostname): host.slurm.program names another" >&2; exit 127; fi
+        if [ ! -d "$folder" ];
+        then echo "regatta: $folder is not on $(hostname): the project folder must be shared" >&2; exit 125; fi
+        if [ ! -x "$program" ];
+        then echo "regatta: $program is not on $(hostname): host.slurm.program names another" >&2; exit 127; fi
         cd "$folder" && exec "$program" __job "$folder"
         "#);
         let folders = [(0, Path::new("/p/.regatta/jobs/k-0")), (7, Path::new("/p/.regatta/jobs/l-0"))];

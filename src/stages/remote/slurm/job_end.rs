@@ -139,8 +139,8 @@ fn is_completing(job: Option<&QueueEntry>) -> bool {
     job.is_some_and(|job| job.state == JobState::Completing)
 }
 
-// What a job writes into its folder, read again and again. An error of the filesystem is no news of the job: a
-// network's passes.
+// What a job writes into its folder, read again and again. An error of the filesystem says nothing about the job: on a
+// network filesystem it passes.
 
 /// How long a folder may be unreadable until the run gives the job up.
 const UNREADABLE_TIMEOUT: Duration = Duration::from_mins(5);

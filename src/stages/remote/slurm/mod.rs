@@ -10,7 +10,7 @@
 //! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
 //! - Each attempt has its own output folder, log and job name. Output that an interrupted attempt still writes is not
 //!   read.
-//! - The end is what the job recorded. The queue's state counts only where there is no such record, and a missing entry
+//! - The end is what the job recorded. The queue's state counts only without such a record, and a missing entry
 //!   only after some minutes without heartbeats.
 //! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder,
 //!   and with it its own claim, log and end.

@@ -30,7 +30,7 @@ const END_RECORD_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long what a stage has left running may take to end before it is killed.
 const SWEEP_GRACE: Duration = Duration::from_secs(1);
 
-/// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
+/// Why a job did nothing. Not a failure of the stage: another job runs it, or it is not needed any more.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeWorkerError {
     #[error("{0}: no run waits for this job any more")]
@@ -43,7 +43,7 @@ pub enum NodeWorkerError {
     SignalHandler(#[from] std::io::Error),
 }
 
-/// The whole of a job. The result of the stage itself is in `ended.json`, and is no error here.
+/// The whole of a job. The result of the stage itself is in `ended.json`: a failed stage is not an error here.
 pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWorkerError> {
     let signals = Signals::new()?;
     let stop = Stop::new();

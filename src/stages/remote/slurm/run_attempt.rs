@@ -467,7 +467,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_time_in_the_queue_begins_when_the_job_is_submitted() {
-        let sbatch = r#"[ $(grep -c sbatch "$W/calls") -gt 2 ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+        let sbatch = r#"[ $(grep -c sbatch "$W/calls") -gt 2 ] ||
+{ echo "Unable to contact slurm controller" >&2; exit 1; }
 echo PENDING > "$W/job"; echo 7"#;
         let slurm = StandIn::new(&[("sbatch", sbatch)]);
         let lease = slurm.lease(Lifetime::Step);

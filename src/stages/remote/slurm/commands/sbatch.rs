@@ -211,9 +211,9 @@ const NOT_FOR_SBATCH: [&str; 2] = ["SBATCH_WAIT", "SBATCH_ERROR"];
 /// Names the clusters of the jobs. Slurm's own name for it: it is never exported.
 const CLUSTERS: &str = "SLURM_CLUSTERS";
 
-/// The environment for Slurm's programs, which is also what a job of theirs gets. `only` are names beside the ever
-/// needed ones; `None` is all that is not another allocation's or session's. `SBATCH_*`, with which users set their
-/// defaults, stay for `sbatch`, and so does the user's token `SLURM_JWT`; the job's script takes them away.
+/// The environment for Slurm's programs and for the jobs that they start. `only` names variables to pass besides those
+/// that are always needed; `None` is all that is not another allocation's or session's. `SBATCH_*`, with which users
+/// set their defaults, stay for `sbatch`, and so does the user's token `SLURM_JWT`; the job's script takes them away.
 pub fn environment(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     only: Option<&[String]>,

@@ -9,7 +9,7 @@ use crate::command_line::{
     CHAT, COMPLETIONS, Compute, ConversationOptions, GivenOption, ParsedLine, ToolTable, TranslatedLoad, Translation,
     TranslationError, length_pairs, range, rate_of_conversations,
 };
-use crate::perf_analyzer::command_line as perf_analyzer;
+use crate::perf_analyzer;
 use base::spec::Quantity;
 
 pub(crate) static PROFILE: LazyLock<ToolTable> = LazyLock::new(|| {
@@ -22,7 +22,7 @@ pub(crate) static PROFILE: LazyLock<ToolTable> = LazyLock::new(|| {
         ("batch", batch),
         ("length_pairs", length_pairs),
     ];
-    ToolTable::new(&[include_str!("../tools/genai-perf.toml")], functions)
+    ToolTable::new(&[include_str!("tools/genai-perf.toml")], functions)
 });
 
 /// Its options for conversations.

@@ -23,7 +23,7 @@ pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
         ("data", data),
         ("sessions", sessions),
     ];
-    ToolTable::new(&[include_str!("../tools/perf-analyzer.toml")], functions)
+    ToolTable::new(&[include_str!("tools/perf-analyzer.toml")], functions)
 });
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {

@@ -5,16 +5,16 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, Opt, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, flag, manifest,
-    one, read_known,
+    Env, GivenOption, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, read_known,
 };
+use crate::tensorrt_llm::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
 use base::spec::{Formula, NumberKind, Quantity};
 
 const BENCH: &str = "trtllm-bench";
 
 pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/trtllm-bench.toml")], &[]));
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/trtllm-bench.toml")], &[]));
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.
@@ -133,13 +133,10 @@ fn option(
         return server.put(name, &given.values, builder);
     }
     let kind = line.plain.join(" ");
-    let why = TABLE.row(given.name).and_then(|row| row.reason.clone());
-    let why = why.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
-    builder.push_untranslated(given.as_written(), why);
+    let reason = TABLE.row(given.name).and_then(|row| row.reason.clone());
+    let reason = reason.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
+    builder.push_untranslated(given.as_written(), reason);
 }
-
-/// Where `prepare-dataset` writes.
-static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// A file of requests, made as the line makes it. `at` is where the command stands.
 fn prepare_dataset(

@@ -44,7 +44,7 @@ pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
         ("prefixes", prefixes),
         ("public_dataset", public_dataset),
     ];
-    ToolTable::new(&[include_str!("../tools/aiperf.toml")], functions)
+    ToolTable::new(&[include_str!("tools/aiperf.toml")], functions)
 });
 
 pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<Translation, TranslationError> {

@@ -1,3 +1,0 @@
-//! AIPerf: its command line.
-
-pub(super) mod command_line;

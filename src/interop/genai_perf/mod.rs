@@ -1,3 +1,0 @@
-//! GenAI-Perf: its command line.
-
-pub(super) mod command_line;

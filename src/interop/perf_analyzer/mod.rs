@@ -1,3 +1,0 @@
-//! perf_analyzer: its command line.
-
-pub(super) mod command_line;

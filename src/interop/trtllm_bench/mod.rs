@@ -1,3 +1,0 @@
-//! `trtllm-bench`: its command line.
-
-pub(super) mod command_line;
