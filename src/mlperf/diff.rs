@@ -70,7 +70,7 @@ pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
     let (a, b) = (side(a)?, side(b)?);
     let pairs = SystemPairs::pair(&a.systems, &b.systems);
     let (a, b) = (a.named(|system| pairs.name_of_a(system)), b.named(|system| pairs.name_of_b(system)));
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
         let (left, right) = (a.get(name), b.get(name));
         let values = left.and_then(|run| run.judged.value).zip(right.and_then(|run| run.judged.value));
@@ -78,7 +78,7 @@ pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
             (Some(left), Some(right)) => changes(&left.settings, &right.settings),
             _ => Vec::new(),
         };
-        found.push(ResultDifference {
+        differences.push(ResultDifference {
             name: name.clone(),
             a: left.cloned(),
             b: right.cloned(),
@@ -86,7 +86,7 @@ pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
             changes,
         });
     }
-    Ok(found)
+    Ok(differences)
 }
 
 fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<ValueChange> {
@@ -137,7 +137,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
     if examined.results.is_empty() {
         return Err(DiffError::NoResults { root: root.to_owned() });
     }
-    let mut all = ComparedSide::default();
+    let mut compared = ComparedSide::default();
     for seen in &examined.results {
         let submitter = root.join(&seen.division).join(&seen.submitter);
         let layout = SubmissionLayout::for_round(&round.name);
@@ -152,14 +152,14 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
         of_lock(&submitter, seen, &mut settings);
         let system = Some(seen.system.clone());
         let name = format!("{} {}", seen.benchmark, seen.scenario);
-        all.runs.push((system.clone(), Some(name), DiffedRun { judged: seen.judged.clone(), settings }));
-        if !all.systems.contains_key(&seen.system) {
+        compared.runs.push((system.clone(), Some(name), DiffedRun { judged: seen.judged.clone(), settings }));
+        if !compared.systems.contains_key(&seen.system) {
             let described = described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round)?;
-            all.systems.insert(seen.system.clone(), SystemKind::parse(&described.settings));
-            all.runs.push((system, None, described));
+            compared.systems.insert(seen.system.clone(), SystemKind::parse(&described.settings));
+            compared.runs.push((system, None, described));
         }
     }
-    Ok(all)
+    Ok(compared)
 }
 
 /// The output of one run.
@@ -312,13 +312,13 @@ mod tests {
     use super::*;
 
     fn systems(all: &[(&str, &str, u64)]) -> BTreeMap<String, SystemKind> {
-        let one = |(name, model, count): &(&str, &str, u64)| {
+        let described = |(name, model, count): &(&str, &str, u64)| {
             let fields =
                 [("accelerator_model_name", (*model).to_owned()), ("accelerators_per_node", count.to_string())];
             let fields = fields.map(|(name, value)| (name.to_owned(), value));
             ((*name).to_owned(), SystemKind::parse(&BTreeMap::from(fields)))
         };
-        all.iter().map(one).collect()
+        all.iter().map(described).collect()
     }
 
     #[test]

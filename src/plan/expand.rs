@@ -147,11 +147,11 @@ fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostic
 }
 
 fn digest(manifest: &Manifest) -> Option<Digest> {
-    let mut all = Hasher::new();
+    let mut hasher = Hasher::new();
     for (_, digest) in manifest.sources() {
-        all.field(digest.bytes());
+        hasher.field(digest.bytes());
     }
-    (!manifest.sources().is_empty()).then(|| all.finish())
+    (!manifest.sources().is_empty()).then(|| hasher.finish())
 }
 
 /// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an
@@ -181,10 +181,10 @@ fn at_default(manifest: &Manifest) -> BTreeSet<String> {
 fn given(manifest: &Manifest, tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
     let is_skipped = |stage: &String| tasks.iter().any(|task| task.skipped.is_some() && task.stage == *stage);
     let decides = |word: &String| manifest.deciding.get(word).is_some_and(|stages| stages.iter().any(is_skipped));
-    let of = |(word, users): (&String, &BTreeSet<String>)| {
+    let affected_stages = |(word, users): (&String, &BTreeSet<String>)| {
         (word.clone(), if decides(word) { BTreeSet::new() } else { users.clone() })
     };
-    manifest.given.iter().map(of).collect()
+    manifest.given.iter().map(affected_stages).collect()
 }
 
 fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
@@ -196,7 +196,7 @@ fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
 }
 
 fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
-    let known = |one: &Instance, index: usize| KnownInstance {
+    let known_instance = |one: &Instance, index: usize| KnownInstance {
         index,
         id: one.id.clone(),
         coordinates: one.coordinates.clone(),
@@ -208,7 +208,7 @@ fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
         .map(|stage| {
             // Of known length, so that the list has no room to spare.
             let instances = stage.instances.clone().zip(&expanded.all[stage.instances.clone()]);
-            let instances = instances.map(|(index, one)| known(one, index)).collect();
+            let instances = instances.map(|(index, one)| known_instance(one, index)).collect();
             (stage.name.to_owned(), KnownStages { kind: stage.kind, instances })
         })
         .collect();
@@ -304,9 +304,9 @@ mod expand_tests {
             expand_with(&expressions, &manifest)
         };
         assert_eq!(left(40_000).unwrap().tasks.len(), 3);
-        let found = left(15_000).unwrap_err().render(false);
-        assert!(found.contains("the values of this manifest take more than 1.1 GB"), "{found}");
-        assert!(found.contains("m.yaml:3:3") && found.contains("\n1 error"), "{found}");
+        let rendered = left(15_000).unwrap_err().render(false);
+        assert!(rendered.contains("the values of this manifest take more than 1.1 GB"), "{rendered}");
+        assert!(rendered.contains("m.yaml:3:3") && rendered.contains("\n1 error"), "{rendered}");
     }
 }
 

@@ -53,14 +53,14 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
     };
     for (name, entry) in &manifest.stages {
         let begin = made.all.len();
-        let mut own = Diagnostics::new();
+        let mut stage_errors = Diagnostics::new();
         let mut decisive = ["foreach", "when"].into_iter().filter_map(|key| entry.node.get(key));
         let expansion = if manifest.faulty.unknown_stages.contains(name)
             || decisive.any(|entry| manifest.faulty.affect(&entry.node))
         {
             ForeachExpansion::Invalid
         } else {
-            product(manifest, name, entry, expressions, MAX_TASKS.saturating_sub(begin), &mut own)
+            product(manifest, name, entry, expressions, MAX_TASKS.saturating_sub(begin), &mut stage_errors)
         };
         let mut is_known = true;
         let coordinates = match expansion {
@@ -80,16 +80,16 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
         let mut ids: HashMap<TaskId, usize> = HashMap::new();
         for coordinates in coordinates {
             let id = id_of(name, &coordinates);
-            let before = own.len();
-            let skipped = when(manifest, name, entry, &coordinates, expressions, &mut own);
-            is_known &= own.len() == before;
+            let before = stage_errors.len();
+            let skipped = when(manifest, name, entry, &coordinates, expressions, &mut stage_errors);
+            is_known &= stage_errors.len() == before;
             if !coordinates.is_empty()
                 && let Some(first) = ids.insert(id.clone(), made.all.len())
             {
                 let place = entry.node.place(&["foreach"]);
                 let collision = Diagnostic::error(format!("two tasks would be called `{id}`"));
                 let earlier = &made.all[first].coordinates;
-                own.push(
+                stage_errors.push(
                     collision
                         .at(place, "two values here make the same name")
                         .hint(collision_hint(earlier, &coordinates)),
@@ -103,7 +103,7 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
         }
         // What is wrong with the form of a `foreach` is reported already.
         if !manifest.faulty.stages.contains(name) {
-            found.append(own);
+            found.append(stage_errors);
         }
         made.by_name.insert(name, made.stages.len());
         let instances = begin..made.all.len();
@@ -156,7 +156,7 @@ fn product(
         return ForeachExpansion::Combinations(vec![Vec::new()]);
     };
     let scope = Arc::new(Scope { globals: Arc::clone(&manifest.globals), local: Vec::new() });
-    let mut all: Vec<Coordinates> = vec![Vec::new()];
+    let mut combinations: Vec<Coordinates> = vec![Vec::new()];
     let Some(lists) = foreach.node.map() else {
         let message = format!("`stages.{stage}.foreach` must be a map");
         let hint = "name the variable: `foreach: { x: … }`";
@@ -192,12 +192,12 @@ fn product(
         if values.is_empty() {
             empty = empty.or_else(|| Some(variable.clone()));
         }
-        if all.len().saturating_mul(values.len()) > room {
+        if combinations.len().saturating_mul(values.len()) > room {
             let message = format!("more than {MAX_TASKS} tasks");
             found.push(Diagnostic::error(message).at(list.key.clone(), "this list makes them too many"));
             return ForeachExpansion::Invalid;
         }
-        all = all
+        combinations = combinations
             .iter()
             .flat_map(|before| {
                 values.iter().map(move |value| {
@@ -208,7 +208,7 @@ fn product(
             })
             .collect();
     }
-    empty.map_or(ForeachExpansion::Combinations(all), ForeachExpansion::Empty)
+    empty.map_or(ForeachExpansion::Combinations(combinations), ForeachExpansion::Empty)
 }
 
 /// `stage/value/value`, with everything that could trouble a file name replaced.

@@ -169,12 +169,12 @@ impl Object for StageScope {
     }
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
-        let known = self.directory.names.get(name)?;
-        if known.kind.facts().is_service {
+        let entry = self.directory.names.get(name)?;
+        if entry.kind.facts().is_service {
             return Some(self.pick(name, PlanReference::Service, false));
         }
         let (stages, stage) = (Arc::clone(self), name.to_owned());
-        let image = known.kind == ActionKind::Image;
+        let image = entry.kind == ActionKind::Image;
         let (what, names): (_, &'static [&'static str]) =
             if image { ("image", &["image", "out", "outs"]) } else { ("out", &["out", "outs"]) };
         let called = if image { "image" } else { "output folder" };

@@ -310,8 +310,8 @@ stages:
 
     #[test]
     fn one_variant_repeats_inside_its_stage_and_one_run_is_the_plan_as_it_was() {
-        let one = TWO.replace("[a, b]", "[a]");
-        let repeated_one = repeated(plan(&one), Some(3)).unwrap();
+        let single_variant = TWO.replace("[a, b]", "[a]");
+        let repeated_one = repeated(plan(&single_variant), Some(3)).unwrap();
         assert_eq!(repeated_one.tasks.len(), 3);
         assert!(repeated_one.tasks[1].action_text().contains("\"repeat\":3"));
         assert_eq!(repeated(plan(TWO), Some(1)).unwrap(), plan(TWO));
@@ -336,7 +336,7 @@ mod measurement_cost_tests {
         assert_eq!(cost.to_string(), "measures 18 times: 6 points, 3 runs each; at least 9 min");
         assert_eq!(MeasurementCost { runs: 1, ..cost }.to_string(), "measures 6 times; at least 3 min");
         assert_eq!(MeasurementCost { points: 1, each: None, ..cost }.to_string(), "measures 3 times");
-        let found = MeasurementCost { points: 11, finds_levels: true, runs: 1, each: Some(Duration::from_secs(5)) };
-        assert_eq!(found.to_string(), "measures at least 11 times; at least 55 s");
+        let cost = MeasurementCost { points: 11, finds_levels: true, runs: 1, each: Some(Duration::from_secs(5)) };
+        assert_eq!(cost.to_string(), "measures at least 11 times; at least 55 s");
     }
 }

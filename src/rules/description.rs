@@ -55,8 +55,8 @@ impl GivenDescription<'_> {
         {
             given.entry(name.to_owned()).or_insert_with(|| value.into());
         }
-        let known = machine.map(|machine| system::known(machine, gpus)).unwrap_or_default();
-        let (system_json, missing_fields) = system::compose(&given, &known);
+        let machine_facts = machine.map(|machine| system::known(machine, gpus)).unwrap_or_default();
+        let (system_json, missing_fields) = system::compose(&given, &machine_facts);
         let measurements = with_text_flags(self.measurements);
         let is_set = |name: &str| system::is_meaningful(measurements.get(name));
         let missing_measurements = MEASUREMENT_FIELDS.into_iter().filter(|(name, ..)| !is_set(name)).collect();

@@ -97,8 +97,8 @@ fn not_in(round: &Round, name: &str) -> RuleError {
     if let Some(why) = round.left_out(name) {
         let message = format!("cannot be `{name}`");
         let rule = format!("of {}, but left out here: {why}", round.name);
-        let known = list_of(round.benchmarks.keys().map(String::as_str));
-        return RuleError::new(&["benchmark"], message, rule).hint(format!("there are {known}"));
+        let benchmarks = list_of(round.benchmarks.keys().map(String::as_str));
+        return RuleError::new(&["benchmark"], message, rule).hint(format!("there are {benchmarks}"));
     }
     let elsewhere: Vec<&str> = Round::NAMES
         .into_iter()

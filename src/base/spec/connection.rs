@@ -184,13 +184,13 @@ pub struct ResponseSizeLimits {
 impl ResponseSizeLimits {
     /// The first that allows nothing.
     pub(super) fn zero(&self) -> Option<&'static str> {
-        let all = [
+        let limits = [
             ("body", self.body),
             ("header", self.header),
             ("line", self.line),
             ("frame", self.frame),
             ("total", self.total),
         ];
-        all.into_iter().find(|(_, bytes)| *bytes == Some(0)).map(|(key, _)| key)
+        limits.into_iter().find(|(_, bytes)| *bytes == Some(0)).map(|(key, _)| key)
     }
 }

@@ -35,8 +35,8 @@ macro_rules! limits {
         impl Limits {
             /// Those of latencies that are given: key and time.
             fn times(&self) -> impl Iterator<Item = (&'static str, &TimeSpan)> {
-                let all = [$((stringify!($key), &self.$key)),*];
-                all.into_iter().filter_map(|(key, limit)| Some((key, limit.as_ref()?)))
+                let limits = [$((stringify!($key), &self.$key)),*];
+                limits.into_iter().filter_map(|(key, limit)| Some((key, limit.as_ref()?)))
             }
         }
     };
@@ -54,8 +54,8 @@ limits! {
 impl Limits {
     /// All that limit a latency: the 99th percentiles of TTFT and TPOT first.
     pub fn latencies(&self) -> impl Iterator<Item = LatencyLimit> {
-        let all = self.times().filter_map(|(key, limit)| LatencyLimit::parse(key, limit.time()));
-        let (usual, further): (Vec<_>, Vec<_>) = all.partition(LatencyLimit::is_usual);
+        let limits = self.times().filter_map(|(key, limit)| LatencyLimit::parse(key, limit.time()));
+        let (usual, further): (Vec<_>, Vec<_>) = limits.partition(LatencyLimit::is_usual);
         usual.into_iter().chain(further)
     }
 
@@ -304,12 +304,11 @@ mod tests {
             .collect();
         let text = keys.join(": 2s\n") + ": 2s\nfailures: 0.5%\ngoodput: 9/s\n";
         let limits: Limits = serde_yaml::from_str(&text).unwrap();
-        let found: Vec<String> = limits.latencies().map(|limit| limit.key()).collect();
-        assert_eq!(found[..2], ["ttft_p99", "tpot_p99"]);
-        let mut found = found;
-        found.sort();
+        let mut limit_keys: Vec<String> = limits.latencies().map(|limit| limit.key()).collect();
+        assert_eq!(limit_keys[..2], ["ttft_p99", "tpot_p99"]);
+        limit_keys.sort();
         keys.sort();
-        assert_eq!(found, keys);
+        assert_eq!(limit_keys, keys);
         assert!(limits.latencies().all(|limit| (limit.ms - 2e3).abs() < 1e-9));
         assert_eq!(limits.failure_budget(), Some(0.005));
         assert_eq!(limits.goodput, Some(GoodputLimit::PerSecond(9.0)));

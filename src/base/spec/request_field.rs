@@ -458,7 +458,7 @@ mod tests {
             exclude_input_in_output: Some(true),
             ..Request::default()
         };
-        let all = [
+        let unsent_fields = [
             "beam_width",
             "end_id",
             "pad_id",
@@ -467,8 +467,8 @@ mod tests {
             "early_stopping",
             "bad_words.ids",
         ];
-        assert_eq!(unsendable(&beams, OpenaiChat), all);
-        assert_eq!(unsendable(&beams, OpenaiCompletions), all);
+        assert_eq!(unsendable(&beams, OpenaiChat), unsent_fields);
+        assert_eq!(unsendable(&beams, OpenaiCompletions), unsent_fields);
         assert_eq!(unsendable(&beams, Generate), ["bad_words.ids"]);
         assert_eq!(unsendable(&beams, Kserve), [""; 0]);
         let usual = Request {

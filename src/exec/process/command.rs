@@ -129,13 +129,14 @@ impl ProcessCommand {
         if path.components().count() > 1 || path.is_absolute() {
             return Ok(if path.is_relative() { self.dir.join(path) } else { path.to_owned() });
         }
-        let own;
+        let inherited_path;
         let search: &OsStr = match self.env.iter().rev().find(|(name, _)| name == "PATH") {
             Some((_, Some(search))) => search,
             Some((_, None)) => OsStr::new("/usr/local/bin:/usr/bin:/bin"),
             None => {
-                own = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
-                &own
+                inherited_path =
+                    std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+                &inherited_path
             }
         };
         if let Ok(found) = which::which_in(name, Some(search), &self.dir) {

@@ -27,8 +27,8 @@ pub fn gsm8k(text: &str) -> Option<f64> {
     const DELIMITER: &str = "The answer is";
     let text = text.split("\nQ:").next().unwrap_or(text);
     let after = text.rsplit_once(DELIMITER).and_then(|(_, answer)| NUMBERS.find(answer));
-    let found = after.or_else(|| NUMBERS.find_iter(text).last())?;
-    number(&found.as_str().replace(',', ""))
+    let number_match = after.or_else(|| NUMBERS.find_iter(text).last())?;
+    number(&number_match.as_str().replace(',', ""))
 }
 
 /// As Python's `float` reads digits.
@@ -40,17 +40,17 @@ pub fn number(text: &str) -> Option<f64> {
 /// `llama3.1-405b/evaluate-accuracy.py`; it compares letters of the expected identifier with the found one).
 pub fn needle_score(label: &str, text: &str) -> f64 {
     static IDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w{8}-\w{4}-\w{4}-\w{4}-\w{12}"));
-    let found: Vec<&str> = IDS.find_iter(text).map(|id| id.as_str()).collect();
-    if found.is_empty() {
+    let answer_ids: Vec<&str> = IDS.find_iter(text).map(|id| id.as_str()).collect();
+    if answer_ids.is_empty() {
         return 0.0;
     }
-    let share = |(found, expected): (&&str, regex::Match<'_>)| {
-        let (found, expected) = (found.to_lowercase(), expected.as_str());
-        let there = expected.chars().filter(|c| found.contains(&c.to_lowercase().to_string())).count();
+    let share = |(id, expected): (&&str, regex::Match<'_>)| {
+        let (id, expected) = (id.to_lowercase(), expected.as_str());
+        let there = expected.chars().filter(|c| id.contains(&c.to_lowercase().to_string())).count();
         there as f64 / expected.chars().count() as f64
     };
-    let sum: f64 = found.iter().zip(IDS.find_iter(label)).map(share).sum();
-    super::python_round(sum / found.len() as f64 * 100.0, 2)
+    let sum: f64 = answer_ids.iter().zip(IDS.find_iter(label)).map(share).sum();
+    super::python_round(sum / answer_ids.len() as f64 * 100.0, 2)
 }
 
 /// Whether one of the expected answers, which `|` separates, is in the text (`qa_em` of the same script).

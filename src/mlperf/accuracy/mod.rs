@@ -113,8 +113,8 @@ fn sum(values: &[f64]) -> f64 {
                     *sum += value;
                 }
             }
-            let all = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-            rest.iter().fold(all, |sum, value| sum + value)
+            let block_sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+            rest.iter().fold(block_sum, |sum, value| sum + value)
         }
         length => {
             let half = length / 2 - (length / 2) % 8;

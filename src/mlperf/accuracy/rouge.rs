@@ -420,12 +420,12 @@ mod tests {
 
     #[test]
     fn the_readme_example_of_the_reference() {
-        let one = WordInterner::new()
+        let score = WordInterner::new()
             .score("The quick brown fox jumps over the lazy dog", "The quick brown dog jumps on the log.");
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
-        close(one.rouge1, 2.0 * 0.75 * (6.0 / 9.0) / (0.75 + 6.0 / 9.0));
-        close(one.rouge_l, 2.0 * 0.625 * (5.0 / 9.0) / (0.625 + 5.0 / 9.0));
-        assert_eq!(one.rouge_l.to_bits(), one.rouge_lsum.to_bits());
+        close(score.rouge1, 2.0 * 0.75 * (6.0 / 9.0) / (0.75 + 6.0 / 9.0));
+        close(score.rouge_l, 2.0 * 0.625 * (5.0 / 9.0) / (0.625 + 5.0 / 9.0));
+        assert_eq!(score.rouge_l.to_bits(), score.rouge_lsum.to_bits());
     }
 
     #[test]

@@ -84,8 +84,12 @@ struct Bench<'a> {
 /// Scores a log. `progress` receives the number of answers that have been scored.
 pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, ScoreError> {
     let unknown = || {
-        let known = scoring.round.benchmarks.keys().cloned().collect();
-        ScoreError::Unknown { round: scoring.round.name.clone(), benchmark: scoring.benchmark.to_owned(), known }
+        let benchmarks = scoring.round.benchmarks.keys().cloned().collect();
+        ScoreError::Unknown {
+            round: scoring.round.name.clone(),
+            benchmark: scoring.benchmark.to_owned(),
+            known: benchmarks,
+        }
     };
     let benchmark = &scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?.scored_in(scoring.mode);
     let scoring_method = ScoringMethod::for_benchmark(scoring.benchmark).ok_or_else(unknown)?;
@@ -194,10 +198,10 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             if std::mem::replace(&mut answered[index], true) {
                 continue;
             }
-            let own = Width::guess(&entry);
-            width = width.or(own);
-            if let (Some(first), Some(own), Some(_)) = (width, own, entry.token_count)
-                && first != own
+            let entry_width = Width::guess(&entry);
+            width = width.or(entry_width);
+            if let (Some(first), Some(entry_width), Some(_)) = (width, entry_width, entry.token_count)
+                && first != entry_width
             {
                 errors.push_error(entry.offset, &AnswerError::OtherWidth);
                 continue;
@@ -378,13 +382,13 @@ impl<'a> ScoreSum<'a> {
             .iter()
             .filter_map(|outcome| if let AnswerScore::Rouge(rouge) = outcome.worth { Some(rouge) } else { None })
             .collect();
-        let all: [(&'static str, &str, Get); 4] = [
+        let metrics: [(&'static str, &str, Get); 4] = [
             ("rouge1", "ROUGE1", |rouge| rouge.rouge1),
             ("rouge2", "ROUGE2", |rouge| rouge.rouge2),
             ("rougeL", "ROUGEL", |rouge| rouge.rouge_l),
             ("rougeLsum", "ROUGELSUM", |rouge| rouge.rouge_lsum),
         ];
-        for (key, name, get) in all {
+        for (key, name, get) in metrics {
             if name == "ROUGELSUM" && !has_sentences {
                 self.without(name, NO_SENTENCES.to_owned());
                 continue;

@@ -50,7 +50,7 @@ fn sentences(model: &PunktModel, text: &[char]) -> Vec<(usize, usize)> {
 
 /// Marks that may end a sentence, each with the word that it ends; of marks that belong to one word only the last.
 fn candidates(text: &[char]) -> Vec<((usize, usize), Mark)> {
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     let mut word = (0, 0);
     let mut before: Option<Mark> = None;
     for mark in marks(text) {
@@ -64,13 +64,13 @@ fn candidates(text: &[char]) -> Vec<((usize, usize), Mark)> {
         if let Some(previous) = before.take()
             && word.1 <= start
         {
-            found.push((word, previous));
+            pairs.push((word, previous));
         }
         word = (start, mark.at);
         before = Some(mark);
     }
-    found.extend(before.map(|mark| (word, mark)));
-    found
+    pairs.extend(before.map(|mark| (word, mark)));
+    pairs
 }
 
 fn marks(text: &[char]) -> impl Iterator<Item = Mark> + '_ {

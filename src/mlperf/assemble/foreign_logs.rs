@@ -17,8 +17,8 @@ use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 /// Adds the files of one result, where the layout of the round wants them.
 pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(), AssembleError> {
     let fields = json(&logs.system)?;
-    let of = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (division, submitter) = (of("division"), of("submitter"));
+    let text_field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (division, submitter) = (text_field("division"), text_field("submitter"));
     let system = logs.system.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if division.is_empty() || submitter.is_empty() {
         tree.problem(format!("{}: `division` and `submitter` must be in it", logs.system.display()));
@@ -88,10 +88,13 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
             }
         }
     }
-    let own = below.join(layout.source()).join(&logs.benchmark);
-    if layout == SubmissionLayout::Split && !tree.has_below(&own) {
+    let source_folder = below.join(layout.source()).join(&logs.benchmark);
+    if layout == SubmissionLayout::Split && !tree.has_below(&source_folder) {
         // Until v5.1 each benchmark has a folder of its own there.
-        tree.add(own.join("README.md"), FileSource::Text("Made by another harness than Regatta.\n".to_owned()))?;
+        tree.add(
+            source_folder.join("README.md"),
+            FileSource::Text("Made by another harness than Regatta.\n".to_owned()),
+        )?;
     }
     let lock = PackageProvenance {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),

@@ -66,8 +66,8 @@ fn round(request: &AssembleRequest, roots: &[PathBuf]) -> Result<Round, Assemble
             None => first = Some((folder, found)),
         }
     }
-    let found = first.map(|(_, round)| round);
-    request.round.clone().or(found).ok_or_else(|| AssembleError::Parts(vec!["there is no part".to_owned()]))
+    let part_round = first.map(|(_, round)| round);
+    request.round.clone().or(part_round).ok_or_else(|| AssembleError::Parts(vec!["there is no part".to_owned()]))
 }
 
 // A result for 99.9 % of the reference's accuracy is one for 99 %, too: rounds that have both let it be submitted

@@ -21,8 +21,8 @@ const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
 /// The folder with the divisions: the part itself, or the package of a project's last run.
 pub(super) fn root(part: &Path) -> Result<PathBuf, AssembleError> {
     let has_division = |folder: &Path| DIVISIONS.iter().any(|division| folder.join(division).is_dir());
-    let found = [part.to_owned(), part.join("latest/package")].into_iter().find(|folder| has_division(folder));
-    found.ok_or_else(|| AssembleError::NoPackage(part.to_owned()))
+    let package_root = [part.to_owned(), part.join("latest/package")].into_iter().find(|folder| has_division(folder));
+    package_root.ok_or_else(|| AssembleError::NoPackage(part.to_owned()))
 }
 
 /// Adds everything below the divisions of a package.

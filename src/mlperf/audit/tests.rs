@@ -59,8 +59,8 @@ fn test06(scenario: MlperfScenario, change: impl Fn(&str, String) -> String) -> 
     let benchmark = "llama2-70b-99.9";
     let name = if scenario == MlperfScenario::Offline { "test06-offline" } else { "test06-server" };
     let folder = run(name, &test_record(benchmark, scenario, TestMode::Test06), change);
-    let found = found(benchmark);
-    verify(folder.path(), &found, benchmark, &found.benchmark.end_ids, None).unwrap()
+    let test = found(benchmark);
+    verify(folder.path(), &test, benchmark, &test.benchmark.end_ids, None).unwrap()
 }
 
 /// Changes the n-th answer of the accuracy log.
@@ -115,10 +115,10 @@ fn test06_names_the_samples_that_offend() {
         answer(1, "token_count", |count| format!("{}", count.parse::<u64>().unwrap() + 1)),
     );
     assert!(length.text.contains("Sample length check pass: False\n"), "{length:?}");
-    let all = test06(MlperfScenario::Server, |file, text| {
+    let verification = test06(MlperfScenario::Server, |file, text| {
         if file == ACCURACY_FILE { text.replace("\"token_count\" : ", "\"token_count\" : 9") } else { text }
     });
-    assert_eq!((all.wrong.len(), all.wrong[5].as_str()), (6, "and 95 more"));
+    assert_eq!((verification.wrong.len(), verification.wrong[5].as_str()), (6, "and 95 more"));
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn test06_wants_all_answers_and_its_own_settings() {
 
 fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<AuditVerification, VerifyError> {
     let benchmark = "gpt-oss-120b";
-    let found = found(benchmark);
+    let test = found(benchmark);
     let mut record = test_record(benchmark, MlperfScenario::Offline, mode);
     (record.rehearsal, record.dataset.synthetic) = (false, false);
     let folder = run("test06-offline", &record, |_, text| text);
-    verify(folder.path(), &found, benchmark, &[], exact_match.map(Test07Score::ExactMatch))
+    verify(folder.path(), &test, benchmark, &[], exact_match.map(Test07Score::ExactMatch))
 }
 
 /// The same run as a rehearsal on made-up data, with the settings of the test.

@@ -23,11 +23,11 @@ fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), Pa
     let file = File::open(file).map_err(ParquetError::from)?;
     let reader = catch_panic(|| SerializedFileReader::new(file))??;
     let schema = reader.metadata().file_metadata().schema();
-    let known: Vec<Arc<Type>> =
+    let wanted_fields: Vec<Arc<Type>> =
         schema.get_fields().iter().filter(|field| columns.slot(field.name()).is_some()).cloned().collect();
-    let wanted = Type::group_type_builder(schema.name()).with_fields(known).build()?;
-    let mut all = catch_panic(|| reader.get_row_iter(Some(wanted)))??;
-    while let Some(read) = catch_panic(|| all.next().transpose())?? {
+    let wanted = Type::group_type_builder(schema.name()).with_fields(wanted_fields).build()?;
+    let mut records = catch_panic(|| reader.get_row_iter(Some(wanted)))??;
+    while let Some(read) = catch_panic(|| records.next().transpose())?? {
         let mut row = DatasetRow::default();
         for (name, field) in read.get_column_iter() {
             let unfit = || ParquetFileError::Value { column: name.clone(), value: field.to_string() };

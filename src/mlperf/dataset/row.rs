@@ -89,13 +89,13 @@ impl Columns {
 
     /// What a column holds, and how good its name is: less is better.
     pub fn slot(&self, name: &str) -> Option<(ColumnRole, usize)> {
-        let all = [
+        let roles = [
             (ColumnRole::Tokens, self.tokens),
             (ColumnRole::Reference, self.reference),
             (ColumnRole::Task, self.task),
             (ColumnRole::Id, self.id),
         ];
-        all.into_iter().find_map(|(slot, names)| Some((slot, names.iter().position(|known| *known == name)?)))
+        roles.into_iter().find_map(|(slot, names)| Some((slot, names.iter().position(|known| *known == name)?)))
     }
 
     /// All names, for messages and for the conversion command.

@@ -106,8 +106,8 @@ pub fn make(
 
 impl DatasetRequest<'_> {
     fn benchmark(&self) -> Result<(&Benchmark, ScoringMethod), DatasetError> {
-        let found = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::for_benchmark(self.benchmark));
-        found.ok_or_else(|| DatasetError::Unknown {
+        let benchmark = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::for_benchmark(self.benchmark));
+        benchmark.ok_or_else(|| DatasetError::Unknown {
             round: self.round.name.clone(),
             benchmark: self.benchmark.to_owned(),
             why: self.round.left_out(self.benchmark).map_or_else(String::new, |why| format!(": {why}")),
@@ -156,16 +156,16 @@ fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
 
 /// Of a folder: of its files' digests, as `sha256sum` prints them.
 fn digest(from: &Path, form: DatasetFormat) -> Result<String, DatasetError> {
-    let of = |path: &Path| {
+    let file_digest = |path: &Path| {
         let unreadable = |source| SampleFileError::Io { path: path.to_owned(), source };
         sha256_of_file(path).map_err(|error| DatasetError::from(unreadable(error)))
     };
     if form != DatasetFormat::Npy {
-        return of(from);
+        return file_digest(from);
     }
     let mut both = Sha256Of::default();
     for name in npy::FILES {
-        both.update(format!("{}  {name}\n", of(&from.join(name))?).as_bytes());
+        both.update(format!("{}  {name}\n", file_digest(&from.join(name))?).as_bytes());
     }
     Ok(both.finish())
 }

@@ -209,11 +209,12 @@ impl TestContext<'_> {
 impl LibraryFacts {
     /// Where the library differs from the round's, each in a sentence.
     pub fn mismatches(&self, round: &Round) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut mismatches = Vec::new();
         let pin = &round.loadgen;
         if !pin.accepted.contains(&self.version) {
             let accepted = pin.accepted.join(" or ");
-            found.push(format!("the library is LoadGen {}, and round {} takes {accepted}", self.version, round.name));
+            mismatches
+                .push(format!("the library is LoadGen {}, and round {} takes {accepted}", self.version, round.name));
         }
         let seeds = [
             ("qsl_rng_seed", self.seeds.qsl, pin.seeds.qsl),
@@ -221,9 +222,9 @@ impl LibraryFacts {
             ("schedule_rng_seed", self.seeds.schedule, pin.seeds.schedule),
         ];
         for (name, is, should) in seeds.into_iter().filter(|(_, is, should)| is != should) {
-            found.push(format!("the library's {name} is {is}, and round {} has {should}", round.name));
+            mismatches.push(format!("the library's {name} is {is}, and round {} has {should}", round.name));
         }
-        found
+        mismatches
     }
 }
 
@@ -233,13 +234,13 @@ fn ignored_settings(
     test: &LoadgenTest,
     benchmark: &Benchmark,
 ) -> Result<Vec<String>, LoadgenError> {
-    let mut found = Vec::new();
+    let mut ignored = Vec::new();
     let mut hold = |keys: &[&str], key: &'static str, should: f64| {
         let is = settings.number(key)?;
         let is_own = keys.iter().any(|key| test.user_keys.iter().any(|own| own == key));
         if !is_own && (is - should).abs() > 1e-9 * should.abs() {
             let model = benchmark.loadgen_model(test.scenario);
-            found.push(format!("for model {model} LoadGen has {key} {is}, and the round's table has {should}"));
+            ignored.push(format!("for model {model} LoadGen has {key} {is}, and the round's table has {should}"));
         }
         Ok::<_, LoadgenError>(())
     };
@@ -259,7 +260,7 @@ fn ignored_settings(
     hold(&["performance_sample_count_override"], "performance_sample_count_override", samples as f64)?;
     let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
     hold(&["min_duration"], "min_duration_ms", duration as f64)?;
-    Ok(found)
+    Ok(ignored)
 }
 
 // The orders of the child process, and its standard output: one line of JSON for each message.

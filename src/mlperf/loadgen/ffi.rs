@@ -143,9 +143,9 @@ impl LoadedLibrary {
         // SAFETY: the type is that of `rlg_abi` in every version of shim.h.
         let abi = unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"rlg_abi") }.map_err(load_error)?;
         // SAFETY: it has no arguments and changes no state.
-        let found = unsafe { abi() };
-        if found != ABI {
-            return Err(LoadgenError::Abi { path: shown(), found });
+        let version = unsafe { abi() };
+        if version != ABI {
+            return Err(LoadgenError::Abi { path: shown(), found: version });
         }
         macro_rules! function {
             ($name:literal) => {

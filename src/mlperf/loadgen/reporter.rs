@@ -165,22 +165,22 @@ pub fn compare_percentiles(
     let read = HarnessTimes::new(&measured.requests().to_vec());
     let harness_times =
         HarnessTimes::new(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
-    let mut all = Vec::new();
-    let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {
+    let mut comparisons = Vec::new();
+    let mut compare = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {
         if let Some(number) = detail.number(key) {
-            all.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&harness_times)));
+            comparisons.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&harness_times)));
         }
     };
     match scenario {
         MlperfScenario::Offline => {
-            put("result_samples_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.count(), ours.last_end));
-            put("result_tokens_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.tokens, ours.last_end));
+            compare("result_samples_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.count(), ours.last_end));
+            compare("result_tokens_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.tokens, ours.last_end));
         }
         MlperfScenario::Server | MlperfScenario::Interactive => {
-            put("result_completed_samples_per_sec", "1/s", 1.0, &|ours| {
+            compare("result_completed_samples_per_sec", "1/s", 1.0, &|ours| {
                 ours.per_second(ours.count() - 1.0, ours.end_of_last)
             });
-            put("result_completed_tokens_per_second", "1/s", 1.0, &|ours| {
+            compare("result_completed_tokens_per_second", "1/s", 1.0, &|ours| {
                 ours.per_second(ours.tokens, ours.end_of_last)
             });
         }
@@ -188,17 +188,17 @@ pub fn compare_percentiles(
     }
     if scenario != MlperfScenario::Offline {
         for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
-            put(&format!("result_first_token_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.ttft, p));
-            put(&format!("result_time_per_output_token_{name}_percentile_ns"), "ms", MS, &|ours| at(&ours.tpot, p));
+            compare(&format!("result_first_token_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.ttft, p));
+            compare(&format!("result_time_per_output_token_{name}_percentile_ns"), "ms", MS, &|ours| at(&ours.tpot, p));
         }
-        put("result_first_token_mean_latency_ns", "ms", MS, &|ours| mean(&ours.ttft));
-        put("result_time_to_output_token_mean", "ms", MS, &|ours| mean(&ours.tpot));
+        compare("result_first_token_mean_latency_ns", "ms", MS, &|ours| mean(&ours.ttft));
+        compare("result_time_to_output_token_mean", "ms", MS, &|ours| mean(&ours.tpot));
     }
     for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
-        put(&format!("result_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.latency, p));
+        compare(&format!("result_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.latency, p));
     }
-    put("result_mean_latency_ns", "ms", MS, &|ours| mean(&ours.latency));
-    all
+    compare("result_mean_latency_ns", "ms", MS, &|ours| mean(&ours.latency));
+    comparisons
 }
 
 /// The same requests with the instants at which LoadGen received the reports; it numbers them as we do, in call order.

@@ -211,21 +211,21 @@ impl Line {
 
 /// Reads all samples; answers have at most `most` tokens.
 pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSample>, SamplesError> {
-    let own = || path.to_owned();
-    let unreadable = |source| SamplesError::Read { path: own(), source };
+    let owned_path = || path.to_owned();
+    let unreadable = |source| SamplesError::Read { path: owned_path(), source };
     let (file, _) = open_regular(path).map_err(unreadable)?;
     let mut samples = Vec::new();
     for (line, text) in (1..).zip(BufReader::with_capacity(1 << 20, file).lines()) {
         let text = text.map_err(unreadable)?;
         let sample: Line =
-            serde_json::from_str(&text).map_err(|source| SamplesError::Line { path: own(), line, source })?;
+            serde_json::from_str(&text).map_err(|source| SamplesError::Line { path: owned_path(), line, source })?;
         if sample.input_ids.is_empty() {
-            return Err(SamplesError::NoIds { path: own(), line });
+            return Err(SamplesError::NoIds { path: owned_path(), line });
         }
         let output_len = sample.output_len(most, is_synthetic);
         samples.push(ExternalSample { prompt: sample.input_ids.into(), output_len });
     }
-    if samples.is_empty() { Err(SamplesError::Empty { path: own() }) } else { Ok(samples) }
+    if samples.is_empty() { Err(SamplesError::Empty { path: owned_path() }) } else { Ok(samples) }
 }
 
 #[cfg(test)]

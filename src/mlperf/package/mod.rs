@@ -97,11 +97,11 @@ fn name_problems(order: &PackageRequest) -> Vec<String> {
                 .push(format!("`{key}` becomes the name of a folder, with letters, digits, . _ - + only: {name:?}"));
         }
     }
-    let known = || order.round.benchmarks.keys().map(String::as_str);
+    let benchmark_names = || order.round.benchmarks.keys().map(String::as_str);
     for entry in &order.results {
         if !order.round.benchmarks.contains_key(&entry.benchmark) {
-            let hint = base::diag::did_you_mean(&entry.benchmark, known())
-                .unwrap_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")));
+            let hint = base::diag::did_you_mean(&entry.benchmark, benchmark_names())
+                .unwrap_or_else(|| format!("there are {}", benchmark_names().collect::<Vec<_>>().join(", ")));
             problems.push(format!("{} has no benchmark `{}`: {hint}", order.round.name, entry.benchmark));
         }
     }
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn two_servers_of_one_engine_are_one_system_and_of_two_engines_are_not() {
-        let all = [
+        let entries = [
             made("engine/a", "engine", Some("e1"), "", &[]),
             made("engine/b", "engine", Some("e1"), "", &[]),
             made("engine/c", "engine", Some("e2"), "", &[]),
@@ -385,11 +385,11 @@ mod tests {
             made("bench/b", "bench", Some("2"), "", &[("server/b", "k")]),
             made("bench/c", "bench", Some("3"), "", &[("server/c", "k")]),
         ];
-        let under = |task: &str| origins(&all, Path::new(&format!("/out/{task}"))).1;
+        let under = |task: &str| origins(&entries, Path::new(&format!("/out/{task}"))).1;
         assert_eq!(under("bench/a"), under("bench/b"));
         assert_ne!(under("bench/a"), under("bench/c"));
         assert_eq!(under("bench/c")["engine"], BTreeSet::from(["e2".to_owned()]));
-        assert_eq!(origins(&all, Path::new("/elsewhere")), (None, BTreeMap::new()));
+        assert_eq!(origins(&entries, Path::new("/elsewhere")), (None, BTreeMap::new()));
     }
 
     #[test]

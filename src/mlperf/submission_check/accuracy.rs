@@ -90,9 +90,9 @@ fn scores(
     closed: bool,
 ) -> IndexMap<String, f64> {
     let mut metrics = IndexMap::new();
-    let found = written_scores(text, benchmark);
+    let scores = written_scores(text, benchmark);
     for (name, bounds) in &benchmark.accuracy {
-        let values = found.get(name).map_or(&[][..], Vec::as_slice);
+        let values = scores.get(name).map_or(&[][..], Vec::as_slice);
         let Some(last) = values.last() else {
             // Of a bound above only, the official checker looks where there is a value.
             if bounds.min.is_some() {
@@ -135,21 +135,21 @@ fn scores(
 /// Metric → its values, line by line, until all that must be there and the hash were read: the official checker stops
 /// there.
 fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64>> {
-    let mut found: IndexMap<String, Vec<f64>> = IndexMap::new();
+    let mut written: IndexMap<String, Vec<f64>> = IndexMap::new();
     let mut hash = false;
     for line in text.lines() {
         for name in benchmark.accuracy.keys() {
             if let Some(value) = written_metric(line, name) {
-                found.entry(name.clone()).or_default().push(value);
+                written.entry(name.clone()).or_default().push(value);
             }
         }
         hash |= !truncate_accuracy_log::hashes(line).is_empty();
-        let is_there = |(name, bounds): (&String, &Accuracy)| bounds.min.is_none() || found.contains_key(name);
+        let is_there = |(name, bounds): (&String, &Accuracy)| bounds.min.is_none() || written.contains_key(name);
         if hash && benchmark.accuracy.iter().all(is_there) {
             break;
         }
     }
-    found
+    written
 }
 
 /// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
@@ -191,14 +191,14 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
             "pack again; keep the whole log at home",
         );
     }
-    let known = locked.and_then(|run| run.files.get(ACCURACY_FILE));
-    let expected = if cut { known } else { Some(&actual) };
+    let locked_digest = locked.and_then(|run| run.files.get(ACCURACY_FILE));
+    let expected = if cut { locked_digest } else { Some(&actual) };
     if let Some(expected) = expected.filter(|expected| expected.as_str() != *hash) {
         let finding =
             format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
         let rule = "accuracy.txt must be of this log; the official checker does not compute it";
         // A lock knows the whole log; without one, published results have another log's hash.
-        let weight = if known.is_some() { FindingWeight::Refused } else { FindingWeight::Review };
+        let weight = if locked_digest.is_some() { FindingWeight::Refused } else { FindingWeight::Review };
         to.find(weight, SubmissionCheck::Hash, &at, finding, rule, "score the accuracy run again, then pack again");
     }
 }

@@ -75,8 +75,8 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
         _ => (&["Mean output tokens:"], "a mean length", audit.output_tokens),
     };
     let bounds = bounds.unwrap_or_default();
-    let found = names.iter().flat_map(|name| numbers(&text, name));
-    let outside = found
+    let printed = names.iter().flat_map(|name| numbers(&text, name));
+    let outside = printed
         .into_iter()
         .find(|value| bounds.min.is_some_and(|min| *value < min) || bounds.max.is_some_and(|max| *value > max));
     if let Some(value) = outside {
@@ -163,8 +163,8 @@ fn verdict(to: &mut SubmissionFindings, folder: &Path, test: TestMode, scenario:
     if test == TestMode::Test06 {
         // The script of the test writes each line once; of two verifications in one file both count.
         let outcomes = |name: &str| {
-            let found = text.lines().filter_map(|line| line.trim().strip_prefix(name));
-            found.map(str::trim).collect::<BTreeSet<_>>()
+            let verdicts = text.lines().filter_map(|line| line.trim().strip_prefix(name));
+            verdicts.map(str::trim).collect::<BTreeSet<_>>()
         };
         let passed = |name: &str| outcomes(name) == BTreeSet::from(["True"]);
         let first = "First token check pass:";

@@ -385,15 +385,15 @@ fn outcome(
         ("TPOT", limit.tpot_ms, accepted.tpot_ms, "result_time_per_output_token_99.00_percentile_ns"),
     ];
     for (name, limit_ms, accepted_ms, measured) in kinds {
-        let found = detail.number(measured).map(|ns| ns / 1e6);
-        if found.is_some_and(|ms| ms > 0.0 && ms < limit_ms) {
+        let measured_ms = detail.number(measured).map(|ns| ns / 1e6);
+        if measured_ms.is_some_and(|ms| ms > 0.0 && ms < limit_ms) {
             continue;
         }
-        let is_accepted = !entry.is_closed() && found.is_some_and(|ms| ms < accepted_ms);
+        let is_accepted = !entry.is_closed() && measured_ms.is_some_and(|ms| ms < accepted_ms);
         let weight = if is_accepted { FindingWeight::Review } else { weight(entry) };
         let finding = format!(
             "p99 {name} (LoadGen's, from issue) is {}, the limit is {limit_ms} ms",
-            found.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
+            measured_ms.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
         );
         let rule = format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model);
         to.find(weight, SubmissionCheck::Latency, at, finding, rule, "lower target_qps and run again");

@@ -78,12 +78,12 @@ pub(super) fn parts_of_verdict(to: &mut SubmissionFindings, folder: &Path, detai
         ("result_perf_constraints_met", is_server),
     ];
     for (key, is_always_there) in conditions {
-        let found = match detail.flag(key) {
+        let logged = match detail.flag(key) {
             Some(false) => "false",
             None if is_always_there => "not logged",
             _ => continue,
         };
-        let finding = format!("{key} is {found}, and the result VALID");
+        let finding = format!("{key} is {logged}, and the result VALID");
         to.refuse(
             SubmissionCheck::Verdict,
             &at,
@@ -186,11 +186,11 @@ fn summary(to: &mut SubmissionFindings, folder: &Path, rates: &Rates) {
             names.contains(&name.trim()).then(|| value.trim().parse::<f64>().ok())?
         })
     };
-    let of = [
+    let compared_rates = [
         ("samples/s", printed(["Samples per second", "Completed samples per second"]), rates.samples),
         ("tokens/s", printed(["Tokens per second", "Completed tokens per second"]), rates.tokens),
     ];
-    for (unit, printed, logged) in of {
+    for (unit, printed, logged) in compared_rates {
         // It prints two decimals of small numbers.
         if let Some(printed) = printed.filter(|printed| (printed - logged).abs() > 0.01 * logged + 0.01) {
             let finding = format!("it has {printed} {unit}, the detail log {logged}");
@@ -285,11 +285,11 @@ impl PackedLogs {
             let folder = entry.audit(*test);
             (*test, folder.join("performance/run_1"), folder.join("accuracy"))
         });
-        let own = [
+        let result_runs = [
             (TestMode::Performance, entry.performance(), entry.performance()),
             (TestMode::Accuracy, entry.accuracy(), entry.accuracy()),
         ];
-        for (mode, detail, answers) in own.into_iter().chain(audits) {
+        for (mode, detail, answers) in result_runs.into_iter().chain(audits) {
             let run = PackedRun {
                 system: [&entry.submitter.division, &entry.submitter.name, entry.system].map(str::to_owned),
                 benchmark: entry.official.to_owned(),
@@ -313,10 +313,10 @@ impl PackedLogs {
     /// Compares them. Each log is named once, with the first that it is a copy of.
     pub(super) fn check(&self, to: &mut SubmissionFindings, root: &Path) {
         for ((name, _), logs) in self.by_size.iter().filter(|(_, logs)| logs.len() > 1) {
-            let mut known: BTreeMap<String, Vec<&PackedLog>> = BTreeMap::new();
+            let mut by_digest: BTreeMap<String, Vec<&PackedLog>> = BTreeMap::new();
             for log in logs {
                 let Ok(digest) = sha256_of_file(&log.path) else { continue };
-                let before = known.entry(digest).or_default();
+                let before = by_digest.entry(digest).or_default();
                 // What it is a copy of was found with the other result of its run.
                 let is_found = before.iter().any(|first| log.run.may_be_run_of(&first.run));
                 let is_allowed = |first: &PackedLog| *name == ACCURACY_FILE && log.run.may_answer_like(&first.run);

@@ -138,11 +138,11 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
 /// The seeds show what round a LoadGen is of; its version shows how it was built.
 fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round) {
     let pin = &round.loadgen;
-    let mut known = pin.accepted.iter().chain(&pin.published);
+    let mut versions = pin.accepted.iter().chain(&pin.published);
     let accepted = pin.accepted.join(", ");
     let line_of = |version: &str| version.rsplit_once('.').map(|(line, _)| line.to_owned());
     match detail.loadgen_version() {
-        Some(version) if known.any(|one| one == version) => {}
+        Some(version) if versions.any(|one| one == version) => {}
         Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
             let finding = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
             let rule = "LoadGen must be an unaltered tagged revision";
@@ -185,12 +185,12 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
 fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: RunKind) {
     let seeds = &round.loadgen.seeds;
     for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
-        let found = detail.count(&format!("effective_{name}_rng_seed"));
-        if found != Some(expected) {
-            let other = found.and_then(|seed| round_with_seed(name, seed));
-            let of = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
-            let found = found.map_or("not logged".to_owned(), |seed| seed.to_string());
-            let finding = format!("{name}_rng_seed is {found}{of}, {} has {expected}", round.name);
+        let logged = detail.count(&format!("effective_{name}_rng_seed"));
+        if logged != Some(expected) {
+            let other = logged.and_then(|seed| round_with_seed(name, seed));
+            let origin = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
+            let logged = logged.map_or("not logged".to_owned(), |seed| seed.to_string());
+            let finding = format!("{name}_rng_seed is {logged}{origin}, {} has {expected}", round.name);
             let rule = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
             to.find(
                 kind.weight(),
@@ -214,12 +214,12 @@ fn round_with_seed(name: &str, seed: u64) -> Option<&'static str> {
     Round::NAMES.into_iter().find(|round| {
         Round::named(round).is_some_and(|round| {
             let seeds = &round.loadgen.seeds;
-            let own = match name {
+            let round_seed = match name {
                 "qsl" => seeds.qsl,
                 "sample_index" => seeds.sample_index,
                 _ => seeds.schedule,
             };
-            own == seed
+            round_seed == seed
         })
     })
 }
@@ -256,9 +256,9 @@ pub(super) fn scenario(
     scenario: MlperfScenario,
 ) {
     let scenario = entry.scenario_of_run(detail, scenario);
-    let found = detail.text("effective_scenario").unwrap_or("not logged");
-    if found != scenario.loadgen() {
-        let finding = format!("the run's scenario was {found}, the folder is {}", entry.scenario);
+    let logged = detail.text("effective_scenario").unwrap_or("not logged");
+    if logged != scenario.loadgen() {
+        let finding = format!("the run's scenario was {logged}, the folder is {}", entry.scenario);
         let rule = format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen());
         to.refuse(
             SubmissionCheck::Scenario,

@@ -147,8 +147,8 @@ fn samples(
     let mut less = |check: SubmissionCheck, key: &str, least: u64, rule: &str| match detail.count(key) {
         Some(found) if found >= least => {}
         found => {
-            let found = found.map_or("not logged".to_owned(), |found| found.to_string());
-            let finding = format!("{key} is {found}, the benchmark has {least}");
+            let logged = found.map_or("not logged".to_owned(), |found| found.to_string());
+            let finding = format!("{key} is {logged}, the benchmark has {least}");
             to.refuse(check, at, finding, rule, "run with the benchmark's whole data set");
         }
     };
@@ -163,11 +163,12 @@ fn samples(
 /// The data set as the run's sample library counted it. In Open it may be another. The official checker takes a larger
 /// one; in published results of Closed it is always the benchmark's.
 fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, entry: &ResultEntry) {
-    let found = detail.count("qsl_reported_total_count");
-    let is_less = found.is_none_or(|found| found < benchmark.dataset_samples);
-    if is_less || (found != Some(benchmark.dataset_samples) && entry.is_closed()) {
-        let found = found.map_or("not logged".to_owned(), |found| found.to_string());
-        let finding = format!("qsl_reported_total_count is {found}, the benchmark has {}", benchmark.dataset_samples);
+    let reported_samples = detail.count("qsl_reported_total_count");
+    let is_less = reported_samples.is_none_or(|samples| samples < benchmark.dataset_samples);
+    if is_less || (reported_samples != Some(benchmark.dataset_samples) && entry.is_closed()) {
+        let reported = reported_samples.map_or("not logged".to_owned(), |samples| samples.to_string());
+        let finding =
+            format!("qsl_reported_total_count is {reported}, the benchmark has {}", benchmark.dataset_samples);
         let (why, fix) = if is_less {
             ("a result is measured on the whole data set", "run with the benchmark's whole data set")
         } else {
@@ -196,8 +197,8 @@ fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &Result
     let is_open_network = division == "open" && entry.traits.is_network;
     let (is, must) = (name.contains("Network SUT"), division == "network" || is_open_network);
     if is != must && (division != "open" || must) {
-        let of = if is_open_network { ", and `is_network` of the system is true" } else { "" };
-        let finding = format!("the system under test is called {name:?} in the division {division}{of}");
+        let open_network = if is_open_network { ", and `is_network` of the system is true" } else { "" };
+        let finding = format!("the system under test is called {name:?} in the division {division}{open_network}");
         let rule = "`Network SUT` is in its name exactly when LoadGen is on another machine";
         // What a system is called in Closed is not looked at.
         let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };

@@ -503,12 +503,13 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_named() {
-        let of = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
-        assert_eq!(of("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is no number of watts");
-        assert_eq!(of("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
-        assert_eq!(of("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");
-        assert_eq!(of("Time,08-24-2023 10:15:03.600,Watts"), "line 8: `` is no number of watts");
-        assert_eq!(of("Time,yesterday,Watts,1.0"), "line 8: `yesterday` is no time, MM-DD-YYYY HH:MM:SS.fff");
+        let parse_error =
+            |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
+        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is no number of watts");
+        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
+        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");
+        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts"), "line 8: `` is no number of watts");
+        assert_eq!(parse_error("Time,yesterday,Watts,1.0"), "line 8: `yesterday` is no time, MM-DD-YYYY HH:MM:SS.fff");
     }
 
     #[test]

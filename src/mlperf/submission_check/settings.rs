@@ -163,10 +163,10 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             && (line.scenario == "*" || line.scenario == request.scenario.loadgen())
     };
     for line in conf::read(text).0.iter().filter(is_ours) {
-        let known = IN_FORCE.iter().find(|(name, ..)| *name == line.key);
+        let effective_key = IN_FORCE.iter().find(|(name, ..)| *name == line.key);
         // Of SingleStream it is what is expected, and no limit.
         let is_limit = line.key != "target_latency" || request.scenario.loadgen() == "Server";
-        if let Some((_, logged, factor)) = known
+        if let Some((_, logged, factor)) = effective_key
             && is_limit
             && let Some(in_force) = number_of(detail.get(logged))
             && let Ok(written) = line.value.parse::<f64>()

@@ -38,7 +38,7 @@ pub(super) fn check(
     submitter: &Submitter,
     round: &Round,
 ) -> BTreeMap<String, SystemTraits> {
-    let mut all = BTreeMap::new();
+    let mut traits_by_system = BTreeMap::new();
     let layout = SubmissionLayout::for_round(&round.name);
     let folder = submitter.folder.join("systems");
     let described: Vec<String> =
@@ -63,7 +63,7 @@ pub(super) fn check(
         }
         let traits = check_description(to, &at, submitter, layout).unwrap_or_default();
         let of_one_type = Some(traits.system_type.clone()).filter(|_| submitter.division != "open");
-        all.insert(system.name.clone(), traits);
+        traits_by_system.insert(system.name.clone(), traits);
         for found in &system.benchmarks {
             let Some(benchmark) = round.benchmarks.get(&found.name) else { continue };
             // On the edge a benchmark has SingleStream.
@@ -84,7 +84,7 @@ pub(super) fn check(
         let rule = "a described system has results";
         to.find(weight, SubmissionCheck::SystemName, &at, "no result is of this system", rule, "take it out");
     }
-    all
+    traits_by_system
 }
 
 /// Of a value with no meaning: the official checker takes a place-holder, and any text but an empty one.

@@ -115,7 +115,7 @@ pub(super) fn above_division(path: &Path) -> Option<PathBuf> {
 }
 
 pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
-    let mut found = Vec::new();
+    let mut submitters = Vec::new();
     for division in DIVISIONS {
         for name in folders(&root.join(division)) {
             let folder = root.join(division).join(&name);
@@ -135,10 +135,10 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
                 })
                 .collect();
             let model_mapping = if division == "open" { model_mapping(&folder) } else { BTreeMap::new() };
-            found.push(Submitter { division: division.to_owned(), name, folder, systems, model_mapping });
+            submitters.push(Submitter { division: division.to_owned(), name, folder, systems, model_mapping });
         }
     }
-    found
+    submitters
 }
 
 fn model_mapping(submitter: &Path) -> BTreeMap<String, String> {

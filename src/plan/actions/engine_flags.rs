@@ -169,8 +169,8 @@ impl StageChecker<'_> {
                 let reason = format!("the {kind} kernels are for Hopper, and this is {gpu}");
                 self.idle(&build("gemm_swiglu_plugin"), &reason, "remove it, or `disable`");
             } else if engine.precision != "fp8" {
-                let why = format!("its weights must be fp8, and `precision` is {}", engine.precision);
-                self.idle(&build("gemm_swiglu_plugin"), &why, "remove it, or `disable`");
+                let reason = format!("its weights must be fp8, and `precision` is {}", engine.precision);
+                self.idle(&build("gemm_swiglu_plugin"), &reason, "remove it, or `disable`");
             }
         }
         for name in ["gemm_allreduce_plugin", "reduce_fusion", "user_buffer"] {
@@ -200,9 +200,9 @@ impl StageChecker<'_> {
         let is_multimodal = architecture.ends_with("ForConditionalGeneration") && !is_encoder_decoder;
         if is_encoder_decoder || is_multimodal {
             let kind = if is_multimodal { "a multimodal model" } else { "an encoder-decoder model" };
-            let what = format!("cannot be `{architecture}`: engines and repositories of {kind} are not made here");
+            let message = format!("cannot be `{architecture}`: engines and repositories of {kind} are not made here");
             let hint = "start such a server with `serve: command` or attach to it, and measure that";
-            self.hinted(&["engine", "model", "architecture"], &what, "decoder-only text models are", hint);
+            self.hinted(&["engine", "model", "architecture"], &message, "decoder-only text models are", hint);
         }
     }
 
@@ -359,9 +359,9 @@ impl StageChecker<'_> {
         for flag in ["enable_chunked_context", "enable_kv_cache_reuse"] {
             let Some((key, word, text)) = facts.get(flag) else { continue };
             if text == "true" && is_unpaged {
-                let why = format!("{id} is built without paged context FMHA");
+                let reason = format!("{id} is built without paged context FMHA");
                 let hint = "build it with `use_paged_context_fmha: enable`, or take this away";
-                self.idle(&["repository", key, word], &why, hint);
+                self.idle(&["repository", key, word], &reason, hint);
             }
         }
     }

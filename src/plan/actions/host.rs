@@ -460,13 +460,13 @@ mod ssh_tests {
             .map(SshHost::machine)
             .map(|one| (one.name.clone(), one.destination().to_owned(), one.port))
             .collect();
-        let own = str::to_owned;
+        let string = str::to_owned;
         assert_eq!(
             machines,
             [
-                (own("node-a"), own("node-a"), None),
-                (own("10.0.0.2"), own("bench@10.0.0.2"), None),
-                (own("node-c"), own("bench@c"), Some(2222))
+                (string("node-a"), string("node-a"), None),
+                (string("10.0.0.2"), string("bench@10.0.0.2"), None),
+                (string("node-c"), string("bench@c"), Some(2222))
             ]
         );
     }

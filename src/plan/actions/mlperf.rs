@@ -275,16 +275,16 @@ impl MlperfResults {
             }
         }
         let entry = |(index, scenario): (usize, &Scenario)| {
-            let of = |outputs: &MlperfOutputs| outputs.all()[index].clone();
+            let output_of = |outputs: &MlperfOutputs| outputs.all()[index].clone();
             let by_test = |all: &IndexMap<String, MlperfOutputs>| {
-                all.iter().map(|(test, outputs)| (test.clone(), of(outputs))).collect()
+                all.iter().map(|(test, outputs)| (test.clone(), output_of(outputs))).collect()
             };
             MlperfEntry {
                 benchmark: self.benchmark.clone(),
                 scenario: *scenario,
-                performance: of(&self.performance),
-                accuracy: of(&self.accuracy),
-                score: of(&self.score),
+                performance: output_of(&self.performance),
+                accuracy: output_of(&self.accuracy),
+                score: output_of(&self.score),
                 audits: by_test(&self.audits),
                 verified: by_test(&self.verified),
             }

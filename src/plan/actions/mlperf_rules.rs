@@ -91,9 +91,9 @@ impl<'a> PackageChecker<'a> {
             let Ok(entries) = results.entries() else { continue };
             for entry in &entries {
                 let Some(scenario) = MlperfScenario::from_scenario(entry.scenario) else {
-                    let what = format!("{:?} is no scenario of MLPerf", entry.scenario).to_lowercase();
+                    let message = format!("{:?} is no scenario of MLPerf", entry.scenario).to_lowercase();
                     let hint = "offline, server, interactive or single_stream";
-                    self.refuse(&["results", &index, "scenario"], &what, "no result can be of it", hint, None);
+                    self.refuse(&["results", &index, "scenario"], &message, "no result can be of it", hint, None);
                     continue;
                 };
                 self.result(&PackedResult { index: index.clone(), entry, scenario });
@@ -105,11 +105,11 @@ impl<'a> PackageChecker<'a> {
     fn tests(&mut self, index: &str, results: &MlperfResults) {
         let Some(benchmark) = self.round.benchmarks.get(&results.benchmark) else { return };
         let needed: Vec<&str> = benchmark.tests.iter().map(|test| test.as_str()).collect();
-        let of = format!("{} of {}", results.benchmark, self.round.name);
+        let benchmark = format!("{} of {}", results.benchmark, self.round.name);
         for name in results.audits.keys().chain(results.verified.keys()) {
             if !needed.contains(&name.to_lowercase().as_str()) {
                 let key = if results.audits.contains_key(name) { "audits" } else { "verified" };
-                let message = format!("`{name}` is no audit test of {of}");
+                let message = format!("`{name}` is no audit test of {benchmark}");
                 let hint = if needed.is_empty() {
                     "it has no audit tests: remove it".to_owned()
                 } else {
@@ -123,14 +123,15 @@ impl<'a> PackageChecker<'a> {
         }
         for (key, tests) in [("audits", &results.audits), ("verified", &results.verified)] {
             for test in needed.iter().filter(|test| !tests.keys().any(|name| name.eq_ignore_ascii_case(test))) {
-                let what = format!("a closed result of {of} has passed {}, and `{key}` has none", test.to_uppercase());
+                let message =
+                    format!("a closed result of {benchmark} has passed {}, and `{key}` has none", test.to_uppercase());
                 let hint = match key {
                     "audits" => {
                         format!("`audits: {{ {test}: … }}`, the output of a bench with `loadgen: {{ mode: {test} }}`")
                     }
                     _ => format!("`verified: {{ {test}: … }}`, the output of a stage with `mlperf: {{ verify: … }}`"),
                 };
-                self.refuse(&["results", index, key], &what, "the round refuses it without", &hint, None);
+                self.refuse(&["results", index, key], &message, "the round refuses it without", &hint, None);
             }
         }
     }
@@ -172,16 +173,16 @@ impl<'a> PackageChecker<'a> {
             return;
         };
         let Some(request) = test_request(bench) else {
-            let what = format!("{id} is measured without LoadGen");
+            let message = format!("{id} is measured without LoadGen");
             let hint = "add `loadgen` to its `bench`".to_owned();
-            self.refuse(&path, &what, "only LoadGen's logs are a result", &hint, Some((planned, &["bench"])));
+            self.refuse(&path, &message, "only LoadGen's logs are a result", &hint, Some((planned, &["bench"])));
             return;
         };
         if request.rehearsal {
-            let what = format!("{id} is a rehearsal");
+            let message = format!("{id} is a rehearsal");
             let hint = "remove `rehearse` there, or pack for practice: `rehearse: true` under `package`";
             let related = (planned, &["bench", "loadgen", "rehearse"][..]);
-            self.refuse(&path, &what, "the round cannot accept it", hint, Some(related));
+            self.refuse(&path, &message, "the round cannot accept it", hint, Some(related));
         }
         let is = (request.round, request.benchmark, request.scenario, request.mode);
         let needed = (self.round.name.as_str(), result.entry.benchmark.as_str(), result.scenario, mode);
@@ -189,19 +190,19 @@ impl<'a> PackageChecker<'a> {
             let run = |(round, benchmark, scenario, mode): (&str, &str, MlperfScenario, TestMode)| {
                 format!("{benchmark} {} in {round}, mode {}", scenario.title(), mode.as_str())
             };
-            let what = format!("{id} is a run of {}", run(is));
+            let message = format!("{id} is a run of {}", run(is));
             let label = format!("this needs {}", run(needed));
             let hint = "each scenario has its own performance, accuracy and audit runs: the rules require an accuracy run for each \
                         performance result";
-            self.refuse(&path, &what, &label, hint, Some((planned, &["bench", "loadgen"])));
+            self.refuse(&path, &message, &label, hint, Some((planned, &["bench", "loadgen"])));
         }
         if self.step.division == Division::Closed && request.division != Division::Closed {
             // Its settings are those of Closed, or they are reported.
             let closed = rules::TestRequest { division: Division::Closed, ..request.clone() };
             for wrong in conf::check(&closed) {
-                let what = format!("{id} is for the open division: its `{}` {}", wrong.at.join("."), wrong.what);
+                let message = format!("{id} is for the open division: its `{}` {}", wrong.at.join("."), wrong.what);
                 let related = (planned, &["bench", "loadgen"][..]);
-                self.refuse(&path, &what, &wrong.rule, "run it with `division: closed`", Some(related));
+                self.refuse(&path, &message, &wrong.rule, "run it with `division: closed`", Some(related));
             }
         }
         self.data(&path, bench);
@@ -347,14 +348,14 @@ impl StageChecker<'_> {
     /// The servers of a closed test draft what the round allows.
     fn drafts(&mut self, setting: &DraftSetting, request: &TestRequest<'_>, benchmark: &Benchmark) {
         let path: Vec<&str> = setting.path.iter().map(String::as_str).collect();
-        let of = format!("{} {} of {}", request.benchmark, request.scenario.title(), request.round);
+        let test = format!("{} {} of {}", request.benchmark, request.scenario.title(), request.round);
         let Some(&drafts) = benchmark.speculative_tokens.get(&request.scenario) else {
             let allowed: Vec<&str> = benchmark.speculative_tokens.keys().copied().map(MlperfScenario::title).collect();
             let label = match allowed.as_slice() {
                 [] => "closed: the round does not allow it for this benchmark".to_owned(),
                 allowed => format!("closed: the rules allow it in {} only", allowed.join(", ")),
             };
-            self.hinted(&path, &format!("cannot be set for {of}"), &label, "remove it, or `division: open`");
+            self.hinted(&path, &format!("cannot be set for {test}"), &label, "remove it, or `division: open`");
             return;
         };
         if setting.count != Some(drafts) {
@@ -364,7 +365,7 @@ impl StageChecker<'_> {
                 None => format!("closed: the rules fix speculative-num-steps={drafts}, and `{key}` is not given"),
             };
             let hint = format!("`{key}: {drafts}`, or `division: open`");
-            self.hinted(&path, &format!("must draft {drafts} tokens in each step for {of}"), &label, hint);
+            self.hinted(&path, &format!("must draft {drafts} tokens in each step for {test}"), &label, hint);
         }
     }
 }
@@ -385,13 +386,13 @@ mod tests {
             setting(&format!("serve: {{ trtllm_serve: {{ model: m, options: {{ speculative_config: {config} }} }} }}"))
         };
         let path = "serve.trtllm_serve.options.speculative_config".to_owned();
-        let of = |key, count| Some((path.clone(), key, count));
+        let drafts_at = |key, count| Some((path.clone(), key, count));
         assert_eq!(
             trtllm("{ decoding_type: MTP, num_nextn_predict_layers: 3 }"),
-            of("num_nextn_predict_layers", Some(3))
+            drafts_at("num_nextn_predict_layers", Some(3))
         );
-        assert_eq!(trtllm("{ decoding_type: MTP }"), of("num_nextn_predict_layers", None));
-        assert_eq!(trtllm("{ decoding_type: Eagle, max_draft_len: 4 }"), of("max_draft_len", Some(4)));
+        assert_eq!(trtllm("{ decoding_type: MTP }"), drafts_at("num_nextn_predict_layers", None));
+        assert_eq!(trtllm("{ decoding_type: Eagle, max_draft_len: 4 }"), drafts_at("max_draft_len", Some(4)));
         assert_eq!((trtllm("null"), trtllm("{ decoding_type: NGram, max_draft_len: 0 }")), (None, None));
         let vllm = |config: &str| {
             setting(&format!("serve: {{ vllm: {{ model: m, options: {{ speculative_config: {config} }} }} }}"))

@@ -248,8 +248,8 @@ impl Vllm {
     /// A number that is given, by its key or among the options.
     pub fn number(&self, name: &str) -> Option<f64> {
         let name = name.replace('-', "_");
-        let own = serde_json::to_value(self).ok()?.get(&name).and_then(Value::as_f64);
-        own.or_else(|| {
+        let by_key = serde_json::to_value(self).ok()?.get(&name).and_then(Value::as_f64);
+        by_key.or_else(|| {
             let option = self.options.iter().find(|(option, _)| option.replace('-', "_") == name);
             option.and_then(|(_, value)| value.as_f64())
         })

@@ -163,8 +163,8 @@ mod tests {
         std::fs::write(folder.path().join("m.yaml"), text).unwrap();
         let manifest = load(&ManifestLibrary::new(folder.path()), "m.yaml", &GivenValues::default());
         let expanded = expand(&manifest.unwrap_or_else(|wrong| panic!("{wrong:?}")));
-        let found = expanded.err().map(Diagnostics::into_list).unwrap_or_default();
-        found.into_iter().map(|one| (one.message, one.hints.concat())).collect()
+        let errors = expanded.err().map(Diagnostics::into_list).unwrap_or_default();
+        errors.into_iter().map(|one| (one.message, one.hints.concat())).collect()
     }
 
     #[test]
@@ -180,11 +180,11 @@ mod tests {
     #[test]
     fn what_grpc_does_not_send_may_stand_beside_a_protocol_or_a_target_that_is_computed() {
         for setting in ["extra: { user: me }", "api_key_env: NOT_SET", "endpoint: /v1/other"] {
-            let of = |begin: &str| errors(&format!("{begin}, scenario: offline, {setting}"));
-            assert!(of("target: 'localhost:8000', protocol: '{{ rpc }}'").is_empty(), "{setting}");
-            assert!(of("target: '{{ \"localhost:8000\" }}'").is_empty(), "{setting}");
+            let errors_with = |begin: &str| errors(&format!("{begin}, scenario: offline, {setting}"));
+            assert!(errors_with("target: 'localhost:8000', protocol: '{{ rpc }}'").is_empty(), "{setting}");
+            assert!(errors_with("target: '{{ \"localhost:8000\" }}'").is_empty(), "{setting}");
             for written in ["target: 'localhost:8000'", "target: '{{ \"localhost:8000\" }}', protocol: kserve"] {
-                let [(message, _)] = &of(written)[..] else { panic!("{setting} beside {written}") };
+                let [(message, _)] = &errors_with(written)[..] else { panic!("{setting} beside {written}") };
                 assert!(message.ends_with("is for protocols over HTTP"), "{message}");
             }
         }
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn tls_over_grpc_is_an_error_of_the_target() {
-        let found = errors("target: 'https://host:8000', scenario: offline");
-        let [(message, hint)] = &found[..] else { panic!("{found:?}") };
+        let reported = errors("target: 'https://host:8000', scenario: offline");
+        let [(message, hint)] = &reported[..] else { panic!("{reported:?}") };
         assert_eq!(message, "`stages.measure.bench.target` is for protocols over HTTP");
         assert!(hint.ends_with("`https://…/v1` is openai-chat"), "{hint}");
         assert_eq!(errors("target: 'https://host:8000', scenario: offline, protocol: kserve").len(), 1);

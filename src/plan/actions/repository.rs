@@ -134,19 +134,19 @@ impl Check for Repository {
 pub(super) type RepositoryFacts<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;
 
 pub(super) fn repository_facts(repository: &Repository) -> RepositoryFacts<'_> {
-    let mut all = RepositoryFacts::new();
+    let mut facts = RepositoryFacts::new();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     for (flag, value) in repository.runtime_flags.iter().filter(|(_, value)| !value.is_null()) {
         if let FlagMeaning::Parameters(list) = meaning(flag, value) {
-            all.extend(list.into_iter().map(|(name, value)| (name, ("runtime_flags", flag.as_str(), text(&value)))));
+            facts.extend(list.into_iter().map(|(name, value)| (name, ("runtime_flags", flag.as_str(), text(&value)))));
         }
     }
     for (name, value) in repository.parameters.iter().filter(|(_, value)| !value.is_null()) {
         if let Some(parameter) = PARAMETERS.iter().find(|one| one.name == name) {
-            all.insert(parameter.name, ("parameters", name.as_str(), text(value)));
+            facts.insert(parameter.name, ("parameters", name.as_str(), text(value)));
         }
     }
-    all
+    facts
 }
 
 /// Parameters that take effect only with another one: another parameter, and the value it must have.

@@ -122,7 +122,7 @@ impl Endpoints {
             Self::Text(text) => return Endpoint::list(text).map_err(|error| (None, error)),
             Self::List(list) => list,
         };
-        let mut all = Vec::new();
+        let mut endpoints = Vec::new();
         for (index, entry) in list.iter().enumerate() {
             let read = match entry {
                 EndpointText::Text(text) => Endpoint::list(text),
@@ -131,9 +131,9 @@ impl Endpoints {
                     .parse()
                     .map(|endpoint| vec![Endpoint { http: ports.http, metrics: ports.metrics, ..endpoint }]),
             };
-            all.extend(read.map_err(|error| (Some(index), error))?);
+            endpoints.extend(read.map_err(|error| (Some(index), error))?);
         }
-        if all.is_empty() { Err((None, EndpointError::NoServer)) } else { Ok(all) }
+        if endpoints.is_empty() { Err((None, EndpointError::NoServer)) } else { Ok(endpoints) }
     }
 }
 
@@ -502,11 +502,11 @@ impl StageChecker<'_> {
                 let fault = Diagnostic::error(message).at(place, "not among `options`");
                 self.found.push(fault.hint(format!("write `{key}` next to `options`")));
             } else if option == "disable-auto-complete-config" {
-                let found = Diagnostic::error("`disable-auto-complete-config` is always there".to_owned());
-                self.found.push(found.at(place, "every config is complete").hint("remove it"));
+                let fault = Diagnostic::error("`disable-auto-complete-config` is always there".to_owned());
+                self.found.push(fault.at(place, "every config is complete").hint("remove it"));
             } else if !TritonServer::OPTIONS.contains(&option.as_str()) {
-                let known = TritonServer::OPTIONS.into_iter().chain(TritonServer::OWN.map(|(own, _)| own));
-                let hint = nearest(&option, known).map_or_else(
+                let option_names = TritonServer::OPTIONS.into_iter().chain(TritonServer::OWN.map(|(own, _)| own));
+                let hint = nearest(&option, option_names).map_or_else(
                     || format!("what only a newer server knows can be given through `args: [\"--{option}=…\"]`"),
                     |near| format!("did you mean `{near}`?"),
                 );

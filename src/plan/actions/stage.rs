@@ -313,8 +313,9 @@ impl StageChecker<'_> {
             (Some(Serve::Simulator(_) | Serve::Triton(_)), _) if is_of_a_model(setting) => None,
             (Some(Serve::Simulator(_) | Serve::Triton(_)), _) => Some("a server's models have no number of that name"),
             (Some(Serve::TrtllmServe(server)), _) => {
-                let own = [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
-                let is_own = own.iter().any(|(name, value)| name == setting && value.is_some());
+                let server_limits =
+                    [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
+                let is_own = server_limits.iter().any(|(name, value)| name == setting && value.is_some());
                 let is_option = is_own || server.option(setting).is_some();
                 if is_option { None } else { unsupported_reason(&server.args, setting) }
             }

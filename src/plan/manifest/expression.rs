@@ -155,8 +155,8 @@ impl Expressions {
         if check_nesting(text).is_err() {
             return Vec::new();
         }
-        let found = self.env.template_from_str(text).map(|template| template.undeclared_variables(with_steps));
-        let mut names: Vec<String> = found.unwrap_or_default().into_iter().collect();
+        let undeclared = self.env.template_from_str(text).map(|template| template.undeclared_variables(with_steps));
+        let mut names: Vec<String> = undeclared.unwrap_or_default().into_iter().collect();
         names.sort();
         names
     }
@@ -409,8 +409,8 @@ fn call_of<'a>(method: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
 
 fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnostic {
     if walked == "stages" {
-        let known: Vec<String> = value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect();
-        return unknown_stage(step, place, known.iter().map(String::as_str));
+        let stages: Vec<String> = value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect();
+        return unknown_stage(step, place, stages.iter().map(String::as_str));
     }
     let is_reference = matches!(value.kind(), ValueKind::String | ValueKind::Seq);
     if let Some(stage) = walked.strip_prefix("stages.").filter(|_| is_reference) {
@@ -423,7 +423,7 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
                 .hint(format!("use `{{{{ {walked} }}}}`: the endpoints of its servers"))
         };
     }
-    let known: Vec<String> = match value.kind() {
+    let keys: Vec<String> = match value.kind() {
         ValueKind::Map => value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect(),
         _ => Vec::new(),
     };
@@ -434,7 +434,7 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
     };
     Diagnostic::error(format!("`{walked}` has no `{step}`"))
         .at(place, label)
-        .maybe_hint(did_you_mean(step, known.iter().map(String::as_str)))
+        .maybe_hint(did_you_mean(step, keys.iter().map(String::as_str)))
 }
 
 /// Filters that people use in manifests: for suggestions only.

@@ -89,9 +89,9 @@ fn join<const MOST: usize>(
         Some(joiner) => joiner.as_str().len(),
         None => named.peek::<Option<&str>>("d")?.map_or(0, str::len),
     };
-    let of = attribute.map_or_else(|| named.peek::<Option<&str>>("attribute"), |name| Ok(Some(name)))?;
+    let item_attribute = attribute.map_or_else(|| named.peek::<Option<&str>>("attribute"), |name| Ok(Some(name)))?;
     let length = |item: Value| {
-        let item = of.and_then(|name| item.get_attr(name).ok()).unwrap_or(item);
+        let item = item_attribute.and_then(|name| item.get_attr(name).ok()).unwrap_or(item);
         item.as_str().map_or(0, str::len)
     };
     if let Ok(items) = value.try_iter() {
@@ -313,10 +313,10 @@ mod expression_limits_tests {
 
     #[test]
     fn nothing_is_divisible_by_zero() {
-        let of = |value: i64, divisor: i64| {
+        let divisible = |value: i64, divisor: i64| {
             evaluate(&format!("{{{{ 'yes' if {value} is divisibleby({divisor}) else 'no' }}}}"))
         };
-        assert_eq!([of(6, 3).unwrap(), of(5, 3).unwrap(), of(5, 0).unwrap()], ["yes", "no", "no"]);
+        assert_eq!([divisible(6, 3).unwrap(), divisible(5, 3).unwrap(), divisible(5, 0).unwrap()], ["yes", "no", "no"]);
     }
 }
 

@@ -33,8 +33,9 @@ pub fn places(root: &Node, path: &[String], blocked: &Node) -> Vec<String> {
     };
     // `'target_qps': rates[scenario]` and `max_batch_size=tuning[scenario].gpu_batch_size` set one key of it.
     if let Some(value) = rest.first().and_then(|key| value_of_key(text, key)) {
-        let own = paths_in_expression(value).iter().map(|path| in_vars(root, path)).find(|found| !found.is_empty());
-        return own.unwrap_or_default().iter().map(|place| suffixed(place, &rest[1..])).collect();
+        let var_places =
+            paths_in_expression(value).iter().map(|path| in_vars(root, path)).find(|found| !found.is_empty());
+        return var_places.unwrap_or_default().iter().map(|place| suffixed(place, &rest[1..])).collect();
     }
     // Of maps that are put over each other the last one counts.
     let named = |path: &&ExpressionPath| path.last() == Some(&PathStep::Key(name.clone()));
@@ -346,8 +347,8 @@ pub fn hint(message: &str, text: &str, at: usize) -> Option<String> {
     };
     // `!=` is an operator here, too.
     let is_unequal = text.get(at..).is_some_and(|rest| rest.starts_with("!="));
-    let found = OPERATORS.iter().find(is_here).filter(|(operator, _)| *operator != "!" || !is_unequal);
-    found.map(|(_, hint)| (*hint).to_owned())
+    let operator = OPERATORS.iter().find(is_here).filter(|(operator, _)| *operator != "!" || !is_unequal);
+    operator.map(|(_, hint)| (*hint).to_owned())
 }
 
 /// The formatter of an environment.

@@ -212,9 +212,9 @@ impl Loader {
         let is_other = |one: &Diagnostic| {
             one.primary.as_ref().is_none_or(|label| !misread.iter().any(|place| label.span.is_within(place)))
         };
-        let mut all = self.misread;
-        all.extend(self.found.into_list().into_iter().filter(is_other));
-        all
+        let mut errors = self.misread;
+        errors.extend(self.found.into_list().into_iter().filter(is_other));
+        errors
     }
 
     /// One file with everything it includes. `from` is the place that named it.
@@ -263,8 +263,8 @@ impl Loader {
         self.broken |= node.is_none();
         // Only a catalog's file can include the manifest itself, so it is not recorded.
         if from.is_some() {
-            let known = if was_used || node.is_none() { ReadFile::Kept(node.clone()) } else { ReadFile::Used };
-            self.files.insert(file.clone(), known);
+            let read_file = if was_used || node.is_none() { ReadFile::Kept(node.clone()) } else { ReadFile::Used };
+            self.files.insert(file.clone(), read_file);
         }
         node
     }
@@ -282,9 +282,9 @@ impl Loader {
         };
         let NodeValue::Map(mut map) = node.tree else {
             let empty = node.tree == NodeValue::Null;
-            let what = super::schema_check::kind_of(&node.tree);
+            let kind = super::schema_check::kind_of(&node.tree);
             let message =
-                if empty { "the file is empty".to_owned() } else { format!("a manifest is a map, this is {what}") };
+                if empty { "the file is empty".to_owned() } else { format!("a manifest is a map, this is {kind}") };
             let fault =
                 Diagnostic::error(message).at(node.span.first_line(), if empty { "nothing in here" } else { "" });
             self.found.push(fault.hint("begin the file with `regatta: 1`, then `stages:`"));
@@ -298,10 +298,10 @@ impl Loader {
                 None => include,
             });
         }
-        let own = Node::new(node.span, NodeValue::Map(map));
+        let document = Node::new(node.span, NodeValue::Map(map));
         Some(match merged {
-            Some(below) => merge_documents(below, own),
-            None => own,
+            Some(below) => merge_documents(below, document),
+            None => document,
         })
     }
 
@@ -317,24 +317,24 @@ impl Loader {
         let mut nodes = Vec::new();
         for item in items {
             let Some(path) = item.text().filter(|path| !super::read::is_template(path)) else {
-                let found =
+                let fault =
                     Diagnostic::error("`include` must name a file").at(item.span.first_line(), "this is no plain path");
-                self.found.push(found);
+                self.found.push(fault);
                 self.broken = true;
                 continue;
             };
             let Some(target) = file.sibling(path) else {
-                let found = Diagnostic::error(format!("`{path}` leaves the project folder"));
-                let found = chain_of(found.at(item.span.clone(), "outside"), chain);
+                let fault = Diagnostic::error(format!("`{path}` leaves the project folder"));
+                let fault = chain_of(fault.at(item.span.clone(), "outside"), chain);
                 self.found
-                    .push(found.hint("paths are relative to the including file; copy that file into the project"));
+                    .push(fault.hint("paths are relative to the including file; copy that file into the project"));
                 self.broken = true;
                 continue;
             };
             let repeats = &target == file || chain.iter().any(|(open, _)| open == &target);
             if repeats {
-                let found = Diagnostic::error(format!("`{}` includes itself", target.rel));
-                self.found.push(chain_of(found.at(item.span.clone(), "and so it begins again"), chain));
+                let fault = Diagnostic::error(format!("`{}` includes itself", target.rel));
+                self.found.push(chain_of(fault.at(item.span.clone(), "and so it begins again"), chain));
                 self.broken = true;
                 continue;
             }
@@ -465,8 +465,8 @@ impl Loader {
                 fault.hint(format!("for example `{}`", suggestion.trim_start_matches(|c: char| c.is_ascii_digit()))),
             );
         } else if what != "stage" && is_reserved_name(name) {
-            let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
-            self.found.push(found.at(key.clone(), "a reserved word of the language"));
+            let fault = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
+            self.found.push(fault.at(key.clone(), "a reserved word of the language"));
         }
     }
 }
@@ -484,8 +484,9 @@ fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions,
     let globals = || params.keys().chain(vars.keys()).map(String::as_str).chain(["stages", "inputs"]);
     for entry in stages.values() {
         let foreach = entry.node.get("foreach").and_then(|entry| entry.node.map());
-        let known: Vec<&str> = foreach.into_iter().flat_map(Map::keys).map(String::as_str).chain(globals()).collect();
-        expressions.unknown_names(&entry.node, &known, &names, found);
+        let variables: Vec<&str> =
+            foreach.into_iter().flat_map(Map::keys).map(String::as_str).chain(globals()).collect();
+        expressions.unknown_names(&entry.node, &variables, &names, found);
     }
 }
 

@@ -271,11 +271,11 @@ mod tests {
         **tuning[scenario].build_flags) }}', size: '{{ tuning[scenario].gpu_batch_size }}' } }\n";
 
     fn messages(system: &str) -> Vec<String> {
-        let of = |name: &str, text: &str| read::read(&SourceText::new(name, text)).unwrap();
+        let parse = |name: &str, text: &str| read::read(&SourceText::new(name, text)).unwrap();
         let mut faults = Diagnostics::new();
         let mut paths = Vec::new();
-        paths_in_node(&of("m.yaml", MANIFEST), &mut paths);
-        check_catalog_keys(&of("system.yaml", system), &paths, &mut faults);
+        paths_in_node(&parse("m.yaml", MANIFEST), &mut paths);
+        check_catalog_keys(&parse("system.yaml", system), &paths, &mut faults);
         let line = |one: Diagnostic| format!("{} | {}", one.message, one.hints.join(" "));
         faults.into_list().into_iter().map(line).collect()
     }

@@ -38,13 +38,14 @@ pub fn readers(
 ) -> OverrideUsage {
     let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
     let mentions = |map: Option<&Map>| -> Vec<(String, Vec<String>)> {
-        let all = map.into_iter().flatten();
-        all.map(|(name, entry)| {
-            let mut paths = Vec::new();
-            mentioned(&entry.node, expressions, &mut paths);
-            (name.clone(), paths)
-        })
-        .collect()
+        let entries = map.into_iter().flatten();
+        entries
+            .map(|(name, entry)| {
+                let mut paths = Vec::new();
+                mentioned(&entry.node, expressions, &mut paths);
+                (name.clone(), paths)
+            })
+            .collect()
     };
     let (vars, stages) = (mentions(section("vars")), mentions(section("stages")));
     let conditions: Vec<(String, Vec<String>)> = section("stages")
@@ -263,12 +264,12 @@ mod tests {
     fn stages_that_use_a_value_through_vars_are_found() {
         let vars = usage_table(&[("flags", &["tuning.build"]), ("tuning", &["seed"]), ("more", &["flags.x"])]);
         let stages = usage_table(&[("engine", &["flags"]), ("config", &["tuning.kv"]), ("bench", &["more", "rate"])]);
-        let of = |path: &str| reading(path, &vars, &stages).into_iter().collect::<Vec<_>>().join(" ");
-        assert_eq!(of("tuning.build.max"), "bench engine");
-        assert_eq!(of("tuning.kv"), "config");
-        assert_eq!(of("tuning.kvx"), "");
-        assert_eq!(of("tuning"), "bench config engine");
-        assert_eq!(of("seed"), "bench config engine");
-        assert_eq!(of("rate"), "bench");
+        let readers_of = |path: &str| reading(path, &vars, &stages).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(readers_of("tuning.build.max"), "bench engine");
+        assert_eq!(readers_of("tuning.kv"), "config");
+        assert_eq!(readers_of("tuning.kvx"), "");
+        assert_eq!(readers_of("tuning"), "bench config engine");
+        assert_eq!(readers_of("seed"), "bench config engine");
+        assert_eq!(readers_of("rate"), "bench");
     }
 }

@@ -140,18 +140,18 @@ impl UnresolvedKey {
                 fault.at(place.clone(), "").hint(format!("give it whole: {name}=…"))
             }
             Self::Ambiguous(longer) => {
-                let found = Diagnostic::error(format!("`{key}` could be in several places"));
-                found.at(place.clone(), "which one?").hint(format!("write {}", longer.join(" or ")))
+                let fault = Diagnostic::error(format!("`{key}` could be in several places"));
+                fault.at(place.clone(), "which one?").hint(format!("write {}", longer.join(" or ")))
             }
             Self::UnknownName { first, known } => {
-                let found = Diagnostic::error(format!("`{key}` leads nowhere"));
+                let fault = Diagnostic::error(format!("`{key}` leads nowhere"));
                 let message = format!("no var, stage or map of flags is called `{first}`");
-                found.at(place.clone(), message).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
+                fault.at(place.clone(), message).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
             }
             Self::UnknownStage { name, known } => {
-                let found = Diagnostic::error(format!("`{key}` leads nowhere"));
-                let found = found.at(place.clone(), format!("there is no stage `{name}`"));
-                found.maybe_hint(did_you_mean(&name, known.iter().map(String::as_str)))
+                let fault = Diagnostic::error(format!("`{key}` leads nowhere"));
+                let fault = fault.at(place.clone(), format!("there is no stage `{name}`"));
+                fault.maybe_hint(did_you_mean(&name, known.iter().map(String::as_str)))
             }
         }
     }
@@ -223,15 +223,15 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
         [way] => Ok([owned(&["stages"]), way.clone(), owned(&steps[steps.len() - 1..])].concat()),
         [] => {
             let names = |map: Option<&Map>| map.into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>();
-            let mut known = [names(vars), names(stages)].concat();
+            let mut candidates = [names(vars), names(stages)].concat();
             for (_, entry) in stages.into_iter().flatten() {
                 let body = action(&entry.node).and_then(|action| entry.node.get(action));
                 let inner = body.and_then(|body| body.node.map()).into_iter().flatten();
-                known.extend(inner.filter(|(_, entry)| entry.node.map().is_some()).map(|(name, _)| name.clone()));
+                candidates.extend(inner.filter(|(_, entry)| entry.node.map().is_some()).map(|(name, _)| name.clone()));
             }
-            known.sort();
-            known.dedup();
-            Err(UnresolvedKey::UnknownName { first: first.to_owned(), known })
+            candidates.sort();
+            candidates.dedup();
+            Err(UnresolvedKey::UnknownName { first: first.to_owned(), known: candidates })
         }
         _ => {
             let leaf = steps.last().copied().unwrap_or_default();

@@ -294,10 +294,10 @@ fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
         return Ok(value.clone());
     }
     let names: Vec<String> = allowed.iter().map(unquoted).collect();
-    let all = list_of(names.iter().map(String::as_str));
+    let allowed_list = list_of(names.iter().map(String::as_str));
     let hint = match nearest(text, names.iter().map(String::as_str)) {
-        Some(word) => format!("did you mean `{word}`? There is: {all}"),
-        None => format!("there is: {all}"),
+        Some(word) => format!("did you mean `{word}`? There is: {allowed_list}"),
+        None => format!("there is: {allowed_list}"),
     };
     Err(ParamError::new(format!("`{text}` is not one of the choices")).hint(hint))
 }

@@ -480,9 +480,9 @@ mod tests {
     /// A number that multiplies memory or time must be refused with its place, before it is used.
     #[test]
     fn every_count_has_a_maximum() {
-        let mut found = BTreeSet::new();
-        unbounded(&schema(), "", &mut found);
-        let known = [
+        let mut unbounded_keys = BTreeSet::new();
+        unbounded(&schema(), "", &mut unbounded_keys);
+        let exceptions = [
             // `ulimits` of a container, ids of adapters, seeds, clocks, bytes for a server: nothing is made of them
             // here.
             "additionalProperties",
@@ -495,6 +495,6 @@ mod tests {
             "max",
             "min",
         ];
-        assert_eq!(found, known.map(str::to_owned).into());
+        assert_eq!(unbounded_keys, exceptions.map(str::to_owned).into());
     }
 }

@@ -144,13 +144,13 @@ impl SchemaWalker<'_> {
             }
             [first, second, rest @ ..] => {
                 let names = list_of(given.iter().map(|(name, _)| name.as_str()));
-                let mut found = Diagnostic::error(format!("{label} has more than one of the keys {names}"))
+                let mut fault = Diagnostic::error(format!("{label} has more than one of the keys {names}"))
                     .at(second.1.key.clone(), "and this")
                     .related(first.1.key.clone(), "this");
                 for (_, entry) in rest {
-                    found = found.related(entry.key.clone(), "and this");
+                    fault = fault.related(entry.key.clone(), "and this");
                 }
-                self.found.push(found.hint(format!("keep one of {names}")));
+                self.found.push(fault.hint(format!("keep one of {names}")));
             }
         }
     }

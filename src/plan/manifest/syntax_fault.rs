@@ -203,8 +203,8 @@ mod tests {
             ("a: {{ x }}", "a value that begins with `{{` needs quotes: \"{{ … }}\""),
         ];
         for (text, hint) in cases {
-            let found = read(&SourceText::new("x", text)).unwrap_err().render(false);
-            assert!(found.contains(&format!("help: {hint}\n")), "{text}\n{found}");
+            let rendered = read(&SourceText::new("x", text)).unwrap_err().render(false);
+            assert!(rendered.contains(&format!("help: {hint}\n")), "{text}\n{rendered}");
         }
     }
 

@@ -71,22 +71,22 @@ pub fn targets(text: &str) -> Result<Targets, TargetError> {
     if text.split('|').any(|part| has_userinfo(part) || has_secret_parameter(part)) {
         return Err(EndpointError::Credentials.into());
     }
-    let mut all: Option<Targets> = None;
+    let mut targets: Option<Targets> = None;
     for part in text.split('|').map(str::trim) {
-        let one = target(part)?;
-        match &mut all {
-            None => all = Some(one),
+        let part_targets = target(part)?;
+        match &mut targets {
+            None => targets = Some(part_targets),
             Some(before) => {
-                let (is_alike, named) = (same(before, &one), &before.endpoints);
+                let (is_alike, named) = (same(before, &part_targets), &before.endpoints);
                 if !is_alike {
                     let first = named.first().map(ToString::to_string).unwrap_or_default();
                     return Err(TargetError::Unlike { part: part.to_owned(), first });
                 }
-                before.endpoints.extend(one.endpoints);
+                before.endpoints.extend(part_targets.endpoints);
             }
         }
     }
-    all.ok_or(TargetError::NoServer)
+    targets.ok_or(TargetError::NoServer)
 }
 
 /// Something stands before the `@` of the host.
@@ -120,12 +120,12 @@ fn target(text: &str) -> Result<Targets, TargetError> {
             None => return Err(TargetError::NoPort(text.to_owned())),
         },
     };
-    let found = Targets { endpoints, path, ..Targets::default() };
+    let targets = Targets { endpoints, path, ..Targets::default() };
     match scheme {
-        "grpc" if found.path.is_some() => Err(TargetError::GrpcPath(text.to_owned())),
-        "grpc" => Ok(Targets { protocol: Some(Protocol::Kserve), ..found }),
-        "openai" | "http" => Ok(with_interface_from_path(found, scheme == "openai")),
-        "https" => Ok(with_interface_from_path(Targets { is_secure: true, ..found }, false)),
+        "grpc" if targets.path.is_some() => Err(TargetError::GrpcPath(text.to_owned())),
+        "grpc" => Ok(Targets { protocol: Some(Protocol::Kserve), ..targets }),
+        "openai" | "http" => Ok(with_interface_from_path(targets, scheme == "openai")),
+        "https" => Ok(with_interface_from_path(Targets { is_secure: true, ..targets }, false)),
         "grpcs" => Err(TargetError::GrpcTls(text.to_owned())),
         other => Err(TargetError::Scheme(other.to_owned())),
     }
@@ -160,8 +160,8 @@ mod tests {
     type Shown = (Vec<String>, Option<Protocol>, Option<String>);
 
     fn shown(text: &str) -> Result<Shown, TargetError> {
-        let found = targets(text)?;
-        Ok((found.endpoints.iter().map(ToString::to_string).collect(), found.protocol, found.path))
+        let parsed = targets(text)?;
+        Ok((parsed.endpoints.iter().map(ToString::to_string).collect(), parsed.protocol, parsed.path))
     }
 
     #[test]
@@ -193,9 +193,9 @@ mod tests {
             ("openai://a:9/v1", None),
             ("http://a:9/v1", None),
         ] {
-            let found = targets(text).unwrap();
+            let parsed = targets(text).unwrap();
             let expected = (Some(Protocol::OpenaiChat), None, prefix);
-            assert_eq!((found.protocol, found.path.as_deref(), found.prefix.as_deref()), expected, "{text}");
+            assert_eq!((parsed.protocol, parsed.path.as_deref(), parsed.prefix.as_deref()), expected, "{text}");
         }
     }
 

@@ -10,7 +10,7 @@ use base::spec::{Division, TestMode};
 
 /// What is wrong with a test: names, scenario, mode, rate, settings. All of it at once; nothing: it may be run.
 pub fn check(request: &TestRequest<'_>) -> Vec<RuleError> {
-    let found = match request.find() {
+    let resolved = match request.find() {
         Ok(found) => found,
         Err(mut wrong) => {
             // Checks that need no table work all the same.
@@ -20,32 +20,36 @@ pub fn check(request: &TestRequest<'_>) -> Vec<RuleError> {
         }
     };
     let mut wrong = Vec::new();
-    wrong.extend(scenario(request, &found));
-    wrong.extend(mode(request, &found));
+    wrong.extend(scenario(request, &resolved));
+    wrong.extend(mode(request, &resolved));
     wrong.extend(rate(request));
-    wrong.extend(check_dataset_size(request, &found));
+    wrong.extend(check_dataset_size(request, &resolved));
     for (name, value) in request.user_conf {
-        wrong.extend(check_setting(request, &found, name, value));
+        wrong.extend(check_setting(request, &resolved, name, value));
     }
     wrong.extend(check_contradictions(request));
     wrong
 }
 
 fn scenario(request: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
-    let of = format!("{} of {}", request.benchmark, request.round);
+    let benchmark = format!("{} of {}", request.benchmark, request.round);
     let allowed: Vec<&str> = found.benchmark.scenarios().map(MlperfScenario::title).collect();
     match request.division {
         Division::Closed if !allowed.contains(&request.scenario.title()) => Some(
             RuleError::new(
                 &["scenario"],
-                format!("cannot be {} for {of}", request.scenario.title()),
+                format!("cannot be {} for {benchmark}", request.scenario.title()),
                 "not one of the round",
             )
             .hint(format!("it is run as {}", allowed.join(", "))),
         ),
         Division::Open if request.scenario == MlperfScenario::Interactive && !allowed.contains(&"Interactive") => Some(
-            RuleError::new(&["scenario"], format!("cannot be Interactive for {of}"), "LoadGen has no limits for it")
-                .hint(format!("it is run as {}", allowed.join(", "))),
+            RuleError::new(
+                &["scenario"],
+                format!("cannot be Interactive for {benchmark}"),
+                "LoadGen has no limits for it",
+            )
+            .hint(format!("it is run as {}", allowed.join(", "))),
         ),
         _ => None,
     }
@@ -192,10 +196,10 @@ fn closed_bound(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, val
             at_least(benchmark.performance_samples, "closed: the whole data set is loaded")
         }
         "accuracy_sample_count_override" if !request.rehearsal => {
-            let all = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
-            (number != all).then(|| {
+            let required = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
+            (number != required).then(|| {
                 let rule = "closed: accuracy is that of the whole data set";
-                RuleError::new(&at, format!("must be {all}"), rule).hint("remove it: LoadGen has it built in")
+                RuleError::new(&at, format!("must be {required}"), rule).hint("remove it: LoadGen has it built in")
             })
         }
         "sample_concatenate_permutation" if number != 1 && request.is_measured() => {

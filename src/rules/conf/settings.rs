@@ -126,13 +126,13 @@ pub fn conf(request: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let found = request.find()?;
-    let settings = TestSettings::new(request, &found);
+    let resolved = request.find()?;
+    let settings = TestSettings::new(request, &resolved);
     let rehearsed = request.rehearsal.then_some(settings.performance_samples);
-    let audit = super::super::audit_config::audit_config(&found, request.mode, rehearsed).map(|audit| audit.text);
-    let model = found.benchmark.loadgen_model(request.scenario);
-    let lines = lines(request, &found);
-    let text = text(request, &found, &model, &lines);
+    let audit = super::super::audit_config::audit_config(&resolved, request.mode, rehearsed).map(|audit| audit.text);
+    let model = resolved.benchmark.loadgen_model(request.scenario);
+    let lines = lines(request, &resolved);
+    let text = text(request, &resolved, &model, &lines);
     let keys = lines.into_iter().map(|(key, _)| key).filter(|key| key != "target_qps").collect();
     Ok(Conf { scenario: request.scenario.loadgen(), text, keys, model, audit, settings })
 }
@@ -370,15 +370,15 @@ pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> 
         .into_iter()
         .map(|(line, message)| (line, RuleError::new(&[], message, "LoadGen would refuse the file")))
         .collect();
-    let known = models();
-    let found = request.find().ok();
-    let ours = found.as_ref().map(|found| found.benchmark.loadgen_model(request.scenario));
+    let models = models();
+    let resolved = request.find().ok();
+    let ours = resolved.as_ref().map(|resolved| resolved.benchmark.loadgen_model(request.scenario));
     let mut settings: IndexMap<String, Value> = IndexMap::new();
     let mut target_qps = None;
     let mut places: IndexMap<String, usize> = IndexMap::new();
     for line in &lines {
-        if line.model != "*" && !known.contains(&line.model) {
-            let hint = did_you_mean(&line.model, known.iter().map(String::as_str));
+        if line.model != "*" && !models.contains(&line.model) {
+            let hint = did_you_mean(&line.model, models.iter().map(String::as_str));
             let rule = "LoadGen would silently ignore the line";
             let message = format!("`{}` is not a model of LoadGen's", line.model);
             wrong.push((line.line, RuleError::new(&[], message, rule).maybe_hint(hint)));
@@ -418,7 +418,7 @@ fn models() -> Vec<String> {
         .into_iter()
         .filter_map(Round::named)
         .flat_map(|round| {
-            let all = |benchmark: &super::super::Benchmark| {
+            let model_names = |benchmark: &super::super::Benchmark| {
                 let plain = benchmark.loadgen_model.clone();
                 benchmark
                     .scenarios()
@@ -426,7 +426,7 @@ fn models() -> Vec<String> {
                     .chain([plain])
                     .collect::<Vec<_>>()
             };
-            round.benchmarks.values().flat_map(all).collect::<Vec<_>>()
+            round.benchmarks.values().flat_map(model_names).collect::<Vec<_>>()
         })
         .collect();
     names.sort();

@@ -28,11 +28,11 @@ fn settings(json: &Value) -> IndexMap<String, Value> {
 }
 
 fn error_lines(wrong: &[RuleError]) -> Vec<String> {
-    let one = |wrong: &RuleError| {
+    let rendered = |wrong: &RuleError| {
         let hint = wrong.hint.as_ref().map_or_else(String::new, |hint| format!(" [{hint}]"));
         format!("{}: {} ({}){hint}", wrong.at.join("."), wrong.what, wrong.rule)
     };
-    wrong.iter().map(one).collect()
+    wrong.iter().map(rendered).collect()
 }
 
 #[test]
@@ -54,12 +54,12 @@ fn user_conf_of_each_scenario() {
         conf(&TestRequest { scenario: MlperfScenario::Offline, benchmark: "gpt-oss-120b", ..test_request(&none) })
             .unwrap();
     assert!(offline.text.contains("\ngpt-oss-120b.Offline.min_query_count = 6396\n"), "{}", offline.text);
-    let own = settings(&json!({ "target_latency": 500, "print_timestamps": true }));
+    let user_conf = settings(&json!({ "target_latency": 500, "print_timestamps": true }));
     let single = TestRequest {
         scenario: MlperfScenario::SingleStream,
         benchmark: "llama3.1-8b-edge",
         target_qps: None,
-        ..test_request(&own)
+        ..test_request(&user_conf)
     };
     let single = conf(&single).unwrap();
     assert!(single.text.contains("\nllama3_1-8b-edge.SingleStream.target_latency = 500\n"), "{}", single.text);
@@ -131,12 +131,12 @@ fn audit_config_of_each_test() {
 
 #[test]
 fn all_errors_are_reported_at_once() {
-    let own = settings(&json!({
+    let user_conf = settings(&json!({
         "min_duraton": 600_000, "min_duration": 60_000, "ttft_latency": 3000, "qsl_rng_seed": 7, "mode": 2,
         "llama2-70b-99.9.Server.max_duration": 0, "coalesce_queries": 3, "samples_per_query": 8,
         "sample_concatenate_permutation": 0, "max_query_count": 10,
     }));
-    let test_request = TestRequest { target_qps: Some(0.0), mode: TestMode::Test07, ..test_request(&own) };
+    let test_request = TestRequest { target_qps: Some(0.0), mode: TestMode::Test07, ..test_request(&user_conf) };
     let performance = TestRequest { mode: TestMode::Performance, ..test_request };
     assert_eq!(
         error_lines(&check(&performance)),
@@ -232,8 +232,8 @@ fn a_user_conf_of_others_is_held_against_the_rules_by_line() {
 #[test]
 fn keys_are_named_once() {
     let mut names: Vec<&str> = KEYS.iter().map(|key| key.name).chain(BUILT_IN).collect();
-    let all = names.len();
+    let count = names.len();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), all);
+    assert_eq!(names.len(), count);
 }

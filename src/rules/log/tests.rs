@@ -103,17 +103,19 @@ fn answers_come_with_their_tokens() {
 fn what_is_wrong_with_a_log_is_reported_with_its_place() {
     let read = |text: &str| AnswerLog::new(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     let reason = |text: &str| read(text).unwrap_err().to_string();
-    let one = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;
-    assert_eq!(read(&format!("[\n{one},\n{one}\n]\n")).unwrap()[1].offset, 2 + one.len() as u64 + 2);
+    let entry = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;
+    assert_eq!(read(&format!("[\n{entry},\n{entry}\n]\n")).unwrap()[1].offset, 2 + entry.len() as u64 + 2);
     assert!(reason("{}").contains("at byte 0: LoadGen's log begins with `[`"));
-    assert!(reason(&format!("[\n{one},\nx {one}\n]")).contains(&format!("at byte {}: expected", 4 + one.len())));
-    assert!(reason(&format!("[{one} {one}]")).contains(&format!("at byte {}: entries are separated", 2 + one.len())));
-    assert!(reason(&format!("[{one}] x")).contains("more after its `]`"));
+    assert!(reason(&format!("[\n{entry},\nx {entry}\n]")).contains(&format!("at byte {}: expected", 4 + entry.len())));
+    assert!(
+        reason(&format!("[{entry} {entry}]")).contains(&format!("at byte {}: entries are separated", 2 + entry.len()))
+    );
+    assert!(reason(&format!("[{entry}] x")).contains("more after its `]`"));
     assert!(reason(r#"[{ "seq_id" : 0, "data" : "" }]"#).contains("at byte 1: missing field `qsl_idx`"));
     assert!(
-        reason(&format!("[{}]", one.replace("6C2F", "6C2g"))).contains("at byte 1: the data of sample 8 are not hex")
+        reason(&format!("[{}]", entry.replace("6C2F", "6C2g"))).contains("at byte 1: the data of sample 8 are not hex")
     );
-    assert!(reason(&format!("[{}]", one.replace("6C2F", "6C2"))).contains("not hexadecimal"));
+    assert!(reason(&format!("[{}]", entry.replace("6C2F", "6C2"))).contains("not hexadecimal"));
 }
 
 #[test]

@@ -12,35 +12,35 @@ use base::files::read_text;
 /// Facts by the names of the system's JSON. What cannot be read is left out.
 pub fn machine(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
     let mut facts = Map::new();
-    let mut put = |name: &str, value: Option<Value>| {
+    let mut insert = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             facts.insert(name.to_owned(), value);
         }
     };
     let read = |path: &str| read_text(root.join(path)).ok();
-    put("number_of_nodes", Some(1.into()));
+    insert("number_of_nodes", Some(1.into()));
     if let Some(text) = read("proc/cpuinfo") {
         let cpu = Processors::parse(&text);
-        put("host_processor_model_name", cpu.model.map(Value::from));
-        put("host_processors_per_node", Some(cpu.sockets.into()));
-        put("host_processor_core_count", Some(cpu.cores_of_one.into()));
+        insert("host_processor_model_name", cpu.model.map(Value::from));
+        insert("host_processors_per_node", Some(cpu.sockets.into()));
+        insert("host_processor_core_count", Some(cpu.cores_of_one.into()));
     }
     let frequency = read("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
     let ghz = frequency.and_then(|text| text.trim().parse::<f64>().ok()).map(|khz| format!("{:.2} GHz", khz / 1e6));
-    put("host_processor_frequency", ghz.map(Value::from));
-    put("host_processor_caches", caches(root).map(Value::from));
-    put("host_memory_capacity", read("proc/meminfo").and_then(|text| memory(&text)).map(Value::from));
+    insert("host_processor_frequency", ghz.map(Value::from));
+    insert("host_processor_caches", caches(root).map(Value::from));
+    insert("host_memory_capacity", read("proc/meminfo").and_then(|text| memory(&text)).map(Value::from));
     if let Some((capacity, kind)) = storage(root) {
-        put("host_storage_capacity", Some(capacity.into()));
-        put("host_storage_type", Some(kind.into()));
+        insert("host_storage_capacity", Some(capacity.into()));
+        insert("host_storage_type", Some(kind.into()));
     }
-    put("host_network_card_count", cards(root).map(Value::from));
-    put("operating_system", system(read("etc/os-release"), read("proc/sys/kernel/osrelease")).map(Value::from));
+    insert("host_network_card_count", cards(root).map(Value::from));
+    insert("operating_system", system(read("etc/os-release"), read("proc/sys/kernel/osrelease")).map(Value::from));
     if let Some(gpu) = gpus.first() {
-        put("accelerators_per_node", Some(gpus.len().into()));
-        put("accelerator_model_name", Some(gpu.name.clone().into()));
-        put("accelerator_memory_capacity", Some(format!("{:.0} GB", gpu.memory_mib as f64 / 1024.0).into()));
-        put("accelerator_host_interconnect", pcie(root).map(Value::from));
+        insert("accelerators_per_node", Some(gpus.len().into()));
+        insert("accelerator_model_name", Some(gpu.name.clone().into()));
+        insert("accelerator_memory_capacity", Some(format!("{:.0} GB", gpu.memory_mib as f64 / 1024.0).into()));
+        insert("accelerator_host_interconnect", pcie(root).map(Value::from));
     }
     facts
 }
@@ -81,7 +81,7 @@ impl Processors {
 
 fn caches(root: &Path) -> Option<String> {
     let folder = root.join("sys/devices/system/cpu/cpu0/cache");
-    let mut found = Vec::new();
+    let mut cache_sizes = Vec::new();
     for index in 0..8 {
         let read = |name: &str| read_text(folder.join(format!("index{index}/{name}"))).ok();
         let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size")) else { continue };
@@ -90,9 +90,9 @@ fn caches(root: &Path) -> Option<String> {
             "Instruction" => "i",
             _ => "",
         };
-        found.push(format!("L{}{letter} {}", level.trim(), size.trim()));
+        cache_sizes.push(format!("L{}{letter} {}", level.trim(), size.trim()));
     }
-    (!found.is_empty()).then(|| found.join(", "))
+    (!cache_sizes.is_empty()).then(|| cache_sizes.join(", "))
 }
 
 fn memory(meminfo: &str) -> Option<String> {

@@ -37,20 +37,20 @@ pub fn is_meaningful(value: Option<&Value>) -> bool {
 /// The system's JSON: what was given, then the machine's facts, then empty where that is allowed; in the order of the
 /// rules. With it, everything that is missing.
 pub fn compose(given: &Map<String, Value>, known: &Map<String, Value>) -> (Map<String, Value>, Vec<MissingField>) {
-    let mut all = Map::new();
+    let mut fields = Map::new();
     let mut missing = Vec::new();
     for field in &FIELDS {
         let value = given.get(field.name).or_else(|| known.get(field.name));
         if field.meaningful && !is_meaningful(value) {
             missing.push(MissingField { field, empty: value.is_some() });
         }
-        all.insert(field.name.to_owned(), value.cloned().unwrap_or_else(|| Value::String(String::new())));
+        fields.insert(field.name.to_owned(), value.cloned().unwrap_or_else(|| Value::String(String::new())));
     }
     // A field of power or of network submissions, or one of a later round.
     for (name, value) in given {
-        all.entry(name.clone()).or_insert_with(|| value.clone());
+        fields.entry(name.clone()).or_insert_with(|| value.clone());
     }
-    (all, missing)
+    (fields, missing)
 }
 
 /// Everything that is missing at once, as a part of a manifest to be filled in.
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn given_values_win_and_unknown_ones_are_requested() {
         let given = serde_json::json!({"system_name": "box", "cooling": "TBD", "is_network": "false"});
-        let known = serde_json::json!({"system_name": "host", "operating_system": "Ubuntu 24.04"});
-        let (all, missing) = compose(given.as_object().unwrap(), known.as_object().unwrap());
+        let detected = serde_json::json!({"system_name": "host", "operating_system": "Ubuntu 24.04"});
+        let (all, missing) = compose(given.as_object().unwrap(), detected.as_object().unwrap());
         assert_eq!(all["system_name"], "box");
         assert_eq!(all["operating_system"], "Ubuntu 24.04");
         assert_eq!(all["is_network"], "false");

@@ -54,12 +54,12 @@ impl OutputCache {
         resumes: Resumes,
     ) -> Result<Option<PathBuf>, PathError> {
         let names: Vec<String> = {
-            let mut known = self.resumed.0.lock();
-            let known = match &mut *known {
-                Some(known) => known,
+            let mut guard = self.resumed.0.lock();
+            let resumed = match &mut *guard {
+                Some(names) => names,
                 none => none.insert(self.unrecorded_resumed()?),
             };
-            let of_start = known.range(start.to_owned()..).take_while(|name| name.starts_with(start));
+            let of_start = resumed.range(start.to_owned()..).take_while(|name| name.starts_with(start));
             of_start.filter(|name| name.ends_with(end)).cloned().collect()
         };
         let is_accepted = |name: &String| self.home().output_files(name).exists();

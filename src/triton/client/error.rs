@@ -200,15 +200,15 @@ mod tests {
 
     #[test]
     fn an_error_names_its_call_also_where_the_server_says_nothing() {
-        let of = |why| ClientError::new("ServerLive", "host:8001", why).call_and_why();
+        let rendered = |why| ClientError::new("ServerLive", "host:8001", why).call_and_why();
         let silent = ClientErrorKind::Refused { code: Code::Unimplemented, message: String::new() };
-        assert_eq!(of(silent), "ServerLive: no message (Unimplemented)");
+        assert_eq!(rendered(silent), "ServerLive: no message (Unimplemented)");
         assert_eq!(
-            of(ClientErrorKind::Http { status: 500, message: String::new() }),
+            rendered(ClientErrorKind::Http { status: 500, message: String::new() }),
             "ServerLive: no message (HTTP 500)"
         );
-        assert_eq!(of(ClientErrorKind::Timeout(Duration::from_secs(10))), "ServerLive: no answer within 10.0 s");
+        assert_eq!(rendered(ClientErrorKind::Timeout(Duration::from_secs(10))), "ServerLive: no answer within 10.0 s");
         let connect = ClientErrorKind::Connect { cause: ConnectCause::Refused, text: "refused".to_owned() };
-        assert_eq!(of(connect), "no connection: refused");
+        assert_eq!(rendered(connect), "no connection: refused");
     }
 }

@@ -129,17 +129,17 @@ mod tests {
     use super::*;
 
     fn read(pieces: &[&[u8]]) -> Vec<(String, bool)> {
-        let mut events = SseParser::default();
-        let mut found = Vec::new();
+        let mut parser = SseParser::default();
+        let mut events = Vec::new();
         let mut emit = |event: SseEvent<'_>| {
-            found.push((String::from_utf8_lossy(event.data).into_owned(), event.is_error));
+            events.push((String::from_utf8_lossy(event.data).into_owned(), event.is_error));
             Ok::<_, Infallible>(())
         };
         for piece in pieces {
-            events.feed(piece, &mut emit).unwrap();
+            parser.feed(piece, &mut emit).unwrap();
         }
-        events.finish(&mut emit).unwrap();
-        found
+        parser.finish(&mut emit).unwrap();
+        events
     }
 
     #[test]
@@ -182,8 +182,8 @@ mod tests {
             at.extend([0, body.len()]);
             at.sort_unstable();
             let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &body.as_bytes()[pair[0]..pair[1]]).collect();
-            let found: Vec<String> = read(&pieces).into_iter().map(|(text, _)| text).collect();
-            prop_assert_eq!(found, texts);
+            let event_texts: Vec<String> = read(&pieces).into_iter().map(|(text, _)| text).collect();
+            prop_assert_eq!(event_texts, texts);
         }
     }
 
@@ -197,11 +197,11 @@ mod tests {
     #[test]
     fn a_byte_order_mark_is_no_part_of_the_first_event_and_is_text_later() {
         let body = "\u{feff}data: a\n\n\u{feff}data: b\n\ndata: c\n\n".as_bytes();
-        let found = [("a".to_owned(), false), ("c".to_owned(), false)];
-        assert_eq!(read(&[body]), found);
+        let events = [("a".to_owned(), false), ("c".to_owned(), false)];
+        assert_eq!(read(&[body]), events);
         for cut in 0..5 {
             let (one, two) = body.split_at(cut);
-            assert_eq!(read(&[one, two]), found, "cut at {cut}");
+            assert_eq!(read(&[one, two]), events, "cut at {cut}");
         }
     }
 

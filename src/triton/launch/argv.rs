@@ -20,17 +20,24 @@ pub(super) fn ranks(spec: &LaunchSpec, index: usize, decided: &ServerLayout, fir
     let Some(server) = spec.servers.get(index) else { return Vec::new() };
     (0..decided.world_size)
         .map(|number| {
-            let of = RankArgs { spec, server, index, decided, number };
+            let args = RankArgs { spec, server, index, decided, number };
             if !spec.words.is_empty() {
-                return of.as_written();
+                return args.as_written();
             }
             let shm_prefix = format!("prefix{}_", first + number);
-            let loads = if number == 0 { spec.tuning.load_model.clone() } else { of.models() };
-            let argv = of.server_args(&shm_prefix, &loads);
+            let loads = if number == 0 { spec.tuning.load_model.clone() } else { args.models() };
+            let argv = args.server_args(&shm_prefix, &loads);
             let has_log = decided.launcher == Launcher::Mpi && decided.world_size > 1 && !server.rank_logs.is_empty();
             let log = has_log.then(|| format!("{}/1/rank.{number}", server.rank_logs));
-            let rank =
-                Rank { rank: number, role: of.role(), opens_ports: number == 0, gpu: of.gpu(), loads, shm_prefix, log };
+            let rank = Rank {
+                rank: number,
+                role: args.role(),
+                opens_ports: number == 0,
+                gpu: args.gpu(),
+                loads,
+                shm_prefix,
+                log,
+            };
             RankCommand { rank, argv }
         })
         .collect()

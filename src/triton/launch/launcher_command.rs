@@ -154,7 +154,7 @@ fn pieces(wrapper: Vec<String>) -> Vec<Vec<String>> {
 }
 
 fn parallelism(server: &ServerSpec) -> Option<String> {
-    let of: Vec<String> = server
+    let models: Vec<String> = server
         .models
         .iter()
         .filter_map(|model| {
@@ -163,7 +163,7 @@ fn parallelism(server: &ServerSpec) -> Option<String> {
             Some(format!("{}: {copies}TP{tp}·PP{pp}", model.name))
         })
         .collect();
-    (!of.is_empty()).then(|| of.join(", "))
+    (!models.is_empty()).then(|| models.join(", "))
 }
 
 /// Where clients find the server: the given host, the first host it is spread to, the address it is bound to, or this

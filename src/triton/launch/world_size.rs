@@ -94,7 +94,8 @@ impl ServerDecision<'_> {
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
         // Not every engine can be read from here; an unknown number of ranks counts as one.
         let of_one = self.server.models.iter().filter_map(LaunchModel::ranks).max().unwrap_or(1);
-        let all: u32 = self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
+        let model_ranks: u32 =
+            self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
         let unknown: Vec<&str> = self
             .server
             .models
@@ -120,8 +121,8 @@ impl ServerDecision<'_> {
             }
             ServerMode::Leader => of_one,
             ServerMode::Orchestrator if spawns => 1,
-            ServerMode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + all),
-            ServerMode::Orchestrator => 1 + all,
+            ServerMode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + model_ranks),
+            ServerMode::Orchestrator => 1 + model_ranks,
         };
         let world_size = spec.world_size.unwrap_or(needed);
         self.mode(mode, copies, of_one);
@@ -136,7 +137,8 @@ impl ServerDecision<'_> {
             );
         }
         let launcher = self.launcher(mode, spawns, world_size);
-        let workers = if mode == ServerMode::Plain || mode == ServerMode::Leader { of_one.max(needed) } else { all };
+        let workers =
+            if mode == ServerMode::Plain || mode == ServerMode::Leader { of_one.max(needed) } else { model_ranks };
         self.gpus(&gpus, workers, !unknown.is_empty());
         if !unknown.is_empty() && spec.world_size.is_none() {
             let names = unknown.join(", ");

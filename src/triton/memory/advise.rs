@@ -103,8 +103,8 @@ fn sizes(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
         if to >= least.max(step) && to < now {
             advice.settings.push(MemorySetting { name, now, to });
         } else if over.is_some() {
-            let all = gb(bytes * now);
-            advice.arithmetic.push(format!("{name} {now} takes {all} in all: lowering it is not enough"));
+            let size = gb(bytes * now);
+            advice.arithmetic.push(format!("{name} {now} takes {size} in all: lowering it is not enough"));
         }
     }
 }

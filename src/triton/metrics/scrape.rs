@@ -114,7 +114,7 @@ async fn poll(clients: Vec<HttpClient>, interval: Duration, mut receiver: onesho
     let mut clients: Vec<Option<HttpClient>> =
         clients.into_iter().map(|client| Some(client.deadline(QUERY_TIMEOUT))).collect();
     let mut scrape = Scrape { servers, interval, ..Scrape::default() };
-    let mut known = KnownSeries::default();
+    let mut series = KnownSeries::default();
     let mut clock = tokio::time::interval(interval);
     // A late round is not made up for: two at once would add no information.
     clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -143,7 +143,7 @@ async fn poll(clients: Vec<HttpClient>, interval: Duration, mut receiver: onesho
             clients[server] = Some(client);
             let text = text.map_err(|error| ScrapeError::Query(error.why));
             let exposition = text.and_then(|text| Exposition::parse(&text).map_err(ScrapeError::Metrics));
-            round = scrape.keep(round, (server, at, took), &exposition, &mut known, MOST_KEPT);
+            round = scrape.keep(round, (server, at, took), &exposition, &mut series, MOST_KEPT);
         }
         round += 1;
         if last {

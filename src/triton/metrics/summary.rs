@@ -99,15 +99,15 @@ pub fn summarize_part(
     zero: Instant,
     window: Duration,
 ) -> ServerMetrics {
-    let own: Vec<bool> = scrape.servers.iter().map(is_its).collect();
-    let ticks: Vec<&ServerPoll> = scrape.ticks.iter().filter(|tick| own[tick.server]).collect();
+    let is_included: Vec<bool> = scrape.servers.iter().map(is_its).collect();
+    let ticks: Vec<&ServerPoll> = scrape.ticks.iter().filter(|tick| is_included[tick.server]).collect();
     let read = ticks.iter().filter(|tick| tick.values.is_ok()).count() as u64;
     let took = ticks.iter().filter(|tick| tick.values.is_ok()).map(|tick| tick.took.as_secs_f64() * 1e3);
     let mut out = ServerMetrics {
         servers: scrape
             .servers
             .iter()
-            .zip(&own)
+            .zip(&is_included)
             .filter(|(_, is_own)| **is_own)
             .map(|(server, _)| server.to_string())
             .collect(),
@@ -121,7 +121,7 @@ pub fn summarize_part(
     };
     let mut growths = CounterIncreases::default();
     let (mut from, mut to) = (None::<f64>, None::<f64>);
-    let tracks = tracks(&ticks, scrape.series.len(), own.len(), zero);
+    let tracks = tracks(&ticks, scrape.series.len(), is_included.len(), zero);
     for (series, servers) in scrape.series.iter().zip(tracks) {
         let servers = servers.as_slice();
         for track in servers.iter().filter(|track| !track.is_empty()) {
@@ -196,10 +196,10 @@ fn gauge(series: &MetricSeries, servers: &[Vec<Point>], window: Duration) -> (Se
         round.2 += 1;
     }
     // A round in which a server is missing would show its share as a dip.
-    let all = servers.iter().filter(|track| !track.is_empty()).count();
+    let server_count = servers.iter().filter(|track| !track.is_empty()).count();
     let line: Vec<(f64, f64)> = rounds
         .into_values()
-        .filter(|(_, _, count)| *count == all)
+        .filter(|(_, _, count)| *count == server_count)
         .map(|(at, sum, count)| (at, if mean_over { sum / count as f64 } else { sum }))
         .collect();
     let inside: Vec<f64> =
@@ -455,8 +455,8 @@ mod tests {
     #[test]
     fn a_host_has_the_metrics_of_its_own_servers() {
         let (scrape, zero) = scrape(&[[Some((1.0, 2.0)), Some((10.0, 20.0))], [Some((3.0, 4.0)), None]]);
-        let of = |port| summarize_part(&scrape, |server| server.port == port, zero, Duration::from_secs(1));
-        let (first, second) = (of(1), of(2));
+        let on_port = |port| summarize_part(&scrape, |server| server.port == port, zero, Duration::from_secs(1));
+        let (first, second) = (on_port(1), on_port(2));
         assert_eq!((first.servers, first.scrapes, first.missed), (vec!["h:1".to_owned()], 2, 0));
         assert_eq!((first.metrics[0].increase, first.metrics[0].servers), (Some(2.0), 1));
         assert_eq!((second.servers, second.scrapes, second.missed), (vec!["h:2".to_owned()], 1, 1));
@@ -472,7 +472,7 @@ mod tests {
             kind: MetricKind::Gauge,
         };
         let point = |value| vec![Point { round: 0, at: 0.5, value }];
-        let of = |series: &MetricSeries| {
+        let aggregated = |series: &MetricSeries| {
             let (metric, line) = gauge(series, &[point(0.9), point(0.7)], Duration::from_secs(1));
             assert_eq!(metric.mean, Some(line[0].1));
             (metric.over_servers, line[0].1)
@@ -489,11 +489,11 @@ mod tests {
             "sglang:new_token_ratio",
             "nv_gpu_utilization",
         ] {
-            assert_eq!(of(&series(name, &[("model_name", "m")])), ("mean".to_owned(), 0.8), "{name}");
+            assert_eq!(aggregated(&series(name, &[("model_name", "m")])), ("mean".to_owned(), 0.8), "{name}");
         }
-        assert_eq!(of(&series("nv_inference_request_summary_us", &[("quantile", "0.99")])).0, "mean");
+        assert_eq!(aggregated(&series("nv_inference_request_summary_us", &[("quantile", "0.99")])).0, "mean");
         let blocks = "nv_trt_llm_kv_cache_block_metrics";
-        assert_eq!(of(&series(blocks, &[("kv_cache_block_type", "fraction")])).0, "mean");
+        assert_eq!(aggregated(&series(blocks, &[("kv_cache_block_type", "fraction")])).0, "mean");
         // Watts, requests, tokens per second and flags do.
         for name in [
             "nv_gpu_power_usage",
@@ -502,10 +502,10 @@ mod tests {
             "sglang:gen_throughput",
             "sglang:num_used_tokens",
         ] {
-            assert_eq!(of(&series(name, &[])), ("sum".to_owned(), 1.6), "{name}");
+            assert_eq!(aggregated(&series(name, &[])), ("sum".to_owned(), 1.6), "{name}");
         }
         let generating = [("inflight_batcher_specific_metric", "generation_requests")];
-        assert_eq!(of(&series("nv_trt_llm_inflight_batcher_metrics", &generating)).0, "sum");
+        assert_eq!(aggregated(&series("nv_trt_llm_inflight_batcher_metrics", &generating)).0, "sum");
     }
 
     #[test]

@@ -68,17 +68,17 @@ pub fn place_in(text: &str, byte: usize) -> PbtxtPlace {
 
 /// Every `${name}` in the text, in order.
 pub fn unfilled(text: &str) -> Vec<UnfilledPlaceholder> {
-    let mut found = Vec::new();
+    let mut placeholders = Vec::new();
     let mut from = 0;
     while let Some(start) = text[from..].find("${").map(|at| from + at) {
         let name: String = text[start + 2..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
         let end = start + 2 + name.len();
         if !name.is_empty() && text[end..].starts_with('}') {
-            found.push(UnfilledPlaceholder { name, bytes: start..end + 1 });
+            placeholders.push(UnfilledPlaceholder { name, bytes: start..end + 1 });
         }
         from = end;
     }
-    found
+    placeholders
 }
 
 #[cfg(test)]

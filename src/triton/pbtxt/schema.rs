@@ -48,8 +48,8 @@ impl Reader<'_> {
         for field in fields {
             let Some(known) = schema.get_field_by_name(&field.name) else {
                 let names: Vec<String> = schema.fields().map(|field| field.name().to_owned()).collect();
-                let what = format!("`{}` has no field `{}`", schema.name(), field.name);
-                self.push_error(&field.at, what, did_you_mean(&field.name, names.iter().map(String::as_str)));
+                let problem = format!("`{}` has no field `{}`", schema.name(), field.name);
+                self.push_error(&field.at, problem, did_you_mean(&field.name, names.iter().map(String::as_str)));
                 continue;
             };
             self.check_set_once(&known, field, &seen);
@@ -77,14 +77,14 @@ impl Reader<'_> {
     fn field(&mut self, message: &mut DynamicMessage, known: &FieldDescriptor, field: &PbtxtField) {
         let is_message = matches!(known.kind(), Kind::Message(_));
         if field.is_list && !(known.is_list() || known.is_map()) {
-            let what = format!("`{}` is one value, not a list", field.name);
-            self.push_error(&field.at, what, Some("take the `[` and `]` away".to_owned()));
+            let error = format!("`{}` is one value, not a list", field.name);
+            self.push_error(&field.at, error, Some("take the `[` and `]` away".to_owned()));
             return;
         }
         // Before messages, also in a list, the colon may be left out.
         if !field.has_colon && !is_message {
-            let what = format!("`{}` needs a colon before its value", field.name);
-            self.push_error(&field.at, what, Some(format!("write `{}: …`", field.name)));
+            let error = format!("`{}` needs a colon before its value", field.name);
+            self.push_error(&field.at, error, Some(format!("write `{}: …`", field.name)));
             return;
         }
         for value in &field.values {
@@ -107,13 +107,13 @@ impl Reader<'_> {
 
     fn value(&mut self, known: &FieldDescriptor, value: &PbtxtValue) -> Option<Reflected> {
         if let PbtxtShape::Placeholder(name) = &value.shape {
-            let what = if name.is_empty() {
+            let error = if name.is_empty() {
                 format!("`{}` has a `$` for its value", known.name())
             } else {
                 format!("the placeholder `{name}` was never filled")
             };
             let hint = format!("`{}` is {}: fill it, or the server cannot read the file", known.name(), sort(known));
-            self.push_error(&value.bytes, what, Some(hint));
+            self.push_error(&value.bytes, error, Some(hint));
             return None;
         }
         if let (Kind::Message(schema), PbtxtShape::Message(fields)) = (known.kind(), &value.shape) {

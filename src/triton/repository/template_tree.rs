@@ -119,9 +119,13 @@ fn fill_model(
     errors: &mut Diagnostics,
 ) -> (String, FilledModel) {
     let preset = |name: &str| PRESETS.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let own = values.of.get(model);
+    let model_values = values.of.get(model);
     let value = |name: &str| {
-        own.and_then(|own| own.get(name)).or_else(|| values.all.get(name)).cloned().or_else(|| preset(name))
+        model_values
+            .and_then(|model_values| model_values.get(name))
+            .or_else(|| values.all.get(name))
+            .cloned()
+            .or_else(|| preset(name))
     };
     let (text, placeholders) = substitute(source.text(), &value);
     let mut filled =

@@ -146,9 +146,9 @@ fn nvidias_static_policy_is_a_batching_strategy() {
 
 #[test]
 fn every_parameter_has_a_place_in_a_template() {
-    let all: String = TEMPLATES.iter().map(|(_, text)| *text).collect();
+    let templates: String = TEMPLATES.iter().map(|(_, text)| *text).collect();
     for parameter in parameters::PARAMETERS.iter() {
-        assert!(all.contains(parameter.name), "{}", parameter.name);
+        assert!(templates.contains(parameter.name), "{}", parameter.name);
     }
 }
 

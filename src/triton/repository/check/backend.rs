@@ -182,8 +182,8 @@ fn fits(look: &mut ModelChecker<'_>, engine: &EngineConfig) {
         if name == "triton_max_batch_size" {
             return Some(config.max_batch_size.to_string());
         }
-        let known = find(name)?;
-        let text = config.parameters.get(known.key)?.string_value.to_ascii_lowercase();
+        let parameter = find(name)?;
+        let text = config.parameters.get(parameter.key)?.string_value.to_ascii_lowercase();
         // The backend takes what was never filled for not set.
         if placeholder(&text).is_some() {
             return None;
@@ -211,12 +211,12 @@ fn fits(look: &mut ModelChecker<'_>, engine: &EngineConfig) {
         let is_built = built.and_then(Value::as_bool).unwrap_or(false);
         if output.data_type() != wanted && output.data_type() != DataType::TypeInvalid && is_built {
             let way = [PbtxtStep::Name("output"), PbtxtStep::Nth(index), PbtxtStep::Name("data_type")];
-            let what = format!(
+            let message = format!(
                 "`{}` is {}, and the engine's logits are {logits}",
                 output.name,
                 output.data_type().as_str_name()
             );
-            look.error(&way, what, Some(format!("write {}", wanted.as_str_name())));
+            look.error(&way, message, Some(format!("write {}", wanted.as_str_name())));
         }
     }
 }

@@ -38,25 +38,25 @@ pub(super) fn check(look: &mut ModelChecker<'_>) {
 }
 
 fn dynamic(look: &mut ModelChecker<'_>, batching: &ModelDynamicBatching) {
-    let own = PbtxtStep::Name("dynamic_batching");
-    preferred(look, &[own], &batching.preferred_batch_size);
+    let section = PbtxtStep::Name("dynamic_batching");
+    preferred(look, &[section], &batching.preferred_batch_size);
     if look.model.config.max_batch_size == 0 && look.model.is_whole && batching.preferred_batch_size.is_empty() {
-        look.warn(&[own], "the dynamic batcher does nothing: max_batch_size is 0", None);
+        look.warn(&[section], "the dynamic batcher does nothing: max_batch_size is 0", None);
     }
     let (levels, default) = (batching.priority_levels, batching.default_priority_level);
     if levels > 0 && !(1..=levels).contains(&default) {
-        let way = [own, PbtxtStep::Name("default_priority_level")];
+        let way = [section, PbtxtStep::Name("default_priority_level")];
         let hint = format!("a level is from 1 to priority_levels ({levels})");
         look.error(&way, format!("default_priority_level is {default}"), Some(hint));
     }
     for level in batching.priority_queue_policy.keys().filter(|level| levels > 0 && !(1..=levels).contains(*level)) {
         let key = level.to_string();
-        let way = [own, PbtxtStep::Name("priority_queue_policy"), PbtxtStep::Key(&key)];
+        let way = [section, PbtxtStep::Name("priority_queue_policy"), PbtxtStep::Key(&key)];
         look.error(&way, format!("there is no priority level {level}: there are {levels}"), None);
     }
     if levels == 0 && default > 0 {
         look.warn(
-            &[own, PbtxtStep::Name("default_priority_level")],
+            &[section, PbtxtStep::Name("default_priority_level")],
             "a priority without priority_levels does nothing",
             None,
         );
@@ -77,20 +77,20 @@ fn preferred(look: &mut ModelChecker<'_>, batcher: &[PbtxtStep<'_>], sizes: &[i3
 }
 
 fn sequence(look: &mut ModelChecker<'_>, batching: &ModelSequenceBatching) {
-    let own = PbtxtStep::Name("sequence_batching");
+    let section = PbtxtStep::Name("sequence_batching");
     match &batching.strategy_choice {
         Some(StrategyChoice::Oldest(oldest)) => {
-            preferred(look, &[own, PbtxtStep::Name("oldest")], &oldest.preferred_batch_size);
+            preferred(look, &[section, PbtxtStep::Name("oldest")], &oldest.preferred_batch_size);
         }
         Some(StrategyChoice::Direct(direct)) if !(0.0..=1.0).contains(&direct.minimum_slot_utilization) => {
-            let way = [own, PbtxtStep::Name("direct"), PbtxtStep::Name("minimum_slot_utilization")];
+            let way = [section, PbtxtStep::Name("direct"), PbtxtStep::Name("minimum_slot_utilization")];
             look.error(&way, "the slot utilization is a part: 0 to 1", None);
         }
         _ => {}
     }
     let mut seen = Vec::new();
     for (index, input) in batching.control_input.iter().enumerate() {
-        let way = [own, PbtxtStep::Name("control_input"), PbtxtStep::Nth(index)];
+        let way = [section, PbtxtStep::Name("control_input"), PbtxtStep::Nth(index)];
         if input.name.is_empty() {
             look.error(&way, "a control input without a name", None);
         }

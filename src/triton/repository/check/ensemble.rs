@@ -71,23 +71,23 @@ fn frame(look: &mut ModelChecker<'_>) {
 }
 
 fn steps(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling, models: &[Model], names: &[&str]) {
-    let own = look.model;
+    let ensemble = look.model;
     for (index, step) in ensembling.step.iter().enumerate() {
         let at = [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index)];
         let field = |name: &'static str| [at[0], at[1], at[2], PbtxtStep::Name(name)];
         for (name, map) in [("input_map", &step.input_map), ("output_map", &step.output_map)] {
-            if map.is_empty() && own.is_whole {
+            if map.is_empty() && ensemble.is_whole {
                 look.error(&at, format!("step {index} needs an `{name}`"), None);
             }
         }
         if step.model_name.is_empty() {
-            if own.is_whole {
+            if ensemble.is_whole {
                 look.error(&at, format!("step {index} needs a model_name"), None);
             }
-        } else if step.model_name == own.name {
+        } else if step.model_name == ensemble.name {
             look.error(&field("model_name"), "the ensemble is a step of itself; the server hangs at it", None);
         } else if !names.contains(&step.model_name.as_str()) {
-            let others = names.iter().copied().filter(|name| *name != own.name);
+            let others = names.iter().copied().filter(|name| *name != ensemble.name);
             let hint = did_you_mean(&step.model_name, others.collect::<Vec<_>>());
             look.error(&field("model_name"), format!("the repository has no model `{}`", step.model_name), hint);
         }
@@ -97,7 +97,7 @@ fn steps(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling, models: &[Mo
         if member.is_whole {
             mapped(look, step, member, index);
         }
-        let (ours, theirs) = (own.config.max_batch_size, member.config.max_batch_size);
+        let (ours, theirs) = (ensemble.config.max_batch_size, member.config.max_batch_size);
         if ours > theirs {
             let message =
                 format!("the ensemble's max_batch_size {ours} is above {theirs}, which `{}` allows", member.name);
@@ -108,13 +108,13 @@ fn steps(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling, models: &[Mo
 
 /// Whether a member leads back to this ensemble.
 fn circle(look: &mut ModelChecker<'_>, way: &[PbtxtStep<'_>], member: &Model, models: &[Model]) {
-    let own = look.model.name.as_str();
+    let ensemble = look.model.name.as_str();
     let mut seen = BTreeSet::new();
     let mut next = vec![member];
     while let Some(model) = next.pop() {
         let Some(SchedulingChoice::EnsembleScheduling(inner)) = &model.config.scheduling_choice else { continue };
         for step in &inner.step {
-            if step.model_name == own && model.name != own {
+            if step.model_name == ensemble && model.name != ensemble {
                 let message = format!("`{}` leads back to this ensemble; the server hangs at it", member.name);
                 look.error(way, message, None);
                 return;
@@ -150,8 +150,8 @@ fn mapped(look: &mut ModelChecker<'_>, step: &model_ensembling::Step, member: &M
     }
     for input in member.config.input.iter().filter(|input| !input.optional && !step.input_map.contains_key(&input.name))
     {
-        let what = format!("`{}` needs its input `{}`, and the step gives it none", member.name, input.name);
-        look.error(&[at[0], at[1], at[2], PbtxtStep::Name("input_map")], what, None);
+        let message = format!("`{}` needs its input `{}`, and the step gives it none", member.name, input.name);
+        look.error(&[at[0], at[1], at[2], PbtxtStep::Name("input_map")], message, None);
     }
 }
 
@@ -205,8 +205,8 @@ fn flow(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling) {
             let (what, hint) = if written.contains_key(tensor.as_str()) {
                 (format!("`{tensor}` is never ready: the steps wait for each other"), None)
             } else {
-                let known: Vec<&str> = given.iter().copied().chain(written.keys().copied()).collect();
-                (format!("no step writes `{tensor}`"), did_you_mean(tensor, known))
+                let tensors: Vec<&str> = given.iter().copied().chain(written.keys().copied()).collect();
+                (format!("no step writes `{tensor}`"), did_you_mean(tensor, tensors))
             };
             look.error(&at, what, hint);
         }

@@ -82,12 +82,12 @@ fn backend(look: &mut ModelChecker<'_>) {
         return;
     }
     let folder = &look.model.folder;
-    let own = format!("libtriton_{backend}.so");
+    let library = format!("libtriton_{backend}.so");
     let brings = |file: &str| {
         folder.join(file).is_file()
             || look.model.versions.iter().any(|v| folder.join(v.to_string()).join(file).exists())
     };
-    let known = BACKENDS.iter().find(|(name, _)| *name == backend);
+    let usual_file = BACKENDS.iter().find(|(name, _)| *name == backend);
     let names = BACKENDS.map(|(name, _)| name);
     if backend.is_empty() && platform.is_empty() {
         let file = BACKENDS.iter().find(|(_, file)| !file.is_empty() && brings(file));
@@ -99,13 +99,13 @@ fn backend(look: &mut ModelChecker<'_>) {
             ),
             None => look.error(&[], "no backend is named", Some(format!("there is: {}", list_of(names)))),
         }
-    } else if known.is_none() && !backend.is_empty() && !brings(&own) && runtime.is_empty() {
+    } else if usual_file.is_none() && !backend.is_empty() && !brings(&library) && runtime.is_empty() {
         let hint = nearest(&backend, names).map(|name| format!("did you mean `{name}`?"));
-        let hint = hint.or_else(|| Some(format!("there is: {}; one of your own brings its {own}", list_of(names))));
+        let hint = hint.or_else(|| Some(format!("there is: {}; one of your own brings its {library}", list_of(names))));
         look.error(&[PbtxtStep::Name("backend")], format!("there is no backend `{backend}`"), hint);
     }
     let given = look.model.config.default_model_filename.clone();
-    let usual = known.map_or("", |(_, file)| file);
+    let usual = usual_file.map_or("", |(_, file)| file);
     let file = if given.is_empty() { usual } else { given.as_str() };
     for version in available(look) {
         let path = look.model.folder.join(version.to_string()).join(file);

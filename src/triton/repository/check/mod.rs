@@ -56,16 +56,16 @@ fn repository(
     checked: &mut RepositoryCheckResult,
 ) -> io::Result<()> {
     let mut models = Vec::new();
-    let all = folders(folder)?;
-    for path in &all {
+    let model_folders = folders(folder)?;
+    for path in &model_folders {
         checked.models.push(path.clone());
         models.extend(read(path, &mut checked.found)?);
     }
-    if all.is_empty() {
+    if model_folders.is_empty() {
         let message = format!("{} holds no model: each model is a folder in it", folder.display());
         checked.found.push(Diagnostic::error(message));
     }
-    let names: Vec<&str> = all.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    let names: Vec<&str> = model_folders.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     for model in &models {
         let mut look = ModelChecker { model, found: &mut checked.found };
         files::check(&mut look);

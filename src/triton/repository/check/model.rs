@@ -120,8 +120,8 @@ fn check_tensor(look: &mut ModelChecker<'_>, tensor: &Tensor<'_>) {
     if name.is_empty() {
         look.error(&at, format!("an {list} without a name"), None);
     }
-    let known = DataType::try_from(tensor.data_type).is_ok_and(|kind| kind != DataType::TypeInvalid);
-    if !known && (tensor.data_type != 0 || look.model.is_whole) {
+    let has_type = DataType::try_from(tensor.data_type).is_ok_and(|kind| kind != DataType::TypeInvalid);
+    if !has_type && (tensor.data_type != 0 || look.model.is_whole) {
         let hint = "for example `data_type: TYPE_INT32`".to_owned();
         look.error(&field("data_type"), format!("{list} `{name}` needs a data_type"), Some(hint));
     }
@@ -188,12 +188,12 @@ fn check_duplicate(look: &mut ModelChecker<'_>, first: &Tensor<'_>, second: &Ten
 
 pub(super) fn check_instances(look: &mut ModelChecker<'_>, machine: Option<u32>) {
     let model = look.model;
-    let own = PbtxtStep::Name("instance_group");
+    let section = PbtxtStep::Name("instance_group");
     if look.is_ensemble() {
         return;
     }
     for (index, group) in model.config.instance_group.iter().enumerate() {
-        let way = |field: &'static str| [own, PbtxtStep::Nth(index), PbtxtStep::Name(field)];
+        let way = |field: &'static str| [section, PbtxtStep::Nth(index), PbtxtStep::Name(field)];
         if group.count < 0 {
             let hint = "1 or more; the server silently takes 1 for it".to_owned();
             look.error(&way("count"), format!("an instance group of {} instances", group.count), Some(hint));
@@ -203,7 +203,7 @@ pub(super) fn check_instances(look: &mut ModelChecker<'_>, machine: Option<u32>)
             look.error(&way("gpus"), "a group on the CPU has no GPUs", Some(hint));
         }
         for (nth, gpu) in group.gpus.iter().enumerate() {
-            let way = [own, PbtxtStep::Nth(index), PbtxtStep::Name("gpus"), PbtxtStep::Nth(nth)];
+            let way = [section, PbtxtStep::Nth(index), PbtxtStep::Name("gpus"), PbtxtStep::Nth(nth)];
             if *gpu < 0 {
                 look.error(&way, format!("{gpu} is no GPU"), None);
             } else if let Some(machine) = machine.filter(|machine| *gpu as u32 >= *machine) {
@@ -226,10 +226,10 @@ pub(super) fn check_warmup(look: &mut ModelChecker<'_>) {
         return;
     }
     for (index, warmup) in config.model_warmup.iter().enumerate() {
-        let own = [PbtxtStep::Name("model_warmup"), PbtxtStep::Nth(index)];
+        let section = [PbtxtStep::Name("model_warmup"), PbtxtStep::Nth(index)];
         let most = config.max_batch_size.max(1) as u32;
         if warmup.batch_size > most {
-            let way = [own[0], own[1], PbtxtStep::Name("batch_size")];
+            let way = [section[0], section[1], PbtxtStep::Name("batch_size")];
             look.error(
                 &way,
                 format!("the warm-up's batch size {} is above max_batch_size {most}", warmup.batch_size),
@@ -237,7 +237,7 @@ pub(super) fn check_warmup(look: &mut ModelChecker<'_>) {
             );
         }
         for (name, input) in &warmup.inputs {
-            let way = [own[0], own[1], PbtxtStep::Name("inputs"), PbtxtStep::Key(name)];
+            let way = [section[0], section[1], PbtxtStep::Name("inputs"), PbtxtStep::Key(name)];
             match config.input.iter().find(|known| known.name == *name) {
                 None => {
                     let names = config.input.iter().map(|input| input.name.as_str());
@@ -268,7 +268,7 @@ pub(super) fn check_warmup(look: &mut ModelChecker<'_>) {
             }
         }
         for input in config.input.iter().filter(|input| !input.optional && !warmup.inputs.contains_key(&input.name)) {
-            look.error(&own, format!("the warm-up has no data for input `{}`", input.name), None);
+            look.error(&section, format!("the warm-up has no data for input `{}`", input.name), None);
         }
     }
 }
