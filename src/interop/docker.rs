@@ -5,12 +5,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::ToolTable;
-use crate::command_line::options::ParsedLine;
-use crate::command_line::program::{base, is_secret};
-use crate::command_line::stage_container::{mounts, put_container, put_secret};
-use crate::command_line::translation::{
-    TranslateInner, Translation, TranslationBuilder, TranslationError, TranslationKind,
+use crate::command_line::{
+    ParsedLine, ToolTable, TranslateInner, Translation, TranslationBuilder, TranslationError, TranslationKind, base,
+    is_secret, mounts, put_container, put_secret,
 };
 use base::spec::Quantity;
 

@@ -2,10 +2,9 @@
 
 use std::sync::LazyLock;
 
-use crate::command_line::ToolTable;
-use crate::command_line::program::Env;
-use crate::command_line::translation::{
-    GpuScale, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind,
+use crate::command_line::{
+    Env, GpuScale, RunLine, RunSetting, ToolTable, TranslatedScript, Translation, TranslationBuilder, TranslationError,
+    TranslationKind,
 };
 
 const TOOL: &str = "llmb-run";

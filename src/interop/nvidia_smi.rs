@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind};
+use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind};
 
 /// The value of a stage's `gpu_clocks`, if the line locks clocks.
 pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {

@@ -5,12 +5,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::ToolTable;
-use crate::command_line::options::ParsedLine;
-use crate::command_line::program::assignment;
-use crate::command_line::stage_container::put_container;
-use crate::command_line::translation::{
-    TranslateRanks, Translation, TranslationBuilder, TranslationError, TranslationKind, quantity,
+use crate::command_line::{
+    ParsedLine, ToolTable, TranslateRanks, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    assignment, put_container, quantity,
 };
 use base::spec::Quantity;
 

@@ -160,7 +160,8 @@ pub(crate) static PREPARE_DATASET: LazyLock<ToolTable> =
 /// Where the file goes, which is another place here.
 pub(crate) static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
-/// `prepare_dataset.py`: a file of requests → a stage that writes it. `path` is the script's; `written_to` is the file that its output is redirected to.
+/// `prepare_dataset.py`: a file of requests → a stage that writes it. `path` is the script's; `written_to` is the file
+/// that its output is redirected to.
 pub(crate) fn prepare_dataset(
     path: &str,
     words: &[String],

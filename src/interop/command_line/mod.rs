@@ -5,30 +5,34 @@
 //! quite the same), or in what was left, with why. An unknown argument is an error. No tool is named here:
 //! `translate` has the table of them.
 
-pub(super) mod connections;
-pub(super) mod conversations;
-pub(super) mod load;
-pub(super) mod load_options;
-pub(super) mod options;
-pub(super) mod program;
+mod connections;
+mod conversations;
+mod load;
+mod load_options;
+mod options;
+mod program;
 pub(super) mod python;
-pub(super) mod shell;
-pub(super) mod stage_container;
-pub(super) mod tool_table;
-pub(super) mod translated_bench;
-pub(super) mod translation;
+mod shell;
+mod stage_container;
+mod tool_table;
+mod translated_bench;
+mod translation;
 
+pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{CHAT, COMPLETIONS, SHAREGPT_FILE, host_and_port, share, token_ids};
-pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
-pub(crate) use program::Env;
+pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
+pub(crate) use program::{Env, LAUNCHER, Program, assignment, base, is_secret, program};
 pub use shell::UnknownValue;
-pub(crate) use stage_container::put_secret;
+pub(crate) use shell::{Variables, WrittenCommand, as_written, sequence, split, unmentioned, without_prompts};
+pub(crate) use stage_container::{mounts, on_the_host, put_container, put_secret};
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,
     TranslationError, TranslationKind, TranslationProblem, UntranslatedOption, origin,
 };
-pub(crate) use translation::{NoMeaning, TranslateInner, TranslationBuilder, manifest, number, quantity};
+pub(crate) use translation::{
+    NoMeaning, TranslateInner, TranslateRanks, TranslationBuilder, manifest, number, quantity,
+};

@@ -1,11 +1,11 @@
 //! The JSON object that `vllm bench serve --save-detailed` leaves.
 
-use base::spec::Arrivals;
 use serde_json::{Map, Value, json};
 
 use super::export::{Exported, identity_entries, model, ok, output_tokens, spread, started, users};
-use crate::command_line::translation::number;
+use crate::command_line::number;
 use crate::metrics::{ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, Tool};
+use base::spec::Arrivals;
 use harness::{LoadLevel, LoadPattern, RunResult};
 
 const TOOL: Tool = Tool::Vllm;

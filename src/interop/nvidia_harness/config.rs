@@ -10,7 +10,7 @@ use super::config_file::ConfigFile;
 use super::harness_table::benchmark;
 use super::stage_entry::{WeightFormat, entry};
 use super::systems::machine;
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind};
+use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind};
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
 /// The largest file that is read as a config.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::command_line::TranslationBuilder;
 use crate::command_line::python::{Expr, PythonItem, Statement, StatementKind, parse};
-use crate::command_line::translation::TranslationBuilder;
 
 /// The largest value that is read; no config has a larger one.
 const LARGEST: usize = 20_000;

@@ -2,9 +2,7 @@
 
 use super::harness_table::MakeTarget;
 use super::run_args::{HarnessFields, TOOL, placeholder};
-use crate::command_line::translation::{
-    RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
-};
+use crate::command_line::{RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind};
 use base::diag::nearest;
 
 /// The benchmark of a line that does not name one.

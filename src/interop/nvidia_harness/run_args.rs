@@ -4,7 +4,7 @@ use super::harness_table::{HarnessField, HarnessValue, benchmark, benchmark_hint
 pub(crate) use super::make_targets::make;
 use super::systems::system_name;
 use super::tuning_fields::{self, TuningField, TuningFieldError};
-use crate::command_line::translation::{
+use crate::command_line::{
     RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
 use base::diag::{did_you_mean, nearest};

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::config_file::{ConfigSetting, ConfigValue};
 use super::harness_table::ConfigField;
 use super::systems::machine;
-use crate::command_line::translation::TranslationBuilder;
+use crate::command_line::TranslationBuilder;
 use base::diag::nearest;
 use triton::repository::RUNTIME_FLAGS;
 
@@ -240,7 +240,7 @@ fn add_field(flags: &mut Map<String, Value>, setting: &ConfigSetting, field: &st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_line::translation::{Translation, TranslationKind};
+    use crate::command_line::{Translation, TranslationKind};
     use crate::nvidia_harness::read_config;
 
     /// What is imported from a class with these fields, as the one setting.

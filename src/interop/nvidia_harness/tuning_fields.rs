@@ -1,7 +1,7 @@
 //! Fields of RUN_ARGS that tune the engine, the servers and the clients: places in the manifest of a system.
 
 use super::stage_entry::{BUILD_FIELD, RUNTIME_FIELD};
-use crate::command_line::translation::{RunSetting, TranslationBuilder};
+use crate::command_line::{RunSetting, TranslationBuilder};
 use base::diag::nearest;
 use triton::repository::RUNTIME_FLAGS;
 

@@ -45,11 +45,7 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     builder.note(
         "there a batch is one request with this many prompts; here each prompt is a request, and all are sent at once",
     );
-    for given in &line.given {
-        if let Some(row) = TABLE.row(given.name).filter(|row| row.computes.is_none()) {
-            builder.push_untranslated(given.as_written(), row.reason());
-        }
-    }
+    line.given.iter().for_each(|given| TABLE.push_untranslated(given, &mut builder));
     match (script.benches.as_slice(), script.stages.is_empty()) {
         ([_], true) => {
             let only = script.benches.remove(0);

@@ -10,10 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::script::read_commands;
-use crate::command_line::program::{Env, LAUNCHER, Program, program};
-use crate::command_line::stage_container::on_the_host;
-use crate::command_line::translation::{
-    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind,
+use crate::command_line::{
+    Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    on_the_host, program,
 };
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};

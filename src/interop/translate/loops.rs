@@ -1,6 +1,6 @@
 //! Loops of a shell: over values that the text has, and those that only wait.
 
-use crate::command_line::shell::{WrittenCommand, sequence};
+use crate::command_line::{WrittenCommand, sequence};
 
 /// The variable and the values of `for NAME in VALUE…`, where they are all in the text.
 pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {

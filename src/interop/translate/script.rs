@@ -9,13 +9,10 @@ use super::command::{NOT_RUN, Surroundings, TOOLS, no_meaning, translate};
 use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
-use crate::command_line::connections::{StartedServer, TargetMatch, match_target, read_outputs};
-use crate::command_line::program::{assignment, base, program};
-use crate::command_line::shell::{Variables, WrittenCommand, as_written, split, without_prompts};
-use crate::command_line::stage_container::{on_the_host, put_container};
-use crate::command_line::translation::{
-    ProblemKind, RunLine, RunSetting, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationError,
-    TranslationKind, UntranslatedOption,
+use crate::command_line::{
+    ProblemKind, RunLine, RunSetting, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation,
+    TranslationBuilder, TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_written,
+    assignment, base, match_target, on_the_host, program, put_container, read_outputs, split, without_prompts,
 };
 use crate::nvidia_smi;
 use crate::slurm::directives;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::command_line::translation::{Translation, TranslationKind};
+use crate::command_line::{Translation, TranslationKind};
 
 /// A name that none of the stages has, and none of these.
 pub(super) fn unique(name: &str, beside: &[String], stages: &Map<String, Value>) -> String {

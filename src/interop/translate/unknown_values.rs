@@ -1,9 +1,8 @@
 //! Values that a text does not have: each is in the translation, or an error names it with what to do.
 
-use crate::command_line::program::{assignment, is_secret};
-use crate::command_line::shell::{UnknownValue, as_written, unmentioned};
-use crate::command_line::translation::{
-    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind, TranslationProblem,
+use crate::command_line::{
+    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind, TranslationProblem, UnknownValue,
+    as_written, assignment, is_secret, unmentioned,
 };
 
 /// The translation of a command. On error the values that it does not have, although the command's words do: something

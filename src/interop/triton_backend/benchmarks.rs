@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use serde_json::json;
 
-use crate::command_line::load::TranslatedLoad;
-use crate::command_line::translation::{ScriptBench, TranslatedScript, Translation, TranslationError, TranslationKind};
-use crate::command_line::{Compute, GivenOption, ParsedLine, ToolTable};
+use crate::command_line::{
+    Compute, GivenOption, ParsedLine, ScriptBench, ToolTable, TranslatedLoad, TranslatedScript, Translation,
+    TranslationError, TranslationKind,
+};
 use base::spec::Quantity;
 
 pub(crate) static BENCHMARK_CORE_MODEL: LazyLock<ToolTable> = LazyLock::new(|| {

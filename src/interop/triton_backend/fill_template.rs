@@ -5,8 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::options::{Opt, flag, read};
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind, manifest};
+use crate::command_line::{
+    Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, manifest, read,
+};
 use base::diag::did_you_mean;
 use triton::repository::{PARAMETERS, pairs};
 

@@ -4,9 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::command_line::ToolTable;
-use crate::command_line::options::ParsedLine;
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind};
+use crate::command_line::{ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, TranslationKind};
 
 pub(crate) static INFLIGHT: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("../tools/inflight-batcher-llm-client.toml")], &[]));

@@ -4,10 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::ToolTable;
-use crate::command_line::options::ParsedLine;
-use crate::command_line::program::Env;
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, manifest};
+use crate::command_line::{Env, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, manifest};
 use base::spec::Quantity;
 
 const TOOL: &str = "launch_triton_server.py";

@@ -7,10 +7,9 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::launch_triton_server;
-use crate::command_line::ToolTable;
-use crate::command_line::options::{GivenOption, ParsedLine};
-use crate::command_line::program::{Env, program};
-use crate::command_line::translation::{Translation, TranslationBuilder, TranslationError, manifest};
+use crate::command_line::{
+    Env, GivenOption, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, program,
+};
 use base::spec::Quantity;
 
 const TOOL: &str = "tritonserver";

@@ -373,9 +373,14 @@ mod tests {
         /// A replica's clock may lag the balancer's until it matters; the result is that of clocks that all advance
         /// together.
         #[test]
-        fn clocks_behind_are_the_same_as_clocks_together(seed in 0_u64..1000, replicas in 1_usize..6, policy in prop_oneof![
-            Just(SchedulerPolicy::Vllm), Just(SchedulerPolicy::GuaranteedNoEvict), Just(SchedulerPolicy::MaxUtilization)
-        ]) {
+        fn clocks_behind_are_the_same_as_clocks_together(
+            seed in 0_u64..1000,
+            replicas in 1_usize..6,
+            policy in prop_oneof![
+                Just(SchedulerPolicy::Vllm), Just(SchedulerPolicy::GuaranteedNoEvict),
+                Just(SchedulerPolicy::MaxUtilization)
+            ],
+        ) {
             let fleet = Fleet {
                 server: server(policy),
                 balancers: 1,

@@ -3,7 +3,7 @@
     python3 reference.py > steps.jsonl
 
 Each line has the limits, the requests (arrival in ns, prompt and answer tokens), and what each step computed: its end in ns,
-tokens of context, requests that generate, requests that lost their blocks. `src/sim/core/reference_tests.rs` compares the core with it.
+tokens of context, requests that generate, requests that lost their blocks. `src/sim/core/tests.rs` compares the core with it.
 """
 import json
 
