@@ -142,7 +142,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "admitted",
         place: "rates.admitted",
         title: "admitted rate",
-        about: "What the client really sent; more than 1 % off the offered rate is INVALID(load).",
+        about: "What the client really sent; more than 1 % off the offered rate is a fault of the client.",
         formula: "(N − 1) / (last − first issue)",
         population: "issued requests",
         zero_point: "issue",

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::gpu::{GpuTrace, GpusUsage};
-use crate::measure::reasons::VerdictReasons;
+use crate::measure::reasons::{VerdictReasons, verdict_of_file};
 use crate::record::is_usual;
 use crate::{
     CachedInput, CutInput, FailureClass, FinishReason, Goodput, HostShare, LoadConditions, LoadgenResult, Reason,
@@ -145,8 +145,8 @@ pub struct RunResult {
 pub const WHOLE_ANSWERS: &str = "answers do not stream, so TTFT is the time of the whole answer";
 
 impl RunResult {
-    pub const fn verdict(&self) -> Verdict {
-        self.verdict
+    pub fn verdict(&self) -> Verdict {
+        verdict_of_file(self.verdict, &self.reasons)
     }
 
     /// Why the verdict is not VALID, worst first.

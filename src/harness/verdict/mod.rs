@@ -1,8 +1,8 @@
 //! The verdict: did this run measure the server under the planned load, or something else? Pure.
 //!
-//! Each check, its limit and what it makes of the run is a row of [`crate::VERDICT_REASONS`]. A rate that was not
-//! reached is INVALID(load), and not the client's fault, where `max_in_flight` held arrivals back, and for LoadGen with
-//! a lag p99 below the second limit, or with limits missed whatever the lag. LoadGen's latencies include lag and CPU of
+//! Each check, its limit and what it makes of the run is a row of [`crate::verdict_reasons`]. A rate that was not
+//! reached is not the client's fault where `max_in_flight` held arrivals back (OVERLOADED), and for LoadGen with a lag
+//! p99 below the second limit, or with limits missed whatever the lag (LIMIT MISSED). LoadGen's latencies include lag and CPU of
 //! the client: they speak against a run only where LoadGen reports a latency over its limit; lag only where that is
 //! TTFT, of which it is half.
 //!
@@ -11,7 +11,7 @@
 
 mod answers;
 pub mod preflight;
-mod servers;
+pub(crate) mod servers;
 mod unjudged_run;
 
 #[cfg(test)]
@@ -24,6 +24,8 @@ mod verdict_table_tests;
 pub use answers::refused_field;
 pub use unjudged_run::UnjudgedRun;
 
+use std::fmt;
+
 use crate::measure::metric::is_maximum;
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::result::PreflightResult;
@@ -33,22 +35,22 @@ use crate::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch, ReasonSeve
 use base::spec::{Arrivals, GoodputLimit};
 use base::units::{counted, distinct_decimals};
 
-const RATE: f64 = 0.01;
+pub(crate) const RATE: f64 = 0.01;
 /// Of runs whose every lag is within the second bound: of few requests 1 % of the time is a few milliseconds.
-const RATE_IN_TIME: f64 = 0.05;
+pub(crate) const RATE_IN_TIME: f64 = 0.05;
 /// The largest share of repeated prompts.
-const REPEATED: f64 = 0.05;
+pub(crate) const REPEATED: f64 = 0.05;
 /// The largest share of prompt tokens from the cache where only the servers' metrics have it: the template of a chat is
 /// at the beginning of every prompt.
-const CACHED: f64 = 0.2;
-pub(super) const CPU: f64 = 0.85;
-const CORE_WAIT: f64 = 0.01;
-const BACKLOG_MS: f64 = 1.0;
-pub(super) const LAG: TimeBound = TimeBound { ms: 1.0, share: 0.01 };
-pub(super) const LAG_HARD: TimeBound = TimeBound { ms: 5.0, share: 0.05 };
+pub(crate) const CACHED: f64 = 0.2;
+pub(crate) const CPU: f64 = 0.85;
+pub(crate) const CORE_WAIT: f64 = 0.01;
+pub(crate) const BACKLOG_MS: f64 = 1.0;
+pub(crate) const LAG: TimeBound = TimeBound { ms: 1.0, share: 0.01 };
+pub(crate) const LAG_HARD: TimeBound = TimeBound { ms: 5.0, share: 0.05 };
 
 /// A time, or a share of another time if that is longer.
-pub(super) struct TimeBound {
+pub(crate) struct TimeBound {
     ms: f64,
     share: f64,
 }
@@ -56,6 +58,13 @@ pub(super) struct TimeBound {
 impl TimeBound {
     pub fn at(&self, whole_ms: f64) -> f64 {
         self.ms.max(self.share * whole_ms)
+    }
+}
+
+impl fmt::Display for TimeBound {
+    /// `1 ms or 1 %`
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ms or {:.0} %", self.ms, self.share * 100.0)
     }
 }
 
@@ -159,7 +168,7 @@ fn load(spec: &BenchSpec, result: &RunResult, evidence: &Evidence, found: &mut V
             counts.not_sent,
             counts.scheduled
         );
-        found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidClient, text);
     }
     if result.load.held_back > 0 {
         let text = format!(
@@ -198,8 +207,11 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
         admitted < offered && loadgen.is_over_latency_limit() && !servers::lag_explains_limit(loadgen, result)
     };
     let is_loads = result.loadgen.as_ref().is_some_and(|loadgen| !is_late || is_missed_anyway(loadgen));
-    let is_planned = result.load.held_back > 0 || is_loads;
-    let severity = if is_planned { ReasonSeverity::InvalidLoad } else { ReasonSeverity::InvalidClient };
+    let severity = match result.load.held_back > 0 {
+        true => ReasonSeverity::Overloaded,
+        false if is_loads => ReasonSeverity::LimitMissed,
+        false => ReasonSeverity::InvalidClient,
+    };
     let text = format!("requests were issued at {admitted:.2}/s, and {offered:.2}/s were scheduled");
     found.add(VerdictCheck::Rate, severity, text);
 }
@@ -283,7 +295,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
                 format!("there is no {name} to check against the limit {key} of {most:.1} ms{cause}")
             }
         };
-        found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     }
     if let Some(limit) = spec.limits.goodput {
         goodput(limit, result, found);
@@ -297,11 +309,11 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) {
     let Some(goodput) = &result.goodput else {
         let text = "there is no goodput to check against its limit: `slo` is not set".to_owned();
-        return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        return found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     };
     if goodput.slo.tpot_ms.is_some() && goodput.attainment.is_none() && result.latency.tpot.n == 0 {
         let text = "there is no TPOT to check against `slo`, and so no goodput to check against its limit".to_owned();
-        return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        return found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     }
     let text = match limit {
         GoodputLimit::Share(percent) => match goodput.attainment {
@@ -322,7 +334,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
         },
     };
     if let Some(text) = text {
-        found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     }
 }
 
