@@ -87,8 +87,8 @@ pub use measure::repeats::{
 };
 pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries};
 pub use measure::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LittlesLaw, Measured, RunResult, TimeSlice,
-    TokenCounts, Versions, WHOLE_ANSWERS,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, Measured, RunResult,
+    TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
 };
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,

@@ -9,8 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
+use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
 use crate::verdict::servers::COUNTED;
-use crate::verdict::{BACKLOG_MS, CACHED, CORE_WAIT, CPU, LAG, LAG_HARD, RATE, RATE_IN_TIME, REPEATED};
+use crate::verdict::{BACKLOG_MS, CACHED, CORE_WAIT, CPU, RATE, RATE_IN_TIME, REPEATED};
 use base::event::Verdict;
 
 /// Everything that is known of one reason before a run: its row.
@@ -123,7 +124,7 @@ verdict_reasons! {
     Protocol "protocol":
         "answers contradict their protocol";
         ("0");
-        [InvalidServer "where tokens or their request become doubtful", Warning "else"];
+        [Warning, InvalidServer "where tokens or their request become doubtful"];
         "correct the server, or the proxy in front of it".
     Stopped "stopped":
         "the run was stopped before its end";
@@ -137,7 +138,7 @@ verdict_reasons! {
         "raise `max_in_flight`, or lower `rate`".
     Rate "rate":
         "requests were not issued at the rate of their schedule (`offered` and `admitted`)";
-        ("{}; {} where every lag is below its second limit", percent(RATE), percent(RATE_IN_TIME));
+        ("{}; {} for LoadGen with a client in time", percent(RATE), percent(RATE_IN_TIME));
         [InvalidClient, Overloaded "where `max_in_flight` held arrivals back", LimitMissed "where LoadGen's own load explains it"];
         "measure from a machine with free cores, or lower `rate`".
     Ks "ks":
@@ -147,8 +148,11 @@ verdict_reasons! {
         "measure from a machine with free cores".
     Lag "lag":
         "the client sent requests later than scheduled (`queue_client`)";
-        ("p99 of {LAG} of TTFT p50; second limit {LAG_HARD}");
-        [Warning, InvalidClient "above the second limit, unless LoadGen's limits do not depend on it"];
+        (
+            "{} of the requests, beyond chance, by {} of TTFT p50; {} of TTFT mean; second limits {} and {}",
+            percent(LATE_SHARE), LAG.request, LAG.mean, LAG_HARD.request, LAG_HARD.mean
+        );
+        [Warning, InvalidClient "above a second limit, unless LoadGen's limits do not depend on it"];
         "close other programs on this machine, or measure from another one".
     Cpu "cpu":
         "a load worker was busy for most of the time (`cpu_share_max`)";

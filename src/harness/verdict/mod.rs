@@ -1,8 +1,8 @@
 //! The verdict: did this run measure the server under the planned load, or something else? Pure.
 //!
 //! Each check, its limit and what it makes of the run is a row of [`crate::verdict_reasons`]. A rate that was not
-//! reached is not the client's fault where `max_in_flight` held arrivals back (OVERLOADED), and for LoadGen with a lag
-//! p99 below the second limit, or with limits missed whatever the lag (LIMIT MISSED). LoadGen's latencies include lag and CPU of
+//! reached is not the client's fault where `max_in_flight` held arrivals back (OVERLOADED), and for LoadGen where the
+//! client was in time, or with limits missed whatever the lag (LIMIT MISSED). LoadGen's latencies include lag and CPU of
 //! the client: they speak against a run only where LoadGen reports a latency over its limit; lag only where that is
 //! TTFT, of which it is half.
 //!
@@ -10,6 +10,7 @@
 //! therefore causes a warning first, and INVALID only above the second limit.
 
 mod answers;
+pub(crate) mod lateness;
 pub mod preflight;
 pub(crate) mod servers;
 mod unjudged_run;
@@ -24,19 +25,18 @@ mod verdict_table_tests;
 pub use answers::refused_field;
 pub use unjudged_run::UnjudgedRun;
 
-use std::fmt;
-
 use crate::measure::metric::is_maximum;
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::result::PreflightResult;
 use crate::verdict::answers::{answers, broken_off, violations};
+use crate::verdict::lateness::LagFinding;
 use crate::verdict::unjudged_run::Evidence;
 use crate::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch, ReasonSeverity, RunResult, VerdictCheck};
 use base::spec::{Arrivals, GoodputLimit};
 use base::units::{counted, distinct_decimals};
 
 pub(crate) const RATE: f64 = 0.01;
-/// Of runs whose every lag is within the second bound: of few requests 1 % of the time is a few milliseconds.
+/// Of LoadGen's runs in which the client is not late: of few requests 1 % of the time is a few milliseconds.
 pub(crate) const RATE_IN_TIME: f64 = 0.05;
 /// The largest share of repeated prompts.
 pub(crate) const REPEATED: f64 = 0.05;
@@ -46,27 +46,6 @@ pub(crate) const CACHED: f64 = 0.2;
 pub(crate) const CPU: f64 = 0.85;
 pub(crate) const CORE_WAIT: f64 = 0.01;
 pub(crate) const BACKLOG_MS: f64 = 1.0;
-pub(crate) const LAG: TimeBound = TimeBound { ms: 1.0, share: 0.01 };
-pub(crate) const LAG_HARD: TimeBound = TimeBound { ms: 5.0, share: 0.05 };
-
-/// A time, or a share of another time if that is longer.
-pub(crate) struct TimeBound {
-    ms: f64,
-    share: f64,
-}
-
-impl TimeBound {
-    pub fn at(&self, whole_ms: f64) -> f64 {
-        self.ms.max(self.share * whole_ms)
-    }
-}
-
-impl fmt::Display for TimeBound {
-    /// `1 ms or 1 %`
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ms or {:.0} %", self.ms, self.share * 100.0)
-    }
-}
 
 /// Every finding against the run, from its numbers and from all other evidence.
 fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictReasons {
@@ -194,14 +173,16 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
     if result.counts.not_sent > 0 {
         return;
     }
-    let lag_bound = LAG_HARD.at(result.latency.ttft.p50.unwrap_or(0.0));
-    let is_in_time = result.latency.queue_client.max.is_some_and(|lag| lag <= lag_bound);
-    let allowed = if is_in_time { RATE_IN_TIME } else { RATE };
+    // Else nothing but the client makes requests late; one late request changes the rate only at an end of the run.
+    let is_late = result.client.late.is_very_late(result.latency.queue_client.n);
+    let allowed = match result.loadgen {
+        _ if is_late || result.load.held_back > 0 => RATE,
+        Some(_) => RATE_IN_TIME,
+        None => return,
+    };
     if (admitted - offered).abs() <= allowed * offered {
         return;
     }
-    // Else nothing but the client makes requests late.
-    let is_late = result.latency.queue_client.p99.is_some_and(|lag| lag > lag_bound);
     // A server that misses its limits at a lower rate, too, misses them at this one.
     let is_missed_anyway = |loadgen: &LoadgenResult| {
         admitted < offered && loadgen.is_over_latency_limit() && !servers::lag_explains_limit(loadgen, result)
@@ -235,17 +216,9 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let busy = unless(loadgen.is_some_and(|loadgen| !loadgen.is_over_latency_limit()));
     // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
-    if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
-        let ttft = result.latency.ttft.p50.unwrap_or(0.0);
-        let text = || {
-            let bound = LAG.at(ttft);
-            format!("the client was late: p99 of issue behind schedule is {lag:.2} ms, the bound is {bound:.2} ms")
-        };
-        if lag > LAG_HARD.at(ttft) {
-            found.add(VerdictCheck::Lag, late, text());
-        } else if lag > LAG.at(ttft) {
-            found.warn(VerdictCheck::Lag, text());
-        }
+    if let (true, Some(lag)) = (is_server && !is_held, LagFinding::of_run(result)) {
+        let severity = if lag.is_hard { late } else { ReasonSeverity::Warning };
+        found.add(VerdictCheck::Lag, severity, lag.text);
     }
     if result.client.cpu_share_max > CPU {
         let severity = if is_server { busy } else { ReasonSeverity::Warning };
