@@ -74,7 +74,7 @@
 //! | setting | what a manifest sets and a room acts on, as one type in `spec`; what is resolved from it has a name of its own |
 //! | scheduled, issued | when a request is due; when it was handed to its connection |
 //! | chunk, token | one piece of a streamed answer; a chunk may have several tokens |
-//! | verdict, reason | VALID, VALID WITH WARNINGS or INVALID(client, load, server); a finding that led to it |
+//! | verdict, reason | VALID, VALID WITH WARNINGS, LIMIT MISSED, OVERLOADED or INVALID(client, server); a finding that led to it |
 //! | repeat, probe | one of several runs of a measurement; one rate tried by a search |
 //! | identity | what a result was measured on, as servers and machine report it |
 //! | twin | the simulated counterpart of a real system: `sim-h200-x8` |

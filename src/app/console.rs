@@ -205,13 +205,13 @@ mod tests {
         assert_eq!(code(CliExit::Done, true, true), 1);
         assert_eq!(code(CliExit::Done, false, true), 141);
         assert_eq!(code(CliExit::Done, false, false), 0);
-        assert_eq!(code(CliExit::InvalidLoad, true, true), 4);
+        assert_eq!(code(CliExit::NotMet, true, true), 4);
     }
 
     #[test]
     fn a_panic_has_a_code_of_its_own() {
         assert_eq!(guard(|| panic!("index out of bounds")), CliExit::OwnFault);
-        assert_eq!(guard(|| CliExit::InvalidLoad), CliExit::InvalidLoad);
+        assert_eq!(guard(|| CliExit::NotMet), CliExit::NotMet);
     }
 
     #[test]

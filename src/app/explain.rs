@@ -31,7 +31,7 @@ pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliEx
                         if request.json {
                             format!("{:#}\n", json!(reason))
                         } else {
-                            reason_text(reason, styler)
+                            reason_text(&reason, styler)
                         }
                     }
                     _ => return Err(unknown(topic, &root)),
@@ -76,7 +76,7 @@ fn hint_of_reason(topic: &str) -> Option<String> {
 
 /// The row of a verdict's reason.
 fn reason_text(reason: &VerdictReason, styler: Styler) -> String {
-    let facts = [("limit", reason.limit), ("verdict", reason.class), ("what to do", reason.cure)];
+    let facts = [("limit", &*reason.limit), ("verdict", &reason.class), ("what to do", reason.cure)];
     let row = |(name, text): (&str, &str)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text.to_owned())];
     let name = styler.tone(TextRole::Name, reason.id);
     format!("{name}: reason of a verdict\n{}\n\n{}", reason.about, table(styler, "  ", &facts.map(row)))

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Two tables hold what is known of a number and of a finding: [`LATENCIES`], a row for each latency, and
-//! [`VERDICT_REASONS`], a row for each reason against a run.
+//! [`verdict_reasons`], a row for each reason against a run.
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
@@ -81,14 +81,14 @@ pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text}
 pub use measure::occupancy::{Occupancy, Sustained};
 pub use measure::output_tokens::are_counted_alike;
 pub use measure::prompt_tokens::{CachedInput, CutInput};
-pub use measure::reasons::{Reason, ReasonSeverity, VERDICT_REASONS, VerdictCheck, VerdictReason};
+pub use measure::reasons::{Reason, ReasonSeverity, VerdictCheck, VerdictReason, verdict_reasons};
 pub use measure::repeats::{
     AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats,
 };
 pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries};
 pub use measure::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LittlesLaw, Measured, RunResult, TimeSlice,
-    TokenCounts, Versions, WHOLE_ANSWERS,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, Measured, RunResult,
+    TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
 };
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,

@@ -221,13 +221,13 @@ mod tests {
 
     #[test]
     fn a_benchmark_that_is_no_measurement_has_its_verdict() {
-        let kind = FailureKind::Invalid(Verdict::InvalidLoad);
-        let failure = Box::new(Failure::new(kind, "INVALID(load)  686 tok/s"));
+        let kind = FailureKind::Invalid(Verdict::LimitMissed);
+        let failure = Box::new(Failure::new(kind, "LIMIT MISSED  686 tok/s"));
         let mut state = RunState::new();
         let task = TaskId::new("load");
         state.fold(&Event::TaskFailed { task, attempt: 1, failure, will_retry: false, seconds: 1.0 });
         let xml = junit_xml(&state);
-        assert!(xml.contains("<failure message=\"INVALID(load): 686 tok/s\">"), "{xml}");
+        assert!(xml.contains("<failure message=\"LIMIT MISSED: 686 tok/s\">"), "{xml}");
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "admitted",
         place: "rates.admitted",
         title: "admitted rate",
-        about: "What the client really sent; more than 1 % off the offered rate is INVALID(load).",
+        about: "What the client really sent; more than 1 % off the offered rate is a fault of the client.",
         formula: "(N − 1) / (last − first issue)",
         population: "issued requests",
         zero_point: "issue",
@@ -252,14 +252,15 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         unit: "",
         about: "Whether this machine can generate the load, tested before the measurement against a server that does \
             no work.",
-        formula: "lag: issue − intended arrival, p99. CPU share: CPU time for a chunk × planned tokens per second / \
+        formula: "lag: issue − intended arrival. CPU share: CPU time for a chunk × planned tokens per second / \
             load workers",
         population: "issued requests of the trial",
         zero_point: "schedule, of the trial",
         token_source: "planned ones; each chunk of the null server is one",
         window: "the trial, about 2 s before the measurement",
-        mind: "Warning if lag is above 1 ms, or if twice the planned tokens/s would need more than 85 % of a core \
-            for each worker. INVALID(client) if lag is above 5 ms, or if the planned tokens/s alone need more than \
+        mind: "Warning if more than 1 % of the requests, beyond chance, are later than 1 ms, or if twice the planned tokens/s \
+            would need more than 85 % of a core for each worker. INVALID(client) if they are later than 5 ms, or if the \
+            planned tokens/s alone need more than \
             85 %. Users have no planned rate: more than 85 % is a warning. Streaming over HTTP needs more CPU than \
             this trial over gRPC.",
         ..MS

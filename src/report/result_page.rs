@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Serialize)]
 pub(crate) struct ResultSection {
     pub task: String,
-    /// `VALID`, `INVALID(load)`, `VALID SIMULATED`, …; `None` where the file has none.
+    /// `VALID`, `LIMIT MISSED`, `VALID SIMULATED`, …; `None` where the file has none.
     pub verdict: Option<String>,
     pub simulated: bool,
     pub rehearsal: bool,

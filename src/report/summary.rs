@@ -310,14 +310,14 @@ mod tests {
 
     #[test]
     fn an_invalid_benchmark_says_its_verdict_once_and_each_reason_once() {
-        let mut failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), "INVALID(load)  686 tok/s")
+        let mut failure = Failure::new(FailureKind::Invalid(Verdict::LimitMissed), "LIMIT MISSED  686 tok/s")
             .cause("limits: TTFT p99 is 175 ms");
         failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
         let mut run_state = RunState::new();
         let task = TaskId::new("load");
         run_state.fold(&task_failed(&task, &failure, 16.0));
         insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
-        ✗ load INVALID(load) after 16 s: 686 tok/s
+        ✗ load LIMIT MISSED after 16 s: 686 tok/s
           because  limits: TTFT p99 is 175 ms
                    core_wait: 1.2 %
         ");

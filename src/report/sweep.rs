@@ -283,9 +283,8 @@ fn notes(report: &SweepReport) -> Vec<Block> {
     }
     if report.has_overload() {
         notes.push(
-            "overload: that the server holds this rate was not seen, and latencies may grow with the length of the \
-                run; \
-             no candidate for the knee or the front"
+            "OVERLOADED, `filling`: the server did not keep up, or the run was too short to see whether it does, so \
+             latencies depend on its length; no candidate for the knee or the front"
                 .to_owned(),
         );
     }
@@ -301,10 +300,8 @@ fn about_charts(report: &SweepReport) -> String {
         "from the requests of that point, where they are enough for one"
     };
     format!(
-        "Whiskers are 95 % intervals {source}. A cross is a point that is no measurement of the server; it is on no \
-            curve. A \
-         hollow point is above a limit, or has `overload`. The Pareto front has no such point, and none that is not \
-         valid."
+        "Whiskers are 95 % intervals {source}. A cross is an INVALID point; it is on no curve. A hollow point is LIMIT \
+         MISSED, OVERLOADED, or has `filling`; it is not on the Pareto front."
     )
 }
 

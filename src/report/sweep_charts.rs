@@ -1,9 +1,8 @@
 //! The curves of one sweep, or of several over each other.
 
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, number};
-use base::event::Verdict;
 use base::spec::LimitedMetric;
-use harness::{KneeState, LatencySummary, MeasuredNumber, SweepLevel, SweepPoint, SweepReport, VerdictCheck};
+use harness::{KneeState, LatencySummary, MeasuredNumber, SweepLevel, SweepPoint, SweepReport};
 
 /// A sweep with the name that a legend has.
 pub(crate) struct NamedSweep<'a> {
@@ -190,14 +189,13 @@ fn points(report: &SweepReport, of: impl Fn(&SweepPoint) -> Option<Drawn>) -> Ve
     let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed).map(|knee| knee.point as usize);
     let point = |(at, point): (usize, &SweepPoint)| {
         let (x, y, interval, text) = of(point)?;
-        let kind = match point.verdict {
-            None | Some(Verdict::Valid | Verdict::ValidWithWarnings) if !point.is_overloaded() => PointKind::Valid,
-            None | Some(Verdict::Valid | Verdict::ValidWithWarnings | Verdict::InvalidLoad) => PointKind::OverLimit,
-            _ => PointKind::Invalid,
+        let kind = match point.overload() {
+            _ if !point.is_usable() => PointKind::Invalid,
+            None if point.is_accepted() => PointKind::Valid,
+            _ => PointKind::OverLimit,
         };
         let verdict = point.verdict_text();
-        let overload = point.reasons.iter().find(|reason| reason.check == VerdictCheck::Overload);
-        let reason = overload.or(point.reasons.first()).filter(|_| kind != PointKind::Valid);
+        let reason = point.overload().or(point.reasons.first()).filter(|_| kind != PointKind::Valid);
         let reason = reason.map_or_else(String::new, |reason| format!(", {}", reason.line()));
         Some(ChartPoint {
             x,

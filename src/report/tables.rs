@@ -395,7 +395,7 @@ mod tests {
             run_state.total = 2;
             run_state.fold(&Event::AllCached { tasks: 1 });
             if exit != 0 {
-                let failure = Box::new(Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), "INVALID(load)"));
+                let failure = Box::new(Failure::new(FailureKind::Invalid(Verdict::LimitMissed), "LIMIT MISSED"));
                 let task = TaskId::new("load");
                 run_state.fold(&Event::TaskFailed { task, attempt: 1, failure, will_retry: false, seconds: 1.0 });
             }

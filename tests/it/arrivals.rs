@@ -267,7 +267,7 @@ fn a_stop_while_no_user_is_at_work_is_an_interruption_too() {
     let counts = &measured.result.counts;
     assert_eq!((counts.ok, counts.cancelled, counts.not_sent), (1, 0, 0));
     let stopped = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
-    assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
+    assert_eq!(stopped.severity, ReasonSeverity::InvalidClient);
 }
 
 #[test]

@@ -455,13 +455,8 @@ fn of_the_server(result: &RunResult) -> (Verdict, Vec<String>) {
         is_rate_of_client || OF_THE_MACHINE.contains(&reason.check.as_str())
     };
     let reasons: Vec<&Reason> = result.reasons().iter().filter(|reason| !is_of_the_machine(reason)).collect();
-    let verdict = match reasons.iter().map(|reason| reason.severity).min() {
-        None => Verdict::Valid,
-        Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
-        Some(ReasonSeverity::InvalidLoad) => Verdict::InvalidLoad,
-        Some(ReasonSeverity::InvalidClient) => Verdict::InvalidClient,
-        Some(ReasonSeverity::InvalidServer) => Verdict::InvalidServer,
-    };
+    let severities = reasons.iter().map(|reason| reason.severity);
+    let verdict = severities.min().map_or(Verdict::Valid, ReasonSeverity::verdict);
     (verdict, reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect())
 }
 

@@ -266,7 +266,7 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
     assert_eq!((counts.ok, counts.failed, counts.cancelled + counts.not_sent), (0, 0, 9));
     assert!(counts.cancelled >= 1 && counts.not_sent >= 1);
     let stopped = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
-    assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
+    assert_eq!(stopped.severity, ReasonSeverity::InvalidClient);
     assert!(!measured.result.verdict().is_valid());
 }
 
@@ -283,7 +283,7 @@ fn a_missed_limit_is_named() {
     let found: Vec<_> =
         measured.result.reasons().iter().filter(|reason| reason.check == VerdictCheck::Limits).collect();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].severity, ReasonSeverity::InvalidLoad);
+    assert_eq!(found[0].severity, ReasonSeverity::LimitMissed);
     assert!(found[0].text.starts_with("TTFT p99 is ") && found[0].text.ends_with("limit ttft_p99 is 1.0 ms"));
     assert!(!measured.result.verdict().is_valid());
 }

@@ -205,7 +205,7 @@ pub struct BenchArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(10..))]
     pub vocab_size: u32,
 
-    /// The 99th percentile of TTFT must be below: `450ms`. Else the run is INVALID(load).
+    /// The 99th percentile of TTFT must be below: `450ms`. Else the run is LIMIT MISSED.
     #[arg(help_heading = JUDGE, long, value_name = "TIME")]
     pub ttft_p99: Option<String>,
     /// The 99th percentile of TPOT must be below.

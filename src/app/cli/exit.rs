@@ -15,14 +15,14 @@ pub enum CliExit {
     Usage,
     /// A benchmark measured its own client.
     InvalidClient,
-    /// A benchmark did not reach the load, or missed a limit.
-    InvalidLoad,
+    /// A server did not keep up with the load (OVERLOADED), or did not meet a limit (LIMIT MISSED).
+    NotMet,
     /// A benchmark got errors from the server, or a server that is not ours fell silent. One of ours that dies is a
     /// stage that failed.
     InvalidServer,
     /// It differs from the lock file, and `--locked` was given.
     Differs,
-    /// A comparison shows a difference that `--fail-if` does not allow, or has an INVALID side.
+    /// A comparison shows a difference that `--fail-if` does not allow, or has a side that is not VALID.
     DifferenceExceeded,
     /// Regatta's own code panicked (`EX_SOFTWARE` of sysexits.h).
     OwnFault,
@@ -39,7 +39,7 @@ impl CliExit {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::InvalidClient => 3,
-            Self::InvalidLoad => 4,
+            Self::NotMet => 4,
             Self::InvalidServer => 5,
             Self::Differs => 6,
             Self::DifferenceExceeded => 7,
@@ -56,7 +56,7 @@ impl CliExit {
             Self::Failed,
             Self::Usage,
             Self::InvalidClient,
-            Self::InvalidLoad,
+            Self::NotMet,
             Self::InvalidServer,
             Self::Differs,
             Self::DifferenceExceeded,
@@ -73,7 +73,7 @@ impl CliExit {
             FailureKind::Interrupted => Self::Interrupted,
             FailureKind::Differs => Self::Differs,
             FailureKind::Invalid(Verdict::InvalidClient) => Self::InvalidClient,
-            FailureKind::Invalid(Verdict::InvalidLoad) => Self::InvalidLoad,
+            FailureKind::Invalid(Verdict::Overloaded | Verdict::LimitMissed) => Self::NotMet,
             FailureKind::Invalid(Verdict::InvalidServer) => Self::InvalidServer,
             _ => Self::Failed,
         }
@@ -81,7 +81,7 @@ impl CliExit {
 
     /// The code for a whole run. An interruption outweighs a failure, because what else failed is then mostly its
     /// consequence; a failure outweighs a verdict; and among verdicts the client's comes first, because with a client
-    /// that was too slow the other two cannot be believed either.
+    /// that was too slow no other can be believed, and faulty measurements come before those that were not met.
     pub fn of_all(kinds: impl IntoIterator<Item = FailureKind>) -> Self {
         Self::worst(kinds.into_iter().map(Self::of))
     }
@@ -94,8 +94,8 @@ impl CliExit {
             Self::Differs => 2,
             Self::Usage => 3,
             Self::InvalidClient => 4,
-            Self::InvalidLoad => 5,
-            Self::InvalidServer => 6,
+            Self::InvalidServer => 5,
+            Self::NotMet => 6,
             Self::DifferenceExceeded => 7,
             Self::Done => 8,
         };
@@ -115,14 +115,16 @@ mod tests {
 
     #[test]
     fn a_verdict_has_its_own_code() {
-        let codes = [Verdict::InvalidClient, Verdict::InvalidLoad, Verdict::InvalidServer]
+        let codes = [Verdict::InvalidClient, Verdict::Overloaded, Verdict::LimitMissed, Verdict::InvalidServer]
             .map(|verdict| CliExit::of(FailureKind::Invalid(verdict)).code());
-        assert_eq!(codes, [3, 4, 5]);
+        assert_eq!(codes, [3, 4, 4, 5]);
     }
 
     #[test]
     fn a_broken_stage_outweighs_a_verdict_and_an_interruption_outweighs_both() {
         let invalid = FailureKind::Invalid(Verdict::InvalidServer);
+        let missed = FailureKind::Invalid(Verdict::LimitMissed);
+        assert_eq!(CliExit::of_all([missed, invalid]), CliExit::InvalidServer);
         assert_eq!(CliExit::of_all([]), CliExit::Done);
         assert_eq!(CliExit::of_all([invalid]), CliExit::InvalidServer);
         assert_eq!(CliExit::of_all([invalid, FailureKind::Invalid(Verdict::InvalidClient)]), CliExit::InvalidClient);

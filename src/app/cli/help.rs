@@ -17,7 +17,7 @@ macro_rules! with_run_codes {
             "  1    a stage failed\n",
             "  2    the manifest or the command line is wrong; nothing was started\n",
             "  3    a benchmark is INVALID(client): the client was the bottleneck\n",
-            "  4    a benchmark is INVALID(load): the load was not reached, or a latency limit was exceeded\n",
+            "  4    a benchmark is OVERLOADED: the server did not keep up; or LIMIT MISSED: a limit was exceeded\n",
             "  5    a benchmark is INVALID(server): requests failed, or answers were inconsistent\n",
             "  6    with --locked: something differs from the lock file\n",
             $seven,
@@ -52,7 +52,7 @@ pub(super) const TOP: &str = with_run_codes!(
         "regatta bench sim:                load-test a server, here a simulated one, without a manifest",
         "regatta report                    where the report of the last run is",
     ],
-    "  7    `compare --fail-if`: its condition is true, or a result is INVALID\n",
+    "  7    `compare --fail-if`: its condition is true, or a result is not VALID\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );
 
@@ -336,7 +336,7 @@ pub(super) const COMPARE: &str = concat!(
     "  0    compared\n",
     "  1    the command failed\n",
     "  2    the results are not comparable, or the command line is wrong\n",
-    "  7    with --fail-if: its condition is true, or a result is INVALID\n",
+    "  7    with --fail-if: its condition is true, or a result is not VALID\n",
     "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",

@@ -81,7 +81,7 @@ pub struct CompareRequest {
     #[arg(long)]
     pub force: bool,
     /// Exit with 7 when another result differs so from the first, `ttft_p99 > +5%` or `output_tokens < -2%`, or when
-    /// one of them is INVALID. The names are those of result.json, with the statistic: `p50`, `p75`, `p90`, `p95`,
+    /// one of them is not VALID. The names are those of result.json, with the statistic: `p50`, `p75`, `p90`, `p95`,
     /// `p99`, `mean` or `max`. `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each
     /// side the difference must be shown to be beyond the limit (one-sided, at 95 %, for this number alone); with one
     /// run on a side the two numbers alone decide. Repeatable.

@@ -22,30 +22,75 @@ pub struct Done {
     pub source: Option<Box<MovingSource>>,
 }
 
-/// Whether a measurement may be believed (load-tools §5g).
+/// Whether a measurement may be believed, and whether the server did what was required; from best to worst. The three
+/// classes have cures of their own: INVALID says that the measurement is faulty, OVERLOADED that the server did not
+/// keep up, and LIMIT MISSED that the server was measured well and is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Valid,
     ValidWithWarnings,
+    // Earlier versions had this name for OVERLOADED, too, and for loads that were not reached; reasons tell which.
+    #[serde(alias = "invalid_load")]
+    LimitMissed,
+    Overloaded,
     InvalidClient,
-    InvalidLoad,
     InvalidServer,
 }
 
 impl Verdict {
+    /// All of them, from best to worst.
+    pub const ALL: [Self; 6] = [
+        Self::Valid,
+        Self::ValidWithWarnings,
+        Self::LimitMissed,
+        Self::Overloaded,
+        Self::InvalidClient,
+        Self::InvalidServer,
+    ];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Valid => "VALID",
             Self::ValidWithWarnings => "VALID WITH WARNINGS",
+            Self::LimitMissed => "LIMIT MISSED",
+            Self::Overloaded => "OVERLOADED",
             Self::InvalidClient => "INVALID(client)",
-            Self::InvalidLoad => "INVALID(load)",
             Self::InvalidServer => "INVALID(server)",
         }
     }
 
     pub const fn is_valid(self) -> bool {
         matches!(self, Self::Valid | Self::ValidWithWarnings)
+    }
+
+    /// The measurement is faulty, so that its numbers are not those of the server under this load.
+    pub const fn is_faulty(self) -> bool {
+        matches!(self, Self::InvalidClient | Self::InvalidServer)
+    }
+
+    /// What it says about the numbers.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Valid => "the server was measured under the planned load, and met the limits",
+            Self::ValidWithWarnings => "likewise, and the reasons say what to mind",
+            Self::LimitMissed => "measured well: the server did not meet a limit",
+            Self::Overloaded => "the server did not keep up, so its latencies depend on the length of the run",
+            Self::InvalidClient => "faulty: the numbers are as much the client's as the server's",
+            Self::InvalidServer => "faulty: the server failed requests or contradicted itself",
+        }
+    }
+
+    /// What to do about it.
+    pub const fn cure(self) -> &'static str {
+        match self {
+            Self::Valid => "nothing",
+            Self::ValidWithWarnings => "read the reasons before you publish the numbers",
+            Self::LimitMissed => "lower the load, make the server faster, or raise the limit",
+            Self::Overloaded => "lower the rate below the requests per second that were completed, or add servers",
+            Self::InvalidClient => "correct what the reasons name on this machine or in the load, and measure again",
+            Self::InvalidServer => "read the server's log, correct what the reasons name, and measure again",
+        }
     }
 }
 
@@ -147,7 +192,7 @@ pub enum FailureKind {
     Files,
     /// An input kept changing while the stage read it.
     InputChanged,
-    /// The measurement is INVALID.
+    /// The measurement is faulty, or the server did not keep up or missed a limit.
     Invalid(Verdict),
     /// The machine was taken away under it: nothing that the stage did is to blame.
     Lost,

@@ -15,7 +15,7 @@ macro_rules! limits {
     ($($key:ident)*) => {
         /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the
         /// statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of
-        /// failures; goodput. A missed limit makes the result INVALID(load).
+        /// failures; goodput. A missed limit makes the result LIMIT MISSED.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[schemars(deny_unknown_fields)]
         pub struct Limits {

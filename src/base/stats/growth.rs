@@ -23,7 +23,7 @@ const LIKELY: (f64, f64) = (-0.085, 1.25);
 /// Bound for a backlog: the level is above that of a server without a queue, though it may not have risen in the
 /// window.
 const LIKELY_BACKLOG: (f64, f64) = (-0.045, 1.0);
-/// Bound beyond which growth invalidates a run.
+/// Bound beyond which growth makes a search count a probe as missed.
 const CERTAIN: (f64, f64) = (-0.02, 1.5);
 /// How many times the square root of the early level the late level must be above it.
 const RISE: f64 = 1.75;

@@ -27,4 +27,5 @@ pub use replicate::{
     ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, beyond_bound, compare_rows, is_beyond,
     mean_interval,
 };
+pub use student::binomial_tail;
 pub use within_run::{IntervalBounds, NoInterval, RunSeries};

@@ -1,4 +1,5 @@
-//! Student's t distribution, from the regularised incomplete beta function; Holm's correction of several such tests.
+//! Student's t and the binomial distribution, from the regularised incomplete beta function; Holm's correction of
+//! several such tests.
 
 /// P(T > t) for `dof` degrees of freedom, which need not be whole (Welch).
 pub(super) fn upper_tail(t: f64, dof: f64) -> f64 {
@@ -22,6 +23,15 @@ pub(super) fn critical(tail: f64, dof: f64) -> f64 {
         }
     }
     0.5 * (low + high)
+}
+
+/// P(X ≥ `count`) of `n` independent cases, each with this probability.
+pub fn binomial_tail(count: u64, n: u64, probability: f64) -> f64 {
+    match count {
+        0 => 1.0,
+        count if count > n => 0.0,
+        count => incomplete_beta(count as f64, (n - count) as f64 + 1.0, probability),
+    }
 }
 
 /// I_x(a, b), by the continued fraction of DLMF 8.17.22 on the side where it converges quickly.
@@ -110,6 +120,15 @@ mod tests {
             let two = 0.5 - t / (2.0 * (2.0 + t * t).sqrt());
             assert!((upper_tail(t, 2.0) - two).abs() < 1e-12, "{t}");
         }
+    }
+
+    #[test]
+    fn the_binomial_tail_is_the_sum_of_its_cases() {
+        let second = 1.0 - 0.99_f64.powi(15) - 15.0 * 0.01 * 0.99_f64.powi(14);
+        for (count, n, expected) in [(0, 9, 1.0), (10, 9, 0.0), (1, 15, 1.0 - 0.99_f64.powi(15)), (2, 15, second)] {
+            assert!((binomial_tail(count, n, 0.01) - expected).abs() < 1e-12, "{count} of {n}");
+        }
+        assert!((binomial_tail(9, 9, 0.5) - 0.5_f64.powi(9)).abs() < 1e-12);
     }
 
     /// `p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")` of R: 0.03 0.06 0.06 0.02.

@@ -4,6 +4,7 @@
 //! and its output in a log file. When it has ended, whatever it left running is ended too and named. Nothing here
 //! knows what a stage is.
 
+mod busiest;
 mod command;
 mod confinement;
 mod diagnose;
@@ -20,6 +21,7 @@ mod reexec;
 mod running;
 mod watchdog;
 
+pub use busiest::{BusyProcess, ProcessorTimes};
 pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
 pub use confinement::{Confinement, ConfinementError};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};

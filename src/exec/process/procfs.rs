@@ -166,10 +166,17 @@ pub fn started(pid: i32) -> Option<u64> {
 
 /// The processor time that it has used, in ticks (fields 14 and 15).
 pub fn processor_ticks(pid: i32) -> Option<u64> {
+    sum_of_times(pid, 2)
+}
+
+/// Likewise, with that of its children that have ended (fields 16 and 17).
+pub fn ticks_with_children(pid: i32) -> Option<u64> {
+    sum_of_times(pid, 4)
+}
+
+fn sum_of_times(pid: i32, fields: usize) -> Option<u64> {
     let line = read_text(format!("/proc/{pid}/stat")).ok()?;
-    let mut times = line.rsplit_once(") ")?.1.split(' ').skip(11).take(2);
-    let mut next = || times.next()?.parse::<u64>().ok();
-    Some(next()? + next()?)
+    line.rsplit_once(") ")?.1.split(' ').skip(11).take(fields).map(|time| time.parse::<u64>().ok()).sum()
 }
 
 /// The children of a process: each of its threads has its own.

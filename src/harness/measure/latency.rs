@@ -291,7 +291,7 @@ pub const QUEUE_CLIENT: LatencyMetric = LatencyMetric {
     about: "How far the load generator itself was behind its schedule.",
     formula: "issue − intended arrival",
     population: "issued requests, with any outcome",
-    mind: "Its p99 decides on INVALID(client).",
+    mind: "How many requests are late, and how much of TTFT that is, decides on INVALID(client): `explain lag`.",
     values: LatencyValues::Issued(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64)),
     numbers: |all| &all.queue_client,
     numbers_mut: |all| &mut all.queue_client,

@@ -14,7 +14,7 @@ use crate::{BenchSpec, LoadLevel, LoadPattern, Pause, ReasonSeverity, RequestRec
 /// Of the users, that must be in flight to count as all.
 const ALL: f64 = 0.9;
 /// Of the window, that all users must be busy. Three rounds of equal requests reach it, two do not.
-const BUSY: f64 = 0.65;
+pub(crate) const BUSY: f64 = 0.65;
 
 /// Of a closed loop with a fixed number of users.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ impl Occupancy {
                  once: {} to several times the number of users",
                 VerdictCheck::Concurrency.cure()
             );
-            found.add(VerdictCheck::Concurrency, ReasonSeverity::InvalidLoad, text);
+            found.add(VerdictCheck::Concurrency, ReasonSeverity::InvalidClient, text);
         } else if let Some(share) = full_share.filter(|share| *share < BUSY) {
             let text = format!(
                 "all {users} users were busy for {:.0} % of the window only, with {:.1} requests for each user; the \
@@ -77,7 +77,7 @@ fn full_share(records: &RequestRecords, enough: f64) -> Option<f64> {
 }
 
 /// Below this share of the sustained rate the headline shows filling and draining more than the server.
-const FULL_SHARE: f64 = 0.9;
+pub(crate) const FULL_SHARE: f64 = 0.9;
 /// Fewer requests have no middle.
 const LEAST_REQUESTS: usize = 20;
 /// Tokens of the middle: from a quarter to three quarters of all.

@@ -38,7 +38,7 @@ impl CachedInput {
 
 /// Of the tokens that were sent, where a tokenizer counted them. What a server adds (a template, special tokens) makes
 /// its count higher.
-const OF_TOKENS: f64 = 0.95;
+pub(crate) const OF_TOKENS: f64 = 0.95;
 /// Of the words that were sent. A word has at least one token, except with tokenizers that merge words.
 const OF_WORDS: f64 = 0.5;
 /// Tokens at the begin and at the end of a text that tokenizers treat differently.

@@ -1,31 +1,38 @@
 //! Reasons for a verdict other than VALID: a row for each, from which `explain`, the manual and the names in
-//! `result.json` are derived. `verdict` decides which apply.
+//! `result.json` are derived. `verdict` decides which apply, and the worst makes the verdict.
 
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::measure::latency::{COALESCED, NEGLIGIBLE};
+use crate::measure::occupancy::{BUSY, FULL_SHARE};
+use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
+use crate::verdict::servers::COUNTED;
+use crate::verdict::{BACKLOG_MS, CACHED, CORE_WAIT, CPU, RATE, RATE_IN_TIME, REPEATED};
 use base::event::Verdict;
 
 /// Everything that is known of one reason before a run: its row.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct VerdictReason {
     /// Its name in `result.json` and below a verdict.
     pub id: &'static str,
     /// What the finding means.
     pub about: &'static str,
     /// Up to where a run has no such finding.
-    pub limit: &'static str,
+    pub limit: String,
     /// What the finding makes of the run.
-    pub class: &'static str,
+    pub class: String,
     /// What to do.
     pub cure: &'static str,
 }
 
-/// The check that made a finding, and its row: `Name "id": about; limit; class; cure.`
+/// The check that made a finding, and its row: `Name "id": about; (limit); [classes, each with its condition]; cure.`
 macro_rules! verdict_reasons {
-    ($($check:ident $id:literal: $about:literal; $limit:literal; $class:literal; $cure:literal.)*) => {
+    ($($check:ident $id:literal: $about:literal; ($($limit:tt)*); [$($class:ident $($when:literal)?),+];
+        $cure:literal.)*) => {
         /// What a finding is about.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(from = "String", into = "String")]
@@ -36,8 +43,15 @@ macro_rules! verdict_reasons {
         }
 
         /// Every reason, in the order in which a run is checked.
-        pub const VERDICT_REASONS: &[VerdictReason] =
-            &[$(VerdictReason { id: $id, about: $about, limit: $limit, class: $class, cure: $cure }),*];
+        pub fn verdict_reasons() -> Vec<VerdictReason> {
+            vec![$(VerdictReason {
+                id: $id,
+                about: $about,
+                limit: format!($($limit)*),
+                class: class_text(VerdictCheck::$check.classes()),
+                cure: $cure,
+            }),*]
+        }
 
         impl VerdictCheck {
             /// Its name in `result.json` and below a verdict.
@@ -45,6 +59,14 @@ macro_rules! verdict_reasons {
                 match self {
                     $(Self::$check => $id,)*
                     Self::Other(name) => name,
+                }
+            }
+
+            /// What such a finding can make of a run, and when.
+            const fn classes(&self) -> &'static [(ReasonSeverity, &'static str)] {
+                match self {
+                    $(Self::$check => &[$((ReasonSeverity::$class, concat!("" $(, $when)?))),+],)*
+                    Self::Other(_) => &[],
                 }
             }
 
@@ -71,140 +93,223 @@ macro_rules! verdict_reasons {
 verdict_reasons! {
     Server "server":
         "a server was lost during the measurement";
-        "none"; "INVALID(server)"; "read the server's log".
+        ("none");
+        [InvalidServer];
+        "read the server's log".
     Failures "failures":
         "requests failed, answers broke off without an error, or no request was answered";
-        "0, or the budget `limits.failures`"; "INVALID(server); within the budget a warning";
+        ("0, or the budget `limits.failures`");
+        [InvalidServer, Warning "within the budget"];
         "remove the cause that the first failure names, or allow some with `limits.failures`".
     Retries "retries":
         "requests were sent again: as `retries` sets, or because the server closed their kept connection";
-        "0"; "warning"; "find out why the server refuses requests or closes connections".
+        ("0");
+        [Warning];
+        "find out why the server refuses requests or closes connections".
     Conservation "conservation":
         "scheduled, sent and ended requests do not add up";
-        "exact"; "INVALID(client)"; "report it as an error of Regatta".
+        ("exact");
+        [InvalidClient];
+        "report it as an error of Regatta".
     InFlight "in_flight":
         "requests were in flight at the end";
-        "0"; "INVALID(client)"; "report it as an error of Regatta".
+        ("0");
+        [InvalidClient];
+        "report it as an error of Regatta".
     SelfCheck "self_check":
         "sums that a run computes in different ways disagree";
-        "equal"; "INVALID(client)"; "report it as an error of Regatta".
+        ("equal");
+        [InvalidClient];
+        "report it as an error of Regatta".
     Protocol "protocol":
         "answers contradict their protocol";
-        "0"; "INVALID(server) where tokens or their request become doubtful, else a warning";
+        ("0");
+        [Warning, InvalidServer "where tokens or their request become doubtful"];
         "correct the server, or the proxy in front of it".
     Stopped "stopped":
         "the run was stopped before its end";
-        "none"; "INVALID(load)"; "let the run end".
+        ("none");
+        [InvalidClient];
+        "let the run end".
     HeldBack "held_back":
         "arrivals waited because `max_in_flight` requests were in flight";
-        "0"; "warning"; "raise `max_in_flight`, or lower `rate`".
+        ("0");
+        [Warning];
+        "raise `max_in_flight`, or lower `rate`".
     Rate "rate":
         "requests were not issued at the rate of their schedule (`offered` and `admitted`)";
-        "1 %; 5 % where every lag is below its second limit";
-        "INVALID(client); INVALID(load) where `max_in_flight` held arrivals back or LoadGen's own load explains it";
+        ("{}; {} for LoadGen with a client in time", percent(RATE), percent(RATE_IN_TIME));
+        [InvalidClient, Overloaded "where `max_in_flight` held arrivals back", LimitMissed "where LoadGen's own load explains it"];
         "measure from a machine with free cores, or lower `rate`".
     Ks "ks":
         "arrivals do not follow the law that they were drawn from (distance of Kolmogorov and Smirnov)";
-        "the critical distance at 0.1 %"; "warning"; "measure from a machine with free cores".
+        ("the critical distance at 0.1 %");
+        [Warning];
+        "measure from a machine with free cores".
     Lag "lag":
         "the client sent requests later than scheduled (`queue_client`)";
-        "p99 of 1 ms or 1 % of TTFT p50; second limit 5 ms or 5 %";
-        "warning; above the second limit INVALID(client). A warning where LoadGen's limits do not depend on it";
+        (
+            "{} of the requests, beyond chance, by {} of TTFT p50; {} of TTFT mean; second limits {} and {}",
+            percent(LATE_SHARE), LAG.request, LAG.mean, LAG_HARD.request, LAG_HARD.mean
+        );
+        [Warning, InvalidClient "above a second limit, unless LoadGen's limits do not depend on it"];
         "close other programs on this machine, or measure from another one".
     Cpu "cpu":
         "a load worker was busy for most of the time (`cpu_share_max`)";
-        "85 % of a core";
-        "INVALID(client); offline, in closed loops, and where LoadGen's latency limits are met a warning";
+        ("{} of a core", percent(CPU));
+        [InvalidClient, Warning "offline, in closed loops, and where LoadGen's latency limits are met"];
         "more connections or cores are needed".
     CoreWait "core_wait":
         "a load worker waited for a core (`cpu_share_max` is the time it had one)";
-        "1 % of the time"; "warning"; "close other programs on this machine, or measure from another one".
+        ("{} of the time", percent(CORE_WAIT));
+        [Warning];
+        "close other programs on this machine, or measure from another one".
     Backlog "backlog":
         "answers waited inside the client after they were read";
-        "p99 of 1 ms"; "warning"; "give the client more cores".
+        ("p99 of {BACKLOG_MS} ms");
+        [Warning];
+        "give the client more cores".
     Streams "streams":
         "arrivals waited for a free stream of a connection";
-        "0"; "warning"; "raise triton_num_clients_per_frontend".
+        ("0");
+        [Warning];
+        "raise triton_num_clients_per_frontend".
     Reconnects "reconnects":
         "connections were lost";
-        "0"; "warning"; "read the server's log, and that of the proxy in front of it".
+        ("0");
+        [Warning];
+        "read the server's log, and that of the proxy in front of it".
     Limits "limits":
         "a limit of the stage was missed, or there is no number to check against it";
-        "as given"; "INVALID(load)"; "lower the load, or raise the limit".
+        ("as given");
+        [LimitMissed];
+        "lower the load, or raise the limit".
     Samples "samples":
         "too few requests: their p99 is their maximum";
-        "more than 100 requests"; "warning"; "raise `stop`".
+        ("more than 100 requests");
+        [Warning];
+        "raise `stop`".
     Overload "overload":
         "more requests arrived than were served, so latencies grow with the length of the run";
-        "as tested below"; "warning; where it is certain INVALID(load)"; "lower `rate`".
+        ("as tested below");
+        [Overloaded];
+        "lower `rate`".
+    Filling "filling":
+        "arrivals ended before the server had filled, so whether it keeps up was not seen";
+        ("4 times as long as a request takes"); [Warning]; "let requests arrive for longer (`stop`)".
     ColdStart "cold_start":
         "the beginning was slower than the rest and is part of the headline";
-        "10 % of the mean, 20 % of p99"; "warning"; "warm up longer (`warmup`, `warmup_time`)".
+        ("10 % of the mean, 20 % of p99");
+        [Warning];
+        "warm up longer (`warmup`, `warmup_time`)".
     Freeze "freeze":
         "no answer began, continued or ended for a while although requests waited";
-        "0.5 s, and 30 times the usual gap"; "warning"; "read the server's log of that time".
+        ("0.5 s, and 30 times the usual gap");
+        [Warning];
+        "read the server's log of that time".
     Concurrency "concurrency":
         "the users were not all busy for most of the window";
-        "as many requests as users; 65 % of the window"; "INVALID(load); by the window a warning";
+        ("as many requests as users; {} of the window", percent(BUSY));
+        [InvalidClient, Warning "by the window"];
         "raise `stop.requests`".
     Ramp "ramp":
         "throughput is mostly filling and draining the server";
-        "90 % of the throughput of the middle"; "warning"; "raise `stop`".
+        ("{} of the throughput of the middle", percent(FULL_SHARE));
+        [Warning];
+        "raise `stop`".
     Drift "drift":
         "at the same load the server answered slower or faster in the second half";
-        "20 %, and 4 standard errors"; "warning"; "a longer warm-up; check clocks and caches".
+        ("20 %, and 4 standard errors");
+        [Warning];
+        "a longer warm-up; check clocks and caches".
     Lengths "lengths":
         "answers are longer or shorter than requested";
-        "0"; "warning"; "let the server ignore end tokens, or compare rates of tokens and not of requests".
+        ("0");
+        [Warning];
+        "let the server ignore end tokens, or compare rates of tokens and not of requests".
     Unary "unary":
         "answers did not stream, so TTFT is the time of the whole answer";
-        "0"; "warning"; "request streams from a server that has them".
+        ("0");
+        [Warning];
+        "request streams from a server that has them".
     Tokens "tokens":
         "output tokens were not counted, or how many each chunk has is not known";
-        "0"; "warning"; "let the server report `usage`, or name a `tokenizer`".
+        ("0");
+        [Warning];
+        "let the server report `usage`, or name a `tokenizer`".
     Coalesced "coalesced":
         "chunks came together, so times between tokens were not measured";
-        "half of the chunks; 1 % of the gaps in answers of one read"; "warning";
+        ("{} of the chunks; {} of the gaps in answers of one read", percent(COALESCED), percent(NEGLIGIBLE));
+        [Warning];
         "let the server and proxies write each chunk at once".
     Outputs "outputs":
         "requested outputs were not received, or do not fit their request";
-        "0"; "warning"; "check the model's configuration".
+        ("0");
+        [Warning];
+        "check the model's configuration".
     RepeatedPrompts "repeated_prompts":
         "prompt tokens came from the server's prefix cache (`cached_tokens` of OpenAI's `usage`, or vLLM's metrics), \
          which has the prompts of earlier runs, too; where nothing reports that, prompts that had been sent before may \
          have";
-        "5 %; 20 % by the servers' metrics"; "warning";
+        ("{}; {} by the servers' metrics", percent(REPEATED), percent(CACHED));
+        [Warning];
         "send more different prompts; give each run another `seed`, or start the server anew".
     CutPrompts "cut_prompts":
         "`usage.prompt_tokens` is far below what was sent (0.95 of the tokens with a tokenizer, else half of the \
          words): the server cuts prompts";
-        "1 % of the answers"; "warning"; "raise the server's context length, or send shorter prompts".
+        ("{} of the answers", percent(NEGLIGIBLE));
+        [Warning];
+        "raise the server's context length, or send shorter prompts".
     Loadgen "loadgen":
         "LoadGen reports no valid result, or errors";
-        "none"; "INVALID(load)"; "follow its advice".
+        ("none");
+        [LimitMissed, InvalidClient "without a result"];
+        "follow its advice".
     OtherLoad "other_load":
         "the server counted more requests than were sent";
-        "2 %"; "warning"; "keep other clients away".
+        ("{}", percent(COUNTED));
+        [Warning];
+        "keep other clients away".
     Lowered "lowered":
         "a server ran with less than the manifest sets, because memory ran out";
-        "none"; "warning"; "set the lower value in the manifest".
+        ("none");
+        [Warning];
+        "set the lower value in the manifest".
     Identity "identity":
         "a server changed during the measurement, or between its runs";
-        "none"; "INVALID(server); where only its start time differs a warning"; "keep the server as it is".
+        ("none");
+        [InvalidServer, Warning "where only its start time differs"];
+        "keep the server as it is".
     Speed "speed":
         "the time of the simulator does not run with the clock";
-        "1"; "INVALID(load); of LoadGen's rehearsals a warning"; "measure at `speed: 1`".
+        ("1");
+        [InvalidServer, Warning "of LoadGen's rehearsals"];
+        "measure at `speed: 1`".
     Preflight "preflight":
         "before the measurement this machine could hardly generate the load";
-        "those of `lag` and `cpu`"; "warning; far beyond INVALID(client)";
+        ("those of `lag` and `cpu`");
+        [Warning, InvalidClient "far beyond"];
         "close other programs on this machine, or measure from another one".
 }
 
 impl VerdictReason {
     /// The row of this name.
-    pub fn find(id: &str) -> Option<&'static Self> {
-        VERDICT_REASONS.iter().find(|reason| reason.id == id)
+    pub fn find(id: &str) -> Option<Self> {
+        verdict_reasons().into_iter().find(|reason| reason.id == id)
     }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// `warning; INVALID(client) above the second limit`
+fn class_text(classes: &[(ReasonSeverity, &str)]) -> String {
+    let text = |(class, condition): &(ReasonSeverity, &str)| {
+        let class = if *class == ReasonSeverity::Warning { "warning" } else { class.verdict().as_str() };
+        format!("{class} {condition}").trim_end().to_owned()
+    };
+    classes.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 impl fmt::Display for VerdictCheck {
@@ -220,7 +325,7 @@ impl From<VerdictCheck> for String {
 }
 
 /// One reason.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Reason {
     /// Which check: `failures`, `lag`, `rate`, `limits`, …
     #[schemars(with = "String")]
@@ -234,12 +339,36 @@ impl Reason {
     pub fn line(&self) -> String {
         format!("{}: {}", self.check, self.text)
     }
+}
 
-    /// Fewer users were at work, or fewer requests sent, than the measurement is called after.
-    pub fn is_load_not_reached(&self) -> bool {
-        self.severity == ReasonSeverity::InvalidLoad
-            && matches!(self.check, VerdictCheck::Concurrency | VerdictCheck::Rate)
+/// A file of an earlier version may have `invalid_load`, which was one class for three things.
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Stored {
+            check: VerdictCheck,
+            severity: String,
+            text: String,
+        }
+        let Stored { check, severity, text } = Stored::deserialize(deserializer)?;
+        let severity = match (severity.as_str(), &check) {
+            ("invalid_load", VerdictCheck::Overload | VerdictCheck::Rate) => ReasonSeverity::Overloaded,
+            ("invalid_load", VerdictCheck::Limits | VerdictCheck::Loadgen) => ReasonSeverity::LimitMissed,
+            ("invalid_load", _) => ReasonSeverity::InvalidClient,
+            (name, _) => ReasonSeverity::deserialize(name.into_deserializer())?,
+        };
+        Ok(Self { check, severity, text })
     }
+}
+
+/// The verdict of a file, which may be of a version that had one for OVERLOADED and LIMIT MISSED.
+pub(crate) fn verdict_of_file(verdict: Verdict, reasons: &[Reason]) -> Verdict {
+    let of_reasons = || worst(reasons.iter().map(|reason| reason.severity));
+    if verdict == Verdict::LimitMissed && !reasons.is_empty() { of_reasons() } else { verdict }
+}
+
+fn worst(severities: impl Iterator<Item = ReasonSeverity>) -> Verdict {
+    severities.min().map_or(Verdict::Valid, ReasonSeverity::verdict)
 }
 
 /// What a finding makes of the run.
@@ -248,8 +377,22 @@ impl Reason {
 pub enum ReasonSeverity {
     InvalidServer,
     InvalidClient,
-    InvalidLoad,
+    Overloaded,
+    LimitMissed,
     Warning,
+}
+
+impl ReasonSeverity {
+    /// The verdict of a run that has nothing worse.
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::InvalidServer => Verdict::InvalidServer,
+            Self::InvalidClient => Verdict::InvalidClient,
+            Self::Overloaded => Verdict::Overloaded,
+            Self::LimitMissed => Verdict::LimitMissed,
+            Self::Warning => Verdict::ValidWithWarnings,
+        }
+    }
 }
 
 /// The findings so far.
@@ -258,6 +401,7 @@ pub(crate) struct VerdictReasons(Vec<Reason>);
 
 impl VerdictReasons {
     pub fn add(&mut self, check: VerdictCheck, severity: ReasonSeverity, text: impl Into<String>) {
+        debug_assert!(check.classes().iter().any(|(class, _)| *class == severity), "{check} cannot be {severity:?}");
         self.0.push(Reason { check, severity, text: text.into() });
     }
 
@@ -273,13 +417,7 @@ impl VerdictReasons {
 
     /// The verdict of the worst finding.
     pub fn verdict(&self) -> Verdict {
-        match self.0.iter().map(|reason| reason.severity).min() {
-            None => Verdict::Valid,
-            Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
-            Some(ReasonSeverity::InvalidLoad) => Verdict::InvalidLoad,
-            Some(ReasonSeverity::InvalidClient) => Verdict::InvalidClient,
-            Some(ReasonSeverity::InvalidServer) => Verdict::InvalidServer,
-        }
+        worst(self.0.iter().map(|reason| reason.severity))
     }
 }
 
@@ -301,7 +439,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written_also_those_of_other_versions() {
-        for reason in VERDICT_REASONS {
+        for reason in verdict_reasons() {
             let check = VerdictCheck::from(reason.id.to_owned());
             assert_eq!((check.as_str(), check.cure()), (reason.id, reason.cure));
             assert!(!matches!(check, VerdictCheck::Other(_)), "{check:?}");
@@ -309,6 +447,20 @@ mod tests {
         let other: VerdictCheck = serde_json::from_str("\"moon\"").unwrap();
         assert_eq!(other, VerdictCheck::Other("moon".to_owned()));
         assert_eq!(serde_json::to_string(&other).unwrap(), "\"moon\"");
+    }
+
+    #[test]
+    fn a_class_of_an_earlier_version_is_read_by_its_check() {
+        let read = |check: &str| -> Reason {
+            let text = format!(r#"{{"check": "{check}", "severity": "invalid_load", "text": ""}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        let verdicts = ["overload", "limits", "concurrency"].map(|check| {
+            let verdict: Verdict = serde_json::from_str("\"invalid_load\"").unwrap();
+            verdict_of_file(verdict, &[read(check)])
+        });
+        assert_eq!(verdicts, [Verdict::Overloaded, Verdict::LimitMissed, Verdict::InvalidClient]);
+        assert!(serde_json::from_str::<Reason>(r#"{"check": "lag", "severity": "bad", "text": ""}"#).is_err());
     }
 
     /// `UPDATE=1 cargo test` writes it anew.
@@ -322,7 +474,7 @@ mod tests {
         let row = |VerdictReason { id, about, limit, class, cure }: &VerdictReason| {
             format!("| `{id}` | {about} | {limit} | {class} | {cure} |\n")
         };
-        let rows = VERDICT_REASONS.iter().map(row).collect::<Vec<_>>().concat();
+        let rows = verdict_reasons().iter().map(row).collect::<Vec<_>>().concat();
         let now = format!("{before}{head}{rows}{rest}");
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, &now).unwrap();

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::gpu::{GpuTrace, GpusUsage};
-use crate::measure::reasons::VerdictReasons;
+use crate::measure::reasons::{VerdictReasons, verdict_of_file};
 use crate::record::is_usual;
 use crate::{
     CachedInput, CutInput, FailureClass, FinishReason, Goodput, HostShare, LoadConditions, LoadgenResult, Reason,
-    Repeats, RequestRecords, RequestSchedule, Requested, RunIdentity, SelfCheck, Stability, Steady, VerdictCheck,
-    Violation,
+    ReasonSeverity, Repeats, RequestRecords, RequestSchedule, Requested, RunIdentity, SelfCheck, Stability, Steady,
+    VerdictCheck, Violation,
 };
 use base::event::Verdict;
 use base::spec::StreamMode;
@@ -145,8 +145,8 @@ pub struct RunResult {
 pub const WHOLE_ANSWERS: &str = "answers do not stream, so TTFT is the time of the whole answer";
 
 impl RunResult {
-    pub const fn verdict(&self) -> Verdict {
-        self.verdict
+    pub fn verdict(&self) -> Verdict {
+        verdict_of_file(self.verdict, &self.reasons)
     }
 
     /// Why the verdict is not VALID, worst first.
@@ -163,6 +163,15 @@ impl RunResult {
     /// Whether answers came whole, and not as streams.
     pub(crate) fn has_whole_answers(&self) -> bool {
         self.client.call == "unary" || self.requested.request.streaming == Some(false)
+    }
+
+    /// Whether a reason says that the machine of the client had too little time for it.
+    pub fn is_of_busy_machine(&self) -> bool {
+        let is_busy = |reason: &Reason| {
+            matches!(reason.check, VerdictCheck::Lag | VerdictCheck::Cpu | VerdictCheck::CoreWait)
+                || (reason.check == VerdictCheck::Rate && reason.severity == ReasonSeverity::InvalidClient)
+        };
+        self.verdict() != Verdict::InvalidServer && self.reasons.iter().any(is_busy)
     }
 
     /// Why a server was lost during the measurement, if one was.
@@ -335,6 +344,18 @@ pub struct ClientUsage {
     /// loops.
     pub ks_distance: Option<f64>,
     pub ks_critical: Option<f64>,
+    #[serde(skip_serializing_if = "is_usual")]
+    pub late: LateRequests,
+}
+
+/// Requests that were issued behind their schedule by more than the two limits of the check `lag`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LateRequests {
+    /// By more than the first limit.
+    pub late: u64,
+    /// By more than the second.
+    pub very_late: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -406,9 +427,11 @@ pub struct PreflightResult {
     pub lag_p99_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_max_ms: Option<f64>,
-    /// Above this it is a warning, above the other it is invalid.
+    /// More requests beyond it than by chance are a warning, beyond the other they are invalid.
     pub lag_bound_ms: f64,
     pub lag_hard_bound_ms: f64,
+    #[serde(skip_serializing_if = "is_usual")]
+    pub late: LateRequests,
     /// Busiest worker's share of one core during the trial.
     pub cpu_share_max: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 //! | finding | load | when |
 //! |---|---|---|
 //! | `overload` | open loops at a constant rate | more arrives than is served (`Growth`, `LatencyTrend`) |
+//! | `filling` | open loops at a constant rate | arrivals end before the server has filled (`LatencyTrend`) |
 //! | `cold_start` | open and closed loops | 90 % of the first requests are slower than the median of the rest |
 //! | `freeze` | all | no answer began, went on or ended for at least half a second while several requests waited |
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
@@ -66,6 +67,12 @@ impl Stability {
             || self.latency_trend.is_some_and(|trend| trend.is_likely())
     }
 
+    /// Of many probes near what a server does some are called overloaded by chance: a search counts fewer.
+    pub(crate) fn is_certainly_overloaded(&self) -> bool {
+        self.growth.is_some_and(|growth| growth.is_certain())
+            || self.latency_trend.is_some_and(|trend| trend.is_certain())
+    }
+
     /// The run was over before the server had filled.
     pub(crate) fn shows_only_filling(&self) -> bool {
         self.latency_trend.is_some_and(|trend| trend.shows_only_filling())
@@ -80,7 +87,6 @@ impl Stability {
 
     pub(crate) fn findings(&self, found: &mut VerdictReasons) {
         if let Some(growth) = self.growth.filter(Growth::is_likely) {
-            let severity = if growth.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
             let text = format!(
                 "more requests arrived than were served: {:.2}/s arrived and {:.2}/s were completed meanwhile, and \
                  requests in flight rose from {:.0} to {:.0}; latencies grow with the length of such a run: {}",
@@ -90,7 +96,7 @@ impl Stability {
                 growth.late,
                 VerdictCheck::Overload.cure()
             );
-            found.add(VerdictCheck::Overload, severity, text);
+            found.add(VerdictCheck::Overload, ReasonSeverity::Overloaded, text);
         }
         if let Some(trend) = &self.latency_trend {
             trend_findings(trend, found);
@@ -112,7 +118,6 @@ impl Stability {
 
 fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
     if trend.is_likely() {
-        let severity = if trend.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
         let text = format!(
             "more requests arrived than were served: {:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as \
              a request of the last third took {:.2} s and one of the first third {:.2} s (medians); latencies grow \
@@ -124,14 +129,14 @@ fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
             trend.first_third_s,
             VerdictCheck::Overload.cure()
         );
-        found.add(VerdictCheck::Overload, severity, text);
+        found.add(VerdictCheck::Overload, ReasonSeverity::Overloaded, text);
     } else if trend.shows_only_filling() {
         let text = format!(
             "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (mean \
              of the first third), so that the server was still filling; let them arrive for longer",
             trend.window_s, trend.usual_s
         );
-        found.warn(VerdictCheck::Overload, text);
+        found.warn(VerdictCheck::Filling, text);
     }
 }
 

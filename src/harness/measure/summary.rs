@@ -15,9 +15,9 @@ use crate::tokens::CHUNKS;
 use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::{
     BenchSpec, CachedInput, ClientUsage, Connections, Counts, CutInput, ExtraOutput, FailureClass, FailureCounts,
-    Goodput, LittlesLaw, LoadConditions, LoadPattern, Measured, Rates, RequestEnd, RequestRecord, RequestRecords,
-    RequestSchedule, Requested, RunResult, ServerFreeze, Stability, Steady, TimeSlice, TokenCounts, TokenSource,
-    Transport, Versions,
+    Goodput, LateRequests, LittlesLaw, LoadConditions, LoadPattern, Measured, Rates, RequestEnd, RequestRecord,
+    RequestRecords, RequestSchedule, Requested, RunResult, ServerFreeze, Stability, Steady, TimeSlice, TokenCounts,
+    TokenSource, Transport, Versions,
 };
 use base::event::Verdict;
 use base::files::cores;
@@ -74,6 +74,7 @@ pub(crate) fn summarize(
     let stability = Stability::from_records(spec, records);
     let tokens = tokens(&merged, count, stability.freeze.as_ref());
     let (latency, curves) = latency::latencies(&merged, to_answer, &tokens, spec.scenario.zero_point());
+    let late = LateRequests::count(records, latency.ttft.p50.unwrap_or(0.0));
     let mut counts = counts(schedule.requests.len() as u64, issued, not_sent, in_flight, records);
     for (class, count, example) in merged.violations.each() {
         counts.violations.insert(class, count);
@@ -107,7 +108,11 @@ pub(crate) fn summarize(
             .map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally)))
             .collect(),
         little: littles_law(little_area, wall_ns, records),
-        client: ClientUsage { backlog_p99_ms: merged.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
+        client: ClientUsage {
+            backlog_p99_ms: merged.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6),
+            late,
+            ..client
+        },
         connections,
         tokens,
         slices: slices(&merged),

@@ -158,21 +158,16 @@ impl Measured {
             whole = f64::max(whole, margin_of_goodput.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
             half = f64::max(half, margin_of_goodput.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
         }
-        if self.is_overloaded() {
+        if self.result.stability.is_certainly_overloaded() {
             whole = whole.max(OVERLOADED);
         }
         // Problems that no limit measures: failures beyond their budget, a lost server.
-        if whole < 0.0 && !self.result.verdict().is_valid() {
+        let is_other =
+            |reason: &Reason| reason.check != VerdictCheck::Overload && reason.severity != ReasonSeverity::Warning;
+        if whole < 0.0 && self.result.reasons().iter().any(is_other) {
             (whole, half) = (LARGEST_MARGIN, LARGEST_MARGIN);
         }
         ProbeOutcome { rate, whole, first_half: half, capacity: self.result.stability.capacity_per_s() }
-    }
-
-    /// Whether more requests arrived than were served, and this makes the run INVALID.
-    fn is_overloaded(&self) -> bool {
-        let is_overload =
-            |reason: &Reason| reason.check == VerdictCheck::Overload && reason.severity != ReasonSeverity::Warning;
-        self.result.reasons().iter().any(is_overload)
     }
 }
 

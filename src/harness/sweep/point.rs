@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::sweep::plan::{PointRole, SweepLevel};
-use crate::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult, VerdictCheck};
+use crate::{AcrossRuns, ConfidenceInterval, Metric, Reason, ReasonSeverity, RunResult, VerdictCheck};
 use base::event::Verdict;
 
 /// One measurement of a sweep. `folder` has its whole result.
@@ -209,16 +209,17 @@ impl SweepPoint {
         self.verdict.is_none_or(Verdict::is_valid)
     }
 
-    /// More arrived than was served, or was not shown to be served: its latencies are as much those of the length of
-    /// the run.
-    pub fn is_overloaded(&self) -> bool {
-        self.reasons.iter().any(|reason| reason.check == VerdictCheck::Overload)
+    /// Why it was not seen that the server keeps up, if it was not: its latencies may be those of the length of the
+    /// run.
+    pub fn overload(&self) -> Option<&Reason> {
+        self.reasons.iter().find(|reason| matches!(reason.check, VerdictCheck::Overload | VerdictCheck::Filling))
     }
 
-    /// `VALID`, `VALID WITH WARNINGS, overload`.
+    /// `VALID`, `VALID WITH WARNINGS, filling`.
     pub fn verdict_line(&self) -> String {
-        let overload = if self.is_overloaded() { ", overload" } else { "" };
-        format!("{}{overload}", self.verdict_text())
+        let filling = self.overload().filter(|reason| reason.severity == ReasonSeverity::Warning);
+        let filling = filling.map_or_else(String::new, |reason| format!(", {}", reason.check));
+        format!("{}{filling}", self.verdict_text())
     }
 
     /// `VALID`, `not judged`.
@@ -229,14 +230,9 @@ impl SweepPoint {
         }
     }
 
-    /// Whether its numbers are of the server under this load: not of the client, nor of a server that failed, nor of a
-    /// load that was never reached. Above a limit they are all the same.
+    /// Whether its numbers are of the server under this load, above its limit or not.
     pub fn is_usable(&self) -> bool {
-        match self.verdict {
-            None | Some(Verdict::Valid | Verdict::ValidWithWarnings) => true,
-            Some(Verdict::InvalidLoad) => !self.reasons.iter().any(Reason::is_load_not_reached),
-            Some(Verdict::InvalidClient | Verdict::InvalidServer) => false,
-        }
+        !self.verdict.is_some_and(Verdict::is_faulty)
     }
 }
 
@@ -244,7 +240,7 @@ impl SweepPoint {
 /// front, nor are overloaded ones: time per token leaves the wait in the queue out, so that they look like a bargain.
 pub(super) fn mark_front(points: &mut [SweepPoint]) {
     let pair = |point: &SweepPoint| {
-        let is_accepted = point.is_accepted() && !point.is_overloaded();
+        let is_accepted = point.is_accepted() && point.overload().is_none();
         Some((point.tokens_per_s_per_user?, point.output_tokens_per_s?)).filter(|_| is_accepted)
     };
     let pairs: Vec<Option<(f64, f64)>> = points.iter().map(pair).collect();
@@ -306,11 +302,11 @@ mod front_tests {
             point(Verdict::Valid, 79.0, 290.0),
             // Better than all, and no measurement.
             point(Verdict::InvalidClient, 200.0, 900.0),
-            point(Verdict::InvalidLoad, 200.0, 900.0),
-            // Valid with the warning that its queue grows.
+            point(Verdict::Overloaded, 200.0, 900.0),
+            // Valid with the warning that the server had not filled.
             point(Verdict::ValidWithWarnings, 79.0, 600.0),
         ];
-        let (check, severity) = (VerdictCheck::Overload, ReasonSeverity::Warning);
+        let (check, severity) = (VerdictCheck::Filling, ReasonSeverity::Warning);
         points[5].reasons = vec![Reason { check, severity, text: String::new() }];
         mark_front(&mut points);
         let on_front: Vec<bool> = points.iter().map(|point| point.on_front).collect();

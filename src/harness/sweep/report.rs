@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::gpu::{HOST_GPUS, are_of_servers};
 use crate::measure::output_tokens::token_counters;
+use crate::measure::reasons::verdict_of_file;
 use crate::measure::result_files::schema_of;
 use crate::sweep::plan::{PointRole, SweepLevel};
 use crate::sweep::point::{SweepPoint, mark_front};
@@ -164,10 +165,13 @@ impl SweepReport {
     pub fn read(path: &Path) -> Result<Self, SweepError> {
         let shown = || path.display().to_string();
         let bytes = read_bytes(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
-        let report: Self =
+        let mut report: Self =
             serde_json::from_slice(&bytes).map_err(|source| SweepError::Format { path: shown(), source })?;
         if report.schema != SCHEMA {
             return Err(SweepError::Schema { path: shown(), found: report.schema });
+        }
+        for point in &mut report.points {
+            point.verdict = point.verdict.map(|verdict| verdict_of_file(verdict, &point.reasons));
         }
         Ok(report)
     }
@@ -185,8 +189,9 @@ impl SweepReport {
     /// The valid point without overload with the most output tokens per second; of a tool that does not judge, of all
     /// points.
     pub fn best(&self) -> Option<&SweepPoint> {
-        let is_candidate =
-            |point: &&SweepPoint| point.is_accepted() && !point.is_overloaded() && point.output_tokens_per_s.is_some();
+        let is_candidate = |point: &&SweepPoint| {
+            point.is_accepted() && point.overload().is_none() && point.output_tokens_per_s.is_some()
+        };
         self.points.iter().filter(is_candidate).max_by(|a, b| {
             let rate = |point: &SweepPoint| point.output_tokens_per_s.unwrap_or_default();
             rate(a).total_cmp(&rate(b))
@@ -195,7 +200,7 @@ impl SweepReport {
 
     /// Whether some points are overloaded, which makes them no candidates for the front, the knee and the best.
     pub fn has_overload(&self) -> bool {
-        self.points.iter().any(SweepPoint::is_overloaded)
+        self.points.iter().any(|point| point.overload().is_some())
     }
 
     /// How many points are valid, with or without warnings.
@@ -316,7 +321,7 @@ fn find_knee(points: &[SweepPoint]) -> Option<Knee> {
     if usable.len() < 3 {
         return None;
     }
-    let powers: Vec<(usize, f64)> = usable.into_iter().filter(|(at, _)| !points[*at].is_overloaded()).collect();
+    let powers: Vec<(usize, f64)> = usable.into_iter().filter(|(at, _)| points[*at].overload().is_none()).collect();
     let (place, &(at, power)) = powers.iter().enumerate().max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1))?;
     let state = match place {
         // Alone it has nothing to be compared with on either side; more load is what was looked at.
@@ -442,13 +447,11 @@ mod knee_tests {
     }
 
     #[test]
-    fn a_load_that_was_not_reached_is_no_knee() {
+    fn a_faulty_measurement_is_no_knee() {
         let mut points: Vec<SweepPoint> = [1, 2, 4, 8, 16, 32].map(point).to_vec();
-        points[4].verdict = Some(Verdict::InvalidLoad);
-        let reason = |check| Reason { check, severity: ReasonSeverity::InvalidLoad, text: String::new() };
-        points[4].reasons = vec![reason(VerdictCheck::Limits)];
+        points[4].verdict = Some(Verdict::LimitMissed);
         assert!(points[4].is_usable() && find_knee(&points).is_some_and(|knee| knee.level == SweepLevel::Users(16)));
-        points[4].reasons = vec![reason(VerdictCheck::Concurrency)];
+        points[4].verdict = Some(Verdict::InvalidClient);
         assert!(!points[4].is_usable());
         assert!(find_knee(&points).is_some_and(|knee| knee.level != SweepLevel::Users(16)));
     }
@@ -458,7 +461,7 @@ mod knee_tests {
     fn an_overloaded_point_is_no_knee() {
         let mut points: Vec<SweepPoint> = [1, 2, 4, 8].map(point).to_vec();
         assert_eq!(find_knee(&points).map(|knee| knee.level), Some(SweepLevel::Users(8)));
-        let (check, severity) = (VerdictCheck::Overload, ReasonSeverity::Warning);
+        let (check, severity) = (VerdictCheck::Overload, ReasonSeverity::Overloaded);
         points[3].reasons = vec![Reason { check, severity, text: String::new() }];
         let knee = find_knee(&points).unwrap();
         assert_eq!((knee.level, knee.state), (SweepLevel::Users(4), KneeState::AtHighest));

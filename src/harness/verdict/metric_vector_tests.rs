@@ -241,7 +241,7 @@ fn an_slo_on_a_time_that_no_answer_has_is_not_met() {
     let reasons = result.reasons();
     let reason = reasons.iter().find(|reason| reason.check == VerdictCheck::Limits).unwrap();
     assert_eq!(reason.text, "there is no TPOT to check against `slo`, and so no goodput to check against its limit");
-    assert_eq!(reason.severity, ReasonSeverity::InvalidLoad);
+    assert_eq!(reason.severity, ReasonSeverity::LimitMissed);
 }
 
 /// 100 requests/s for 60 s, 20 ms each, one stall of 2 s: an open loop without a cap sees all of it, from the issue
@@ -308,7 +308,7 @@ fn lateness_of_the_client_warns_first_and_then_invalidates() {
 fn the_worst_finding_decides_and_comes_first() {
     let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90).into());
     let missed = late_by(0, limit);
-    assert_eq!(missed.verdict(), base::event::Verdict::InvalidLoad);
+    assert_eq!(missed.verdict(), base::event::Verdict::LimitMissed);
     let both = late_by(50, limit);
     assert_eq!(both.verdict(), base::event::Verdict::InvalidClient);
     let checks: Vec<&str> = both.reasons().iter().map(|reason| reason.check.as_str()).collect();

@@ -1,8 +1,8 @@
 //! The verdict: did this run measure the server under the planned load, or something else? Pure.
 //!
-//! Each check, its limit and what it makes of the run is a row of [`crate::VERDICT_REASONS`]. A rate that was not
-//! reached is INVALID(load), and not the client's fault, where `max_in_flight` held arrivals back, and for LoadGen with
-//! a lag p99 below the second limit, or with limits missed whatever the lag. LoadGen's latencies include lag and CPU of
+//! Each check, its limit and what it makes of the run is a row of [`crate::verdict_reasons`]. A rate that was not
+//! reached is not the client's fault where `max_in_flight` held arrivals back (OVERLOADED), and for LoadGen where the
+//! client was in time, or with limits missed whatever the lag (LIMIT MISSED). LoadGen's latencies include lag and CPU of
 //! the client: they speak against a run only where LoadGen reports a latency over its limit; lag only where that is
 //! TTFT, of which it is half.
 //!
@@ -10,8 +10,9 @@
 //! therefore causes a warning first, and INVALID only above the second limit.
 
 mod answers;
+pub(crate) mod lateness;
 pub mod preflight;
-mod servers;
+pub(crate) mod servers;
 mod unjudged_run;
 
 #[cfg(test)]
@@ -28,36 +29,23 @@ use crate::measure::metric::is_maximum;
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::result::PreflightResult;
 use crate::verdict::answers::{answers, broken_off, violations};
+use crate::verdict::lateness::LagFinding;
 use crate::verdict::unjudged_run::Evidence;
 use crate::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch, ReasonSeverity, RunResult, VerdictCheck};
 use base::spec::{Arrivals, GoodputLimit};
 use base::units::{counted, distinct_decimals};
 
-const RATE: f64 = 0.01;
-/// Of runs whose every lag is within the second bound: of few requests 1 % of the time is a few milliseconds.
-const RATE_IN_TIME: f64 = 0.05;
+pub(crate) const RATE: f64 = 0.01;
+/// Of LoadGen's runs in which the client is not late: of few requests 1 % of the time is a few milliseconds.
+pub(crate) const RATE_IN_TIME: f64 = 0.05;
 /// The largest share of repeated prompts.
-const REPEATED: f64 = 0.05;
+pub(crate) const REPEATED: f64 = 0.05;
 /// The largest share of prompt tokens from the cache where only the servers' metrics have it: the template of a chat is
 /// at the beginning of every prompt.
-const CACHED: f64 = 0.2;
-pub(super) const CPU: f64 = 0.85;
-const CORE_WAIT: f64 = 0.01;
-const BACKLOG_MS: f64 = 1.0;
-pub(super) const LAG: TimeBound = TimeBound { ms: 1.0, share: 0.01 };
-pub(super) const LAG_HARD: TimeBound = TimeBound { ms: 5.0, share: 0.05 };
-
-/// A time, or a share of another time if that is longer.
-pub(super) struct TimeBound {
-    ms: f64,
-    share: f64,
-}
-
-impl TimeBound {
-    pub fn at(&self, whole_ms: f64) -> f64 {
-        self.ms.max(self.share * whole_ms)
-    }
-}
+pub(crate) const CACHED: f64 = 0.2;
+pub(crate) const CPU: f64 = 0.85;
+pub(crate) const CORE_WAIT: f64 = 0.01;
+pub(crate) const BACKLOG_MS: f64 = 1.0;
 
 /// Every finding against the run, from its numbers and from all other evidence.
 fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictReasons {
@@ -159,7 +147,7 @@ fn load(spec: &BenchSpec, result: &RunResult, evidence: &Evidence, found: &mut V
             counts.not_sent,
             counts.scheduled
         );
-        found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidClient, text);
     }
     if result.load.held_back > 0 {
         let text = format!(
@@ -185,21 +173,26 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
     if result.counts.not_sent > 0 {
         return;
     }
-    let lag_bound = LAG_HARD.at(result.latency.ttft.p50.unwrap_or(0.0));
-    let is_in_time = result.latency.queue_client.max.is_some_and(|lag| lag <= lag_bound);
-    let allowed = if is_in_time { RATE_IN_TIME } else { RATE };
+    // Else nothing but the client makes requests late; one late request changes the rate only at an end of the run.
+    let is_late = result.client.late.is_very_late(result.latency.queue_client.n);
+    let allowed = match result.loadgen {
+        _ if is_late || result.load.held_back > 0 => RATE,
+        Some(_) => RATE_IN_TIME,
+        None => return,
+    };
     if (admitted - offered).abs() <= allowed * offered {
         return;
     }
-    // Else nothing but the client makes requests late.
-    let is_late = result.latency.queue_client.p99.is_some_and(|lag| lag > lag_bound);
     // A server that misses its limits at a lower rate, too, misses them at this one.
     let is_missed_anyway = |loadgen: &LoadgenResult| {
         admitted < offered && loadgen.is_over_latency_limit() && !servers::lag_explains_limit(loadgen, result)
     };
     let is_loads = result.loadgen.as_ref().is_some_and(|loadgen| !is_late || is_missed_anyway(loadgen));
-    let is_planned = result.load.held_back > 0 || is_loads;
-    let severity = if is_planned { ReasonSeverity::InvalidLoad } else { ReasonSeverity::InvalidClient };
+    let severity = match result.load.held_back > 0 {
+        true => ReasonSeverity::Overloaded,
+        false if is_loads => ReasonSeverity::LimitMissed,
+        false => ReasonSeverity::InvalidClient,
+    };
     let text = format!("requests were issued at {admitted:.2}/s, and {offered:.2}/s were scheduled");
     found.add(VerdictCheck::Rate, severity, text);
 }
@@ -223,17 +216,9 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let busy = unless(loadgen.is_some_and(|loadgen| !loadgen.is_over_latency_limit()));
     // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
-    if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
-        let ttft = result.latency.ttft.p50.unwrap_or(0.0);
-        let text = || {
-            let bound = LAG.at(ttft);
-            format!("the client was late: p99 of issue behind schedule is {lag:.2} ms, the bound is {bound:.2} ms")
-        };
-        if lag > LAG_HARD.at(ttft) {
-            found.add(VerdictCheck::Lag, late, text());
-        } else if lag > LAG.at(ttft) {
-            found.warn(VerdictCheck::Lag, text());
-        }
+    if let (true, Some(lag)) = (is_server && !is_held, LagFinding::of_run(result)) {
+        let severity = if lag.is_hard { late } else { ReasonSeverity::Warning };
+        found.add(VerdictCheck::Lag, severity, lag.text);
     }
     if result.client.cpu_share_max > CPU {
         let severity = if is_server { busy } else { ReasonSeverity::Warning };
@@ -283,7 +268,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
                 format!("there is no {name} to check against the limit {key} of {most:.1} ms{cause}")
             }
         };
-        found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     }
     if let Some(limit) = spec.limits.goodput {
         goodput(limit, result, found);
@@ -297,11 +282,11 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) {
     let Some(goodput) = &result.goodput else {
         let text = "there is no goodput to check against its limit: `slo` is not set".to_owned();
-        return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        return found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     };
     if goodput.slo.tpot_ms.is_some() && goodput.attainment.is_none() && result.latency.tpot.n == 0 {
         let text = "there is no TPOT to check against `slo`, and so no goodput to check against its limit".to_owned();
-        return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        return found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     }
     let text = match limit {
         GoodputLimit::Share(percent) => match goodput.attainment {
@@ -322,7 +307,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
         },
     };
     if let Some(text) = text {
-        found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     }
 }
 

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use crate::measure::metric::is_maximum;
-use crate::verdict::{CPU, LAG, LAG_HARD};
+use crate::verdict::CPU;
+use crate::verdict::lateness::{LAG, LAG_HARD, count_text};
 use crate::{
-    BenchSpec, LoadPattern, Measured, PromptSource, Reason, ReasonSeverity, RequestEnd, RequestSchedule, RunResult,
+    BenchSpec, LateRequests, LoadPattern, Measured, PromptSource, Reason, ReasonSeverity, RequestEnd, RequestSchedule,
     SendingSpec, Slo, Transport, VerdictCheck,
 };
 use base::event::Endpoint;
@@ -136,7 +136,7 @@ impl PreflightTrial {
         if result.counts.ok == 0 {
             return Err(NoPreflightResult::NoAnswer);
         }
-        let mut preflight_result = self.measured_values(result);
+        let mut preflight_result = self.measured_values(measured);
         let outcome = match preflight_result.reasons().iter().map(|reason| reason.severity).min() {
             None => "good",
             Some(ReasonSeverity::InvalidClient) => "invalid_client",
@@ -146,7 +146,8 @@ impl PreflightTrial {
         Ok(preflight_result)
     }
 
-    fn measured_values(&self, result: &RunResult) -> PreflightResult {
+    fn measured_values(&self, measured: &Measured) -> PreflightResult {
+        let result = &measured.result;
         let is_open = self.spec.scenario.is_open_loop();
         let ttft = result.latency.ttft_sent.p50.unwrap_or(0.0);
         let client = &result.client;
@@ -178,8 +179,9 @@ impl PreflightTrial {
             in_flight_max: result.load.in_flight_max,
             lag_p99_ms: result.latency.queue_client.p99.filter(|_| is_open),
             lag_max_ms: result.latency.queue_client.max.filter(|_| is_open),
-            lag_bound_ms: LAG.at(ttft),
-            lag_hard_bound_ms: LAG_HARD.at(ttft),
+            lag_bound_ms: LAG.request.at(ttft),
+            lag_hard_bound_ms: LAG_HARD.request.at(ttft),
+            late: if is_open { LateRequests::count(&measured.requests, ttft) } else { LateRequests::default() },
             cpu_share_max: client.cpu_share_max,
             cpu_ms_per_1000_chunks: client.cpu_ms_per_1000_chunks,
             workers: client.workers,
@@ -231,21 +233,15 @@ impl PreflightResult {
             _ => "the planned load".to_owned(),
         };
         let before = format!("before the measurement, at {load} against a server that does no work,");
-        if let Some(lag) = self.lag_p99_ms.filter(|lag| *lag > self.lag_bound_ms) {
-            let is_hard = lag > self.lag_hard_bound_ms;
-            let severity = if is_hard { ReasonSeverity::InvalidClient } else { ReasonSeverity::Warning };
-            let bound = if is_hard { self.lag_hard_bound_ms } else { self.lag_bound_ms };
-            let lateness = if is_maximum(self.requests, 0.99) {
-                format!("the latest of {} issues was", self.requests)
-            } else {
-                "p99 of issues is".to_owned()
-            };
-            add(
-                severity,
-                format!(
-                    "{before} this machine was late: {lateness} {lag:.2} ms behind schedule, the bound is {bound:.2} ms"
-                ),
-            );
+        let late = [
+            (ReasonSeverity::InvalidClient, self.late.very_late, self.lag_hard_bound_ms),
+            (ReasonSeverity::Warning, self.late.late, self.lag_bound_ms),
+        ];
+        let late = late
+            .into_iter()
+            .find_map(|(severity, late, bound)| Some((severity, count_text(late, self.requests, bound)?)));
+        if let Some((severity, text)) = late {
+            add(severity, format!("{before} this machine was late: {text}"));
         }
         if self.cpu_share_max > CPU {
             // A closed loop sends as fast as it can, also against a real server.
@@ -361,6 +357,8 @@ mod tests {
     }
 
     fn preflight_result(lag_p99_ms: f64, cpu_share_max: f64, cpu_share_planned: f64) -> PreflightResult {
+        // A twentieth of the requests is as late as that.
+        let late = |bound: f64| if lag_p99_ms > bound { 12 } else { 0 };
         PreflightResult {
             tries: 1,
             requests: 240,
@@ -368,6 +366,7 @@ mod tests {
             lag_p99_ms: Some(lag_p99_ms),
             lag_bound_ms: 1.0,
             lag_hard_bound_ms: 5.0,
+            late: LateRequests { late: late(1.0), very_late: late(5.0) },
             cpu_share_max,
             cpu_ms_per_1000_chunks: Some(0.5),
             workers: 2,
@@ -389,23 +388,19 @@ mod tests {
             found(&preflight_result(1.5, 0.4, 0.4)),
             [(
                 ReasonSeverity::Warning,
-                format!("{late} p99 of issues is 1.50 ms behind schedule, the bound is 1.00 ms")
+                format!("{late} 12 of 240 requests were sent more than 1.00 ms behind schedule")
             )]
         );
         assert_eq!(
             found(&preflight_result(6.0, 0.4, 0.4)),
             [(
                 ReasonSeverity::InvalidClient,
-                format!("{late} p99 of issues is 6.00 ms behind schedule, the bound is 5.00 ms")
+                format!("{late} 12 of 240 requests were sent more than 5.00 ms behind schedule")
             )]
         );
-        // The p99 of a hundred issues is their maximum, too.
-        for requests in [69, 100] {
-            let few = PreflightResult { requests, ..preflight_result(1.5, 0.4, 0.4) };
-            let text =
-                format!("{late} the latest of {requests} issues was 1.50 ms behind schedule, the bound is 1.00 ms");
-            assert_eq!(found(&few), [(ReasonSeverity::Warning, text)]);
-        }
+        let once = LateRequests { late: 1, very_late: 1 };
+        let few = PreflightResult { requests: 15, late: once, ..preflight_result(9.0, 0.4, 0.4) };
+        assert_eq!(found(&few), [], "one late request of 15 is chance");
         let [(severity, text)] = &found(&preflight_result(0.1, 0.4, 0.6))[..] else { panic!("one") };
         assert_eq!(*severity, ReasonSeverity::Warning);
         assert!(
@@ -421,6 +416,7 @@ mod tests {
             rate: None,
             users: Some(64.0),
             lag_p99_ms: None,
+            late: LateRequests::default(),
             cpu_share_planned: None,
             ..preflight_result(0.0, 0.9, 0.0)
         };

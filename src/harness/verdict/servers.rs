@@ -10,7 +10,7 @@ use crate::{LoadgenResult, ReasonSeverity, ReportingDelay, RunResult, VerdictChe
 use base::units::counted;
 
 /// Requests that the server may count beyond those that were sent.
-const COUNTED: f64 = 0.02;
+pub(crate) const COUNTED: f64 = 0.02;
 
 /// A lost server comes first: it explains the other findings.
 pub(super) fn lost(evidence: &Evidence, found: &mut VerdictReasons) {
@@ -110,7 +110,7 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
     if let Some(speed) = identity.speed() {
         // LoadGen's rehearsals are not submitted, whatever their numbers are.
         let is_rehearsal = result.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal);
-        let severity = if is_rehearsal { ReasonSeverity::Warning } else { ReasonSeverity::InvalidLoad };
+        let severity = if is_rehearsal { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer };
         let text = format!(
             "the simulator runs at `speed: {speed}`: its time does not run with the clock, so these rates and \
              latencies are of nothing that it simulates; {}",
@@ -131,13 +131,13 @@ pub(super) fn loadgen(result: &RunResult, found: &mut VerdictReasons) {
         // An audit is about answers: TEST06 sends 100 queries, too few for LoadGen to call any Server run valid.
         Some(_) if !reported.is_performance() => {}
         Some(result) => {
-            add(ReasonSeverity::InvalidLoad, format!("LoadGen reports {result}: {}", reported.why.join(" ")));
+            add(ReasonSeverity::LimitMissed, format!("LoadGen reports {result}: {}", reported.why.join(" ")));
         }
         None if reported.is_accuracy() => {}
-        None => add(ReasonSeverity::InvalidLoad, "LoadGen gave no result".to_owned()),
+        None => add(ReasonSeverity::InvalidClient, "LoadGen gave no result".to_owned()),
     }
     if reported.errors > 0 {
-        add(ReasonSeverity::InvalidLoad, errors(reported));
+        add(ReasonSeverity::LimitMissed, errors(reported));
     }
 }
 

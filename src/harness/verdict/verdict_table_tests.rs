@@ -336,15 +336,15 @@ fn a_late_client_is_why_loadgen_reports_a_latency_over_its_limit_and_a_warning_w
     let late = loadgen_test_with_lag(400, "INVALID", &over);
     assert_eq!((late.verdict(), first_checks(&late)), (Verdict::InvalidClient, Some(VerdictCheck::Lag)));
     let in_time = loadgen_test_with_lag(0, "INVALID", &over);
-    assert_eq!((in_time.verdict(), first_checks(&in_time)), (Verdict::InvalidLoad, Some(VerdictCheck::Loadgen)));
-    assert_eq!(loadgen_test_with_lag(400, "INVALID", &few).verdict(), Verdict::InvalidLoad);
+    assert_eq!((in_time.verdict(), first_checks(&in_time)), (Verdict::LimitMissed, Some(VerdictCheck::Loadgen)));
+    assert_eq!(loadgen_test_with_lag(400, "INVALID", &few).verdict(), Verdict::LimitMissed);
     // The lag of 10 ms is beyond its bound, and a small part of the TTFT of 40 ms.
-    assert_eq!(loadgen_test_with_lag(10, "INVALID", &over).verdict(), Verdict::InvalidLoad);
+    assert_eq!(loadgen_test_with_lag(10, "INVALID", &over).verdict(), Verdict::LimitMissed);
     // No lag is in TPOT.
     let tpot = "TPOT constrain not met: Reduce target QPS to improve latency.";
     for missed in [&[tpot][..], &[over[0], tpot]] {
         let slow = loadgen_test_with_lag(400, "INVALID", missed);
-        assert_eq!((slow.verdict(), first_checks(&slow)), (Verdict::InvalidLoad, Some(VerdictCheck::Loadgen)));
+        assert_eq!((slow.verdict(), first_checks(&slow)), (Verdict::LimitMissed, Some(VerdictCheck::Loadgen)));
         assert!(slow.reasons().iter().any(|reason| reason.check == VerdictCheck::Lag), "{:?}", slow.reasons());
     }
     let valid = loadgen_test_with_lag(400, "VALID", &[]);
@@ -366,7 +366,7 @@ fn a_lower_rate_than_scheduled_is_the_clients_unless_the_server_misses_a_limit_a
     assert_eq!(slowed("VALID", &[]), Verdict::InvalidClient);
     let missed = |latency: &str| format!("{latency} constrain not met: Reduce target QPS to improve latency.");
     assert_eq!(slowed("INVALID", &[&missed("TTFT")]), Verdict::InvalidClient);
-    assert_eq!(slowed("INVALID", &[&missed("TPOT")]), Verdict::InvalidLoad);
+    assert_eq!(slowed("INVALID", &[&missed("TPOT")]), Verdict::LimitMissed);
 }
 
 #[test]

@@ -162,6 +162,9 @@ pub struct Bench {
     /// client themselves.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub preflight: Preflight,
+    /// What becomes of the stage where this machine was too busy for the load. The verdict is the same.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub when_busy: WhenBusy,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
     #[schemars(range(min = 10, max = LARGEST_SHAPE))]
@@ -267,6 +270,17 @@ pub enum Preflight {
     Off,
     /// Also before a short measurement.
     On,
+}
+
+/// What becomes of a stage whose measurement is not VALID where its machine was busy with something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenBusy {
+    /// It fails.
+    #[default]
+    Fail,
+    /// It goes on with a notice: for demonstrations, whose numbers are not published.
+    Notice,
 }
 
 /// The range of rates to search. The result is an estimate from all probes with a 95 % interval; at most 12 probes are

@@ -86,20 +86,15 @@ pub(super) fn doubts(sets: &[RunSet]) -> Vec<String> {
     sets.iter().enumerate().flat_map(of_set).collect()
 }
 
-/// A line for each INVALID verdict of a side: `INVALID(server) in after/1; after/3: why`.
+/// A line for each verdict of a side that is not VALID: `INVALID(server) in after/1; after/3: why`.
 pub fn invalid_runs(set: &RunSet) -> Vec<String> {
-    let reasons = [
-        (Verdict::InvalidServer, "the server gave errors, and those requests are in no latency"),
-        (Verdict::InvalidClient, "its numbers are as much the client's as the server's"),
-        (Verdict::InvalidLoad, "the load was not reached, or a limit missed"),
-    ];
-    let line = |(verdict, why): (Verdict, &str)| {
+    let line = |verdict: Verdict| {
         let runs: Vec<_> = set.runs().iter().filter(|run| run.verdict == Some(verdict)).collect();
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let which = if set.runs().len() > 1 { format!(" in {}", clean(&names.join("; "))) } else { String::new() };
-        Some(format!("{}{which}: {why}", runs.first()?.verdict_word()))
+        Some(format!("{}{which}: {}", runs.first()?.verdict_word(), verdict.about()))
     };
-    reasons.into_iter().filter_map(line).collect()
+    Verdict::ALL.into_iter().rev().filter(|verdict| !verdict.is_valid()).filter_map(line).collect()
 }
 
 /// `A`, `B`, …: how a result is called in a table.

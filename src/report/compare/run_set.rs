@@ -86,14 +86,8 @@ impl RunSet {
 
     /// The run with the worst verdict.
     pub fn worst(&self) -> &ComparedResult {
-        let badness = |run: &&ComparedResult| match run.verdict {
-            Some(Verdict::InvalidServer) => 5,
-            Some(Verdict::InvalidClient) => 4,
-            Some(Verdict::InvalidLoad) => 3,
-            Some(Verdict::ValidWithWarnings) => 2,
-            None => 1,
-            Some(Verdict::Valid) => 0,
-        };
+        // A run that is not judged may have something to mind.
+        let badness = |run: &&ComparedResult| run.verdict.unwrap_or(Verdict::ValidWithWarnings);
         // Of equally bad ones the first.
         self.runs.iter().rev().max_by_key(badness).unwrap_or_else(|| self.first())
     }

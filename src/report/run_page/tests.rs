@@ -145,7 +145,7 @@ fn sweep(scale: f64) -> SweepReport {
         let e2e = f64::from(users) / rate * 1e3;
         let verdict = match users {
             32 => "invalid_client",
-            128 => "invalid_load",
+            128 => "limit_missed",
             2 => "valid_with_warnings",
             _ => "valid",
         };
@@ -153,7 +153,7 @@ fn sweep(scale: f64) -> SweepReport {
         json!({
             "level": { "users": users }, "verdict": verdict, "folder": format!("points/c{users}"),
             "reasons": match users { 32 => reason("the client was late", "invalid_client"), 128 => reason("TTFT p99 \
-                is above", "invalid_load"), _ => json!([]) },
+                is above", "limit_missed"), _ => json!([]) },
             "scheduled": 500, "ok": 500, "requests_per_s": rate, "output_tokens_per_s": rate * 50.0,
             "tokens_per_s_per_gpu": rate * 25.0, "tokens_per_s_per_user": 5e4 / e2e, "goodput_per_s": rate * 0.9,
                 "attainment": 0.9,

@@ -49,7 +49,7 @@ fn hint(result: &RunResult, out: &Path) -> Option<String> {
         "the client's own delay is in these latencies: give it more cores or connections before you lower `target_qps`";
     let is_late = |reason: &&Reason| matches!(reason.check, VerdictCheck::Lag | VerdictCheck::Cpu | VerdictCheck::Rate);
     match result.verdict() {
-        Verdict::InvalidLoad => next_rate(out),
+        Verdict::Overloaded | Verdict::LimitMissed => next_rate(out),
         Verdict::InvalidClient => result.reasons().first().filter(is_late).map(|_| MORE_CORES.to_owned()),
         _ => None,
     }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn a_lower_rate_is_advised_where_the_system_was_slow_and_not_where_the_client_was() {
         let slow = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/mlperf/logs/server-slow");
-        let advice = hint(&result("invalid_load", "loadgen"), &slow).unwrap();
+        let advice = hint(&result("limit_missed", "loadgen"), &slow).unwrap();
         assert!(advice.starts_with("the system cannot serve this rate in time: lower `target_qps`"), "{advice}");
         for check in ["lag", "cpu", "rate"] {
             let advice = hint(&result("invalid_client", check), &slow).unwrap();

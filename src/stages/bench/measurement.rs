@@ -22,6 +22,7 @@ use crate::serve::ready::{HealthProbe, SilenceLimits};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::is_whole_json;
+use exec::process::{BusyProcess, ProcessorTimes};
 use harness::preflight::PreflightResult;
 use harness::{
     BenchSpec, HarnessError, LoadPattern, Measured, RESULT, RUN_FILES, RunResult, SentHeaders, ServerIdentity,
@@ -59,6 +60,7 @@ pub async fn measure(
     preflight: Option<PreflightResult>,
 ) -> Result<Measured, Failure> {
     let stop = context.lease.stop.child();
+    let processor_times = spawn_blocking(ProcessorTimes::now).await.ok();
     let before = identity::of_servers(spec).await;
     let telemetry = Box::pin(telemetry::start(context, spec, &before, watched)).await;
     let polled = telemetry::polled(context, spec, &before);
@@ -114,7 +116,21 @@ pub async fn measure(
     if let Some(preflight) = preflight {
         measured.preflight(preflight);
     }
-    Ok(measured.judge())
+    let measured = measured.judge();
+    if measured.result.is_of_busy_machine()
+        && let Some(busiest) = processor_times.and_then(|times| times.busiest())
+    {
+        context.lease.notice(busy_notice(&busiest));
+    }
+    Ok(measured)
+}
+
+/// What disturbed a measurement, and what to do.
+fn busy_notice(BusyProcess { pid, program, cores }: &BusyProcess) -> String {
+    format!(
+        "this machine was busy: `{program}` (process {pid}) used {cores:.1} cores meanwhile; end it or wait for it, and \
+         measure again with `--force`"
+    )
 }
 
 /// The servers are probed beside the requests; `answered` grows with what has come of them. Over HTTP there are no

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::param::{ListRule, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use crate::actions::Action;
-pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID};
+pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID, WhenBusy};
 pub use crate::actions::compare::{CompareResults, PublishedRow, ResultPaths};
 pub use crate::actions::container::Container;
 pub use crate::actions::engine::{

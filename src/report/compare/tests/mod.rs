@@ -299,7 +299,10 @@ fn a_client_limited_result_is_labeled() {
     let sets = [RunSet::single(ComparedResult::new(&a)), RunSet::single(ComparedResult::new(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
     assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
-    assert_eq!(document::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
+    assert_eq!(
+        document::doubts(&sets),
+        ["A is INVALID(client): faulty: the numbers are as much the client's as the server's"]
+    );
     assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
 }
 

@@ -53,7 +53,7 @@ pub async fn perform(
             SearchStep::NotEvenLow => {
                 let reason = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
                 let message = format!("LoadGen's rules do not hold even at {} qps", bounds.low);
-                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), message).cause(reason);
+                let failure = Failure::new(FailureKind::Invalid(Verdict::LimitMissed), message).cause(reason);
                 let failure = failure.hint("begin lower: `search.low`");
                 return Err(ended_without_result(&context.lease.out, PROBES, failure));
             }
@@ -246,7 +246,7 @@ mod tests {
         let late = result("valid_with_warnings", "lag", "warning");
         let held = probe("server-valid", &late);
         assert!(held.probe.met && held.why.is_none(), "{:?}", held.why);
-        let other_rate = probe("server-valid", &result("invalid_load", "rate", "invalid_load"));
+        let other_rate = probe("server-valid", &result("limit_missed", "rate", "limit_missed"));
         assert!(!other_rate.probe.met);
         assert_eq!(other_rate.why.as_deref(), Some("rate: as it was"));
         let slow = probe("server-slow", &late);
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_late_client_is_no_evidence_about_the_system() {
         assert_eq!(client_fault(&result("invalid_client", "lag", "invalid_client")).as_deref(), Some("lag: as it was"));
-        assert_eq!(client_fault(&result("invalid_load", "loadgen", "invalid_load")), None);
+        assert_eq!(client_fault(&result("limit_missed", "loadgen", "limit_missed")), None);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub async fn perform(
             RateStep::MissedAtLowest => {
                 let reason = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
                 let message = format!("the limits are missed even at {low} req/s");
-                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), message).cause(reason);
+                let failure = Failure::new(FailureKind::Invalid(Verdict::LimitMissed), message).cause(reason);
                 let failure = failure.hint("begin lower (`search.low`), or allow more (`limits`)");
                 return Err(ended_without_result(&context.lease.out, PROBES, failure));
             }
