@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::{CliExit, ExplainRequest, Global};
 use crate::console::print;
 use crate::error::CommandError;
 use base::diag::{list_of, nearest};
-use harness::{VerdictReason, Violation};
+use base::event::Verdict;
+use harness::{KNEE_DEFINITION, VerdictReason, Violation};
 use plan::manifest::ManifestKey;
-use report::explain::{self, ENTRIES};
+use report::explain::{self, ENTRIES, ExplainedNumber};
 use report::{Styler, TextRole, table};
 
 pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliExit, CommandError> {
@@ -18,68 +19,133 @@ pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliEx
     let text = match &request.topic {
         None if request.json => format!("{:#}\n", explain::list_json()),
         None => explain::list(styler),
-        Some(topic) => {
-            if let Some(entry) = explain::entry(topic) {
-                if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, styler) }
-            } else {
-                let root = ManifestKey::root();
-                match (root.find(topic), VerdictReason::find(topic)) {
-                    (Some(key), _) if request.json => format!("{:#}\n", json!(key)),
-                    (Some(key), _) => text(key, styler),
-                    // Of a key of the same name only the path is missing.
-                    (None, Some(reason)) if !root.all().iter().any(|key| key.name() == topic) => {
-                        if request.json {
-                            format!("{:#}\n", json!(reason))
-                        } else {
-                            reason_text(&reason, styler)
-                        }
-                    }
-                    _ => return Err(unknown(topic, &root)),
-                }
-            }
-        }
+        Some(topic) => match Topic::find(topic, &ManifestKey::root()) {
+            Some(found) if request.json => format!("{:#}\n", found.json()),
+            Some(found) => found.text(styler),
+            None => return Err(unknown(topic, &ManifestKey::root())),
+        },
     };
     print(&text);
     Ok(CliExit::Done)
 }
 
+/// What a word of a report or a manifest names.
+enum Topic<'k> {
+    Number(&'static ExplainedNumber),
+    Key(&'k ManifestKey),
+    /// With the keys of the same name.
+    Reason(VerdictReason, Vec<&'k str>),
+    Verdicts(Vec<Verdict>),
+    /// A term and what it means.
+    Term(&'static str, String),
+}
+
+impl<'k> Topic<'k> {
+    fn find(topic: &str, root: &'k ManifestKey) -> Option<Self> {
+        let number = || explain::entry(topic).map(Self::Number);
+        let key = || root.find(topic).map(Self::Key);
+        let reason = || Some(Self::Reason(VerdictReason::find(topic)?, keys_named(topic, root)));
+        number().or_else(key).or_else(reason).or_else(|| verdicts(topic)).or_else(|| term(topic))
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Number(entry) => explain::json(entry),
+            Self::Key(key) => json!(key),
+            Self::Reason(reason, _) => json!(reason),
+            Self::Verdicts(verdicts) => {
+                let row = |verdict: &Verdict| json!({ "verdict": verdict.as_str(), "about": verdict.about(), "cure": verdict.cure() });
+                verdicts.iter().map(row).collect()
+            }
+            Self::Term(name, about) => json!({ "term": name, "about": about }),
+        }
+    }
+
+    fn text(&self, styler: Styler) -> String {
+        match self {
+            Self::Number(entry) => explain::text(entry, styler),
+            Self::Key(key) => text(key, styler),
+            Self::Reason(reason, keys) => reason_text(reason, keys, styler),
+            Self::Verdicts(verdicts) => {
+                let facts = |verdict: &Verdict| {
+                    let facts = [("what to do", verdict.cure())];
+                    titled(verdict.as_str(), "verdict", verdict.about(), &facts, styler)
+                };
+                verdicts.iter().map(facts).collect::<Vec<_>>().join("\n")
+            }
+            Self::Term(name, about) => format!("{}: {about}\n", styler.tone(TextRole::Name, name)),
+        }
+    }
+}
+
+/// `OVERLOADED`, `limit_missed`, `INVALID`; all of them of `verdict`.
+fn verdicts(topic: &str) -> Option<Topic<'static>> {
+    let topic = topic.to_lowercase().replace(['_', '-'], " ");
+    let is_meant = |verdict: &Verdict| {
+        let is_group = topic == "verdict" || topic == "invalid" && verdict.is_faulty();
+        is_group || verdict.as_str().to_lowercase() == topic
+    };
+    let verdicts: Vec<Verdict> = Verdict::ALL.into_iter().filter(is_meant).collect();
+    (!verdicts.is_empty()).then_some(Topic::Verdicts(verdicts))
+}
+
+/// Words in reports that are neither a number nor a reason.
+const TERMS: [(&str, &str); 7] = [
+    ("knee", KNEE_DEFINITION),
+    ("pareto", "no valid point has both more tokens per second for a user and more for the server (◆)"),
+    ("simulated", "the server was Regatta's simulator: the numbers are not those of a GPU"),
+    ("not judged", "another tool measured, so there is no verdict"),
+    ("idle", "one user alone: the latency of a server without load"),
+    ("saturation", "users until the throughput stops growing"),
+    ("between", "a rate between that of an idle and that of a saturated server"),
+];
+
+fn term(topic: &str) -> Option<Topic<'static>> {
+    let name = topic.to_lowercase().replace('_', " ");
+    let term = TERMS.iter().find(|(term, _)| *term == name).map(|(term, about)| Topic::Term(term, (*about).to_owned()));
+    term.or_else(|| {
+        let violation: Violation = serde_json::from_value(json!(topic)).ok()?;
+        let about = "a kind of answer that contradicts its protocol; `regatta explain protocol` has the reason";
+        Some(Topic::Term(violation.as_str(), about.to_owned()))
+    })
+}
+
+/// The paths of the keys of this name: `target` alone may be several.
+fn keys_named<'k>(name: &str, root: &'k ManifestKey) -> Vec<&'k str> {
+    root.all().into_iter().filter(|key| key.name() == name).map(|key| key.path.as_str()).collect()
+}
+
 fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     let keys = root.all();
-    // `target` alone may be several keys.
-    let same: Vec<&str> = keys.iter().filter(|key| key.name() == topic).map(|key| key.path.as_str()).collect();
+    let same = keys_named(topic, root);
     // `ttft_p99`, as limits and `compare` have it.
     let metric = topic.rsplit_once('_').and_then(|(metric, _)| explain::entry(metric)).map(|entry| entry.name);
     let names = ENTRIES.iter().map(|entry| entry.name);
     let words = keys.iter().flat_map(|key| [key.path.as_str(), key.path.strip_prefix("stages.").unwrap_or_default()]);
-    let hint = if let Some(reason) = hint_of_reason(topic).filter(|_| same.is_empty()) {
-        reason
-    } else if metric.is_some() || !same.is_empty() {
+    let hint = if metric.is_some() || !same.is_empty() {
         format!("there is: {}", list_of(metric.into_iter().chain(same)))
     } else if let Some(near) = nearest(topic, names.chain(words).filter(|word| !word.is_empty())) {
         format!("did you mean `{near}`?")
-    } else if topic.to_lowercase().contains("valid") || topic == "verdict" {
-        "`regatta manual 8` has the verdicts and their reasons".to_owned()
     } else {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };
     CommandError::hinted(format!("there is no metric and no key `{topic}`"), hint)
 }
 
-/// Of names in verdicts and sweeps that have no entry of their own.
-fn hint_of_reason(topic: &str) -> Option<String> {
-    if serde_json::from_value::<Violation>(json!(topic)).is_ok() {
-        let kind = "it is a kind of answer that contradicts its protocol, of the reason `protocol` of verdicts";
-        return Some(format!("{kind}: `regatta manual 8` has the verdicts"));
-    }
-    (topic == "knee").then(|| "`regatta manual 23` has the knee of a sweep".to_owned())
+/// The row of a verdict's reason.
+fn reason_text(reason: &VerdictReason, keys: &[&str], styler: Styler) -> String {
+    let keys = list_of(keys.iter().copied());
+    let facts = [("limit", &*reason.limit), ("verdict", &reason.class), ("what to do", reason.cure), ("keys", &keys)];
+    let facts = if keys.is_empty() { &facts[..3] } else { &facts[..] };
+    titled(reason.id, "reason of a verdict", reason.about, facts, styler)
 }
 
-/// The row of a verdict's reason.
-fn reason_text(reason: &VerdictReason, styler: Styler) -> String {
-    let facts = [("limit", &*reason.limit), ("verdict", &reason.class), ("what to do", reason.cure)];
-    let row = |(name, text): (&str, &str)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text.to_owned())];
-    let name = styler.tone(TextRole::Name, reason.id);
-    format!("{name}: reason of a verdict\n{}\n\n{}", reason.about, table(styler, "  ", &facts.map(row)))
+fn titled(name: &str, kind: &str, about: &str, facts: &[(&str, &str)], styler: Styler) -> String {
+    let row = |(name, text): &(&str, &str)| {
+        vec![(TextRole::Quiet, (*name).to_owned()), (TextRole::Plain, (*text).to_owned())]
+    };
+    let rows: Vec<_> = facts.iter().map(row).collect();
+    format!("{}: {kind}\n{about}\n\n{}", styler.tone(TextRole::Name, name), table(styler, "  ", &rows))
 }
 
 /// One key, and the keys directly below it.
@@ -137,4 +203,29 @@ fn summary(key: &ManifestKey) -> Vec<(TextRole, String)> {
         (TextRole::Plain, default),
         (TextRole::Plain, about.to_owned()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use harness::{LATENCIES, PointRole, verdict_reasons};
+
+    use super::*;
+
+    #[test]
+    fn every_word_that_a_report_prints_is_explained() {
+        let root = ManifestKey::root();
+        let latencies = LATENCIES.iter().map(|row| row.key);
+        let reasons: Vec<&str> = verdict_reasons().into_iter().map(|reason| reason.id).collect();
+        let roles = [PointRole::Idle, PointRole::Saturation, PointRole::Between].map(PointRole::as_str);
+        let words = latencies.chain(reasons).chain(Verdict::ALL.map(Verdict::as_str)).chain(roles);
+        for word in words.chain(["INVALID", "limit_missed", "overloaded", "knee", "wrong_id", "SIMULATED", "verdict"]) {
+            let topic = Topic::find(word, &root).unwrap_or_else(|| panic!("`{word}` is not explained"));
+            let text = topic.text(Styler::OFF);
+            assert!(text.lines().count() >= 1 && text.contains(": "), "{word}: {text}");
+            assert!(!topic.json().is_null(), "{word}");
+        }
+        let samples = Topic::find("samples", &root).map(|topic| topic.text(Styler::OFF)).unwrap();
+        assert!(samples.contains("more than 100 requests") && samples.contains("stages.mlperf.dataset"), "{samples}");
+        assert!(Topic::find("xyzzy", &root).is_none());
+    }
 }

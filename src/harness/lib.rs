@@ -110,8 +110,9 @@ pub use spec::prompts::{DataKind, Pause, PromptFile, PromptSource};
 pub use spec::transport::{Api, Http, Transport};
 pub use spec::{BenchSpec, SendingSpec, Slo};
 pub use sweep::{
-    GatheredResult, GpuCount, Knee, KneeState, LatencySummary, MeasuredNumber, PointRole, SWEEP, SWEEP_POINTS,
-    SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
+    GatheredResult, GpuCount, KNEE_DEFINITION, Knee, KneeState, LatencySummary, MeasuredNumber, PointRole, SWEEP,
+    SWEEP_POINTS, SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps,
+    sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use transport::http::read_http_answer;

@@ -6,7 +6,7 @@ use crate::result_sections::{ResultBlock, SECTION_KEYS, sections};
 use crate::run_page::PageTop;
 use crate::search::{self, FoundHead};
 use crate::styler::TextRole;
-use base::event::{TaskId, Verdict};
+use base::event::TaskId;
 use harness::{
     ConfidenceInterval, Counts, LoadPattern, LoadgenResult, Metric, Rates, Reason, RunIdentity, RunResult,
     SearchReport, TimeSlice, WHOLE_ANSWERS, zero_point_text,
@@ -57,12 +57,7 @@ pub(crate) struct ResultSection {
 /// `search`: what a search found, whose best probe this is.
 pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&SearchReport>) -> ResultSection {
     let identity = result.identity();
-    let tone = match result.verdict() {
-        Some(Verdict::Valid) => TextRole::Good,
-        Some(Verdict::ValidWithWarnings) => TextRole::Warning,
-        Some(_) => TextRole::Bad,
-        None => TextRole::Plain,
-    };
+    let tone = result.verdict().map_or(TextRole::Plain, TextRole::from);
     let own = result.own();
     let loadgen = own.and_then(|own| own.loadgen.as_ref());
     let mut metrics = metrics(result);

@@ -9,7 +9,7 @@ use crate::styler::{TextRole, as_typed, clean, clean_lines, duration_text, to_th
 use crate::summary::{failure_lines, failure_text, failure_word, reasons_of};
 use crate::sweep::{self, SweepSection};
 use crate::sweep_charts::{NamedSweep, draw};
-use base::event::TaskId;
+use base::event::{TaskId, Verdict};
 use base::files::Digest;
 use base::units::counted;
 use harness::{SearchReport, SweepReport};
@@ -210,8 +210,7 @@ fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
         None => ("odd", "not finished"),
         Some(end) if end.exit == 130 => ("odd", "interrupted"),
         Some(end) if end.exit == 0 => ("good", "done"),
-        Some(_) if run_state.is_only_invalid() => ("bad", "invalid"),
-        Some(_) => ("bad", "failed"),
+        Some(_) => ("bad", run_state.verdict().map_or("failed", Verdict::as_str)),
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use base::event::{Done, Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally};
+use base::event::{Done, Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally, Verdict};
 use base::files::Digest;
 
 /// The state of a run after the events so far.
@@ -195,12 +195,14 @@ impl RunState {
         self.in_phase(TaskPhase::Failed).filter(|(_, entry)| entry.is_interrupted()).count()
     }
 
-    /// Whether what failed are benchmarks without a valid verdict, and nothing else.
-    pub fn is_only_invalid(&self) -> bool {
-        let is_invalid = |entry: &TaskState| {
-            entry.failure.as_deref().is_none_or(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
+    /// The worst verdict of the benchmarks that failed, where nothing else did.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let failures = self.in_phase(TaskPhase::Failed).filter_map(|(_, entry)| entry.failure.as_deref());
+        let verdict = |failure: &Failure| match failure.kind {
+            FailureKind::Invalid(verdict) => Some(verdict),
+            _ => None,
         };
-        self.tally.failed > 0 && self.in_phase(TaskPhase::Failed).all(|(_, entry)| is_invalid(entry))
+        failures.map(verdict).collect::<Option<Vec<Verdict>>>()?.into_iter().max()
     }
 
     /// How many tasks have no event of their end: those that the run did not reach, and servers that no task needed.

@@ -2,6 +2,7 @@
 //! control codes along.
 
 use anstyle::{AnsiColor, Style};
+use base::event::Verdict;
 use serde::Serialize;
 
 /// Color, or none; and how wide lines may be.
@@ -30,6 +31,16 @@ pub enum TextRole {
     #[default]
     #[serde(rename = "")]
     Plain,
+}
+
+impl From<Verdict> for TextRole {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Valid => Self::Good,
+            Verdict::ValidWithWarnings => Self::Warning,
+            _ => Self::Bad,
+        }
+    }
 }
 
 impl Styler {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{Styler, TextRole, clean, clean_lines, cut, duration_text, ragged, table};
-use base::event::{Failure, FailureKind, TaskId};
+use base::event::{Failure, FailureKind, TaskId, Verdict};
 use base::units::counted;
 
 /// Where a run's things are, as they are to be shown.
@@ -158,15 +158,8 @@ fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
 
 /// The color of a verdict; other texts have none.
 fn verdict_role(word: &str) -> TextRole {
-    if word.starts_with("INVALID") {
-        TextRole::Bad
-    } else if word.starts_with("VALID WITH") {
-        TextRole::Warning
-    } else if word.starts_with("VALID") {
-        TextRole::Good
-    } else {
-        TextRole::Plain
-    }
+    let verdict = Verdict::ALL.into_iter().rfind(|verdict| word.starts_with(verdict.as_str()));
+    verdict.map_or(TextRole::Plain, TextRole::from)
 }
 
 /// One failure: command, last lines, likely cause, what to try, and where to look.
@@ -258,7 +251,7 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
         (run_state.tally.ran, "ran"),
         (run_state.tally.cached, "cached"),
         (run_state.tally.skipped, "skipped"),
-        (run_state.tally.failed - interrupted, "failed"),
+        (run_state.tally.failed - interrupted, if run_state.verdict().is_some() { "not VALID" } else { "failed" }),
         (interrupted, "interrupted"),
         (run_state.tally.cancelled + unreached, "not started"),
         (not_needed, "not needed"),
@@ -271,7 +264,7 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
         parts.push("nothing to do".to_owned());
     }
     let time = run_state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
-    let _ = writeln!(out, "{} {}{time}", styler.tone(tone, word), parts.join(", "));
+    let _ = writeln!(out, "{} {}{time}", styler.tone(tone, format!("{word}:")), parts.join(", "));
     let mut line = |name: &str, path: Option<&PathBuf>| {
         if let Some(path) = path {
             let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, format!("{name:<8}")), path.display());
@@ -285,22 +278,22 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
 /// The first word of the last line.
 fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
     if run_state.stopping.is_some() || run_state.finished.is_some_and(|end| end.exit == 130) {
-        (TextRole::Warning, "interrupted:")
-    } else if run_state.is_only_invalid() {
-        (TextRole::Bad, "invalid:")
+        (TextRole::Warning, "interrupted")
+    } else if let Some(verdict) = run_state.verdict() {
+        (TextRole::Bad, verdict.as_str())
     } else if run_state.tally.failed > 0 || run_state.finished.is_some_and(|end| end.exit != 0) {
-        (TextRole::Bad, "failed:")
+        (TextRole::Bad, "failed")
     } else if run_state.finished.is_none() {
-        (TextRole::Warning, "unfinished:")
+        (TextRole::Warning, "unfinished")
     } else {
-        (TextRole::Good, "done:")
+        (TextRole::Good, "done")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::event::{Event, Verdict};
+    use base::event::Event;
 
     /// For good, in its first attempt.
     fn task_failed(task: &TaskId, failure: &Failure, seconds: f64) -> Event {

@@ -156,13 +156,8 @@ fn points(report: &SweepReport) -> Table {
             Some((ends, value)) => Cell::new(role, mean_text(value, ends, three_digits)),
             None => Cell::number(role, value(point)),
         }));
-        let verdict = match point.verdict {
-            Some(Verdict::Valid) => TextRole::Good,
-            None => TextRole::Quiet,
-            Some(Verdict::ValidWithWarnings) => TextRole::Warning,
-            _ => TextRole::Bad,
-        };
-        cells.push(Cell::new(verdict, point.verdict_line()));
+        let role = point.verdict.map_or(TextRole::Quiet, TextRole::from);
+        cells.push(Cell::new(role, point.verdict_line()));
         table.row_like(if point.is_usable() { "" } else { "unusable" }, cells);
     }
     table
@@ -249,8 +244,8 @@ fn from_zero_points(names: &[&str]) -> String {
 fn notes(report: &SweepReport) -> Vec<Block> {
     let mut notes = match &report.imported {
         None => vec![format!(
-            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests; tok/s/user is \
-             1,000 / TPOT p50",
+            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests; at a rate req/s and \
+             tok/s are of the time in which requests arrived; tok/s/user is 1,000 / TPOT p50",
             from_zero_points(&report.zero_points())
         )],
         Some(origin) => imported_notes(origin).to_vec(),

@@ -50,7 +50,7 @@ fn front(sweeps: &[NamedSweep<'_>]) -> Option<String> {
 
 type Pick = fn(&LatencySummary) -> Option<MeasuredNumber>;
 
-/// Each latency over the throughput that came with it; over the level where that is not a load.
+/// Each latency over the load; over the level where that is not a load.
 fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
     const STATS: [(&str, Pick); 3] = [("p50", |it| it.p50), ("p99", |it| it.p99), ("mean", |it| it.mean)];
     type Latency = (&'static str, fn(&SweepPoint) -> &LatencySummary, LimitedMetric);
@@ -124,7 +124,7 @@ fn chart(
     series: Vec<ChartSeries>,
     limits: Vec<(f64, String)>,
 ) -> Option<String> {
-    let across = if is_load { "successful requests per second" } else { unit(sweeps) };
+    let across = if is_load { LOAD } else { unit(sweeps) };
     Chart { title, across, upright: "ms", series, limits, ..Chart::default() }.draw()
 }
 
@@ -159,22 +159,25 @@ fn goodput(sweeps: &[NamedSweep<'_>], is_load: bool) -> Option<String> {
             let y = point.goodput_per_s?;
             let share =
                 point.attainment.map_or_else(String::new, |share| format!(", {} % of requests", number(share * 100.0)));
-            let x = point.offered_per_s.filter(|_| is_load).or_else(|| across(point, is_load))?;
+            let x = across(point, is_load)?;
             let interval = point.interval_over_runs("goodput");
             Some((x, y, interval, format!("goodput {} req/s{}{share}", number(y), ends(interval))))
         }),
     });
-    let across = if is_load { "requests per second: offered, in a closed loop answered" } else { unit(sweeps) };
+    let across = if is_load { LOAD } else { unit(sweeps) };
     let title = "Goodput: requests per second that met their whole SLO";
     Chart { title, across, upright: "req/s", series: series.collect(), ..Chart::default() }.draw()
 }
+
+/// The abscissa where levels are loads.
+const LOAD: &str = "requests per second: offered, in a closed loop answered";
 
 fn unit<'a>(sweeps: &'a [NamedSweep<'_>]) -> &'a str {
     sweeps.iter().find_map(|sweep| Some(sweep.report.points.first()?.level.unit())).unwrap_or_default()
 }
 
 fn across(point: &SweepPoint, is_load: bool) -> Option<f64> {
-    if is_load { point.requests_per_s } else { point.level.number().or(point.requests_per_s) }
+    if is_load { point.load() } else { point.level.number().or(point.requests_per_s) }
 }
 
 /// The ends of an interval, as a hint has them.

@@ -2,7 +2,7 @@
 
 use crate::run_state::{RunState, TaskState};
 use crate::styler::{Styler, TextRole, clean, cut, duration_text, ragged, table, to_the_second};
-use base::event::RunTag;
+use base::event::{RunTag, Verdict};
 use base::units::counted;
 use interop::{CompatRow, MetricStats, Tool};
 use serde::Serialize;
@@ -123,8 +123,7 @@ pub(super) fn run_word(run_state: &RunState, alive: bool) -> (TextRole, &'static
     match (run_state.finished, alive) {
         (Some(end), _) if end.exit == 0 => (TextRole::Good, "done"),
         (Some(end), _) if end.exit == 130 => (TextRole::Warning, "interrupted"),
-        (Some(_), _) if run_state.is_only_invalid() => (TextRole::Bad, "invalid"),
-        (Some(_), _) => (TextRole::Bad, "failed"),
+        (Some(_), _) => (TextRole::Bad, run_state.verdict().map_or("failed", Verdict::as_str)),
         (None, true) => (TextRole::Good, "running"),
         (None, false) => (TextRole::Warning, "interrupted; `regatta run` continues from there"),
     }
@@ -369,7 +368,7 @@ pub fn tool_metrics(rows: &[CompatRow], paint: Styler) -> String {
 mod tests {
     use super::*;
     use crate::test_runs;
-    use base::event::{Event, Failure, FailureKind, TaskId, Verdict};
+    use base::event::{Event, Failure, FailureKind, TaskId};
 
     #[test]
     fn a_run_that_was_killed_says_how_to_go_on() {
@@ -405,7 +404,7 @@ mod tests {
         };
         let status = run_status(&ended(0), false, Styler::OFF);
         assert!(status.contains(": done\n") && status.ends_with("1 of 2 tasks finished, 1 not needed\n"), "{status}");
-        assert_eq!(run_word(&ended(4), false).1, "invalid");
+        assert_eq!(run_word(&ended(4), false).1, "LIMIT MISSED");
     }
 
     #[test]

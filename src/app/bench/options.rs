@@ -75,7 +75,11 @@ const KEYS: [BenchKey; 40] = [
     }),
     key("arrivals", "--arrivals", |line| {
         let has_rate = matches!(line.request.load, BenchLoad::Rate(_) | BenchLoad::Sweep(_));
-        (has_rate && line.request.args.arrivals == Some(ArrivalsWord::Constant)).then(|| json!("constant"))
+        match line.request.args.arrivals.filter(|_| has_rate)? {
+            ArrivalsWord::Poisson => None,
+            ArrivalsWord::PoissonScaled => Some(json!("poisson_scaled")),
+            ArrivalsWord::Constant => Some(json!("constant")),
+        }
     }),
     key("stop.requests", "--requests", |line| json_of(line.request.requests.as_ref())),
     key("stop.duration", "--duration", |line| {

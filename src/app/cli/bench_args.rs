@@ -1,13 +1,16 @@
 //! The options of `regatta bench`: its own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Args, Command, Error, ValueEnum, ValueHint, value_parser};
 
 use super::request_options::RequestOptions;
 use super::values::{GpuSelection, any, host_and_port, whole};
-use base::spec::{LengthField, Quantity, SweepLevels};
+use base::spec::{LengthField, Quantity, SweepLevels, UnmeasuredProtocol};
 
 const WHERE: &str = "Target";
 const SERVED: &str = "A server for the measurement";
@@ -32,7 +35,7 @@ pub struct BenchArgs {
     #[arg(help_heading = WHERE, short, long, value_name = "NAME")]
     pub model: Option<String>,
     /// The protocol of requests.
-    #[arg(help_heading = WHERE, long, value_name = "NAME")]
+    #[arg(help_heading = WHERE, long, value_name = "NAME", value_parser = ProtocolParser)]
     pub protocol: Option<ProtocolWord>,
     /// The path of requests over HTTP, in place of the usual one.
     #[arg(help_heading = WHERE, long, value_name = "PATH")]
@@ -280,6 +283,28 @@ pub enum ProtocolWord {
     OpenaiCompletions,
 }
 
+/// Reads a protocol, and names one that is not measured.
+#[derive(Clone)]
+struct ProtocolParser;
+
+impl TypedValueParser for ProtocolParser {
+    type Value = ProtocolWord;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
+        match value.to_str().and_then(UnmeasuredProtocol::find) {
+            Some(unmeasured) => {
+                let text = format!("`--protocol {}`: {unmeasured}\n", value.display());
+                Err(Error::raw(ErrorKind::InvalidValue, text).with_cmd(command))
+            }
+            None => EnumValueParser::new().parse_ref(command, arg, value),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(ProtocolWord::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ServedWord {
     Vllm,
@@ -314,6 +339,9 @@ pub enum ArrivalsWord {
     /// Exponential gaps.
     #[value(alias = "exponential_dist")]
     Poisson,
+    /// Exponential gaps, scaled so that the last of N requests arrives at N / rate.
+    #[value(alias = "poisson_scaled")]
+    PoissonScaled,
     /// Equal gaps.
     Constant,
 }

@@ -1,5 +1,7 @@
 //! How a benchmark talks to its servers: protocol, TLS, streams, retries, and how large an answer may be.
 
+use std::fmt;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +40,67 @@ impl Protocol {
 
     pub const fn is_openai(self) -> bool {
         matches!(self, Self::OpenaiChat | Self::OpenaiCompletions)
+    }
+}
+
+/// What servers speak and this program does not measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnmeasuredProtocol {
+    pub title: &'static str,
+    /// As users may write it in place of a protocol.
+    pub names: &'static [&'static str],
+    /// What its paths end with.
+    pub paths: &'static [&'static str],
+    /// What to measure in place of it.
+    pub instead: &'static str,
+}
+
+/// All of them that users ask for.
+pub const UNMEASURED: [UnmeasuredProtocol; 5] = [
+    UnmeasuredProtocol {
+        title: "Anthropic's Messages",
+        names: &["anthropic", "anthropic-messages", "messages"],
+        paths: &["/v1/messages"],
+        instead: "vLLM, SGLang and gateways serve the same models as openai-chat at /v1",
+    },
+    UnmeasuredProtocol {
+        title: "OpenAI's Responses",
+        names: &["responses", "openai-responses"],
+        paths: &["/v1/responses"],
+        instead: "servers of it have openai-chat at /v1, too",
+    },
+    UnmeasuredProtocol {
+        title: "Ollama's own interface (lines of JSON)",
+        names: &["ollama"],
+        paths: &["/api/chat", "/api/generate"],
+        instead: "Ollama has openai-chat at /v1, too",
+    },
+    UnmeasuredProtocol {
+        title: "HTTP/2 without HTTP/1.1",
+        names: &["h2", "h2c", "http2", "http/2"],
+        paths: &[],
+        instead: "put a proxy that speaks HTTP/1.1 in front of the server",
+    },
+    UnmeasuredProtocol {
+        title: "`usage` that leaves reasoning tokens out",
+        names: &[],
+        paths: &[],
+        instead: "name a `tokenizer`; reasoning whose text does not come is in no count of tokens",
+    },
+];
+
+impl UnmeasuredProtocol {
+    /// By a name in place of a protocol, or by the path of a server.
+    pub fn find(text: &str) -> Option<&'static Self> {
+        let text = text.trim_end_matches('/').to_lowercase();
+        let is_meant = |row: &&Self| row.names.contains(&&*text) || row.paths.iter().any(|path| text.ends_with(path));
+        UNMEASURED.iter().find(is_meant)
+    }
+}
+
+impl fmt::Display for UnmeasuredProtocol {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} is not measured: {}", self.title, self.instead)
     }
 }
 

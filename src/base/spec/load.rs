@@ -17,6 +17,9 @@ pub enum Arrivals {
     /// Exponential gaps.
     #[default]
     Poisson,
+    /// Exponential gaps, scaled so that the last of N requests arrives at N / rate, as vLLM's benchmark does: every
+    /// point of a sweep has exactly its rate. Needs `stop.requests`, and no `stop.duration`.
+    PoissonScaled,
     /// Equal gaps.
     Constant,
     /// Gamma gaps with this coefficient of variation: 1 is Poisson, 2 is bursty. vLLM's burstiness is 1/cv².

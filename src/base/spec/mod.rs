@@ -21,7 +21,8 @@ mod text_format;
 mod text_schema;
 
 pub use connection::{
-    Protocol, ResponseSizeLimits, Retries, RetryOn, StreamMode, Tls, requests_token_ids, sets_length,
+    Protocol, ResponseSizeLimits, Retries, RetryOn, StreamMode, Tls, UNMEASURED, UnmeasuredProtocol,
+    requests_token_ids, sets_length,
 };
 pub use division::Division;
 pub use limits::{

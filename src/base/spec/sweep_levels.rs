@@ -9,7 +9,7 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::prompts::LONGEST_LENGTH;
-use crate::units::four_digits;
+use crate::units::{four_digits, rounded_within};
 
 /// More points than this are an error in a manifest.
 const MOST: usize = 200;
@@ -94,7 +94,12 @@ impl SweepLevels {
 impl LevelRange {
     fn levels(&self, is_whole: bool) -> Vec<f64> {
         let &Self { low, high, count } = self;
-        let rounded = |level: f64| if is_whole { level.round().max(1.0) } else { four_digits(level) };
+        // A level that is whole is round enough: 32 between 16 and 64.
+        let rounded = |level: f64, below: f64| match four_digits(level) {
+            _ if is_whole => level.round().max(1.0),
+            level if level.fract() == 0.0 => level,
+            level => rounded_within(level, level - below),
+        };
         let inner: Vec<f64> = match count {
             None => std::iter::successors(Some(low), |level| Some(level * 2.0))
                 .take_while(|level| *level < high * 0.999_999)
@@ -106,8 +111,8 @@ impl LevelRange {
             }
         };
         // The ends are as they were given.
-        let inner = inner.into_iter().enumerate().map(|(n, level)| if n == 0 { low } else { rounded(level) });
-        inner.chain([high]).collect()
+        let pairs = inner.windows(2).map(|pair| rounded(pair[1], pair[0]));
+        [low].into_iter().chain(pairs).chain([high]).collect()
     }
 }
 
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(levels("1..16", true).unwrap(), [1.0, 2.0, 4.0, 8.0, 16.0]);
         assert_eq!(levels("1..20", true).unwrap(), [1.0, 2.0, 4.0, 8.0, 16.0, 20.0]);
         assert_eq!(levels("2..64:6", false).unwrap(), [2.0, 4.0, 8.0, 16.0, 32.0, 64.0]);
-        assert_eq!(levels("0.5..4:3", false).unwrap(), [0.5, 1.414, 4.0]);
+        assert_eq!(levels("0.5..4:3", false).unwrap(), [0.5, 1.4, 4.0]);
         assert_eq!(levels("1..8:6", true).unwrap(), [1.0, 2.0, 3.0, 5.0, 8.0]);
         assert_eq!(levels("7", true).unwrap(), [7.0]);
     }

@@ -51,6 +51,12 @@ pub fn four_digits(number: f64) -> f64 {
     (number * scale).round() / scale
 }
 
+/// To the power of ten that is at most half of the distance to the next such number: numbers so far apart stay apart.
+pub fn rounded_within(number: f64, distance: f64) -> f64 {
+    let unit = 10f64.powf((distance / 2.0).log10().floor());
+    four_digits((number / unit).round() * unit)
+}
+
 /// Times this, a number has four digits before the point.
 pub fn four_digit_scale(number: f64) -> f64 {
     10f64.powi(3 - number.abs().log10().floor() as i32)
@@ -116,6 +122,13 @@ mod tests {
     fn four_digits_are_left_of_any_number() {
         let numbers = [123_456.0, 1.234_56, -0.001_234_56, 7.0];
         assert_eq!(numbers.map(|number| four_digits(number).to_string()), ["123500", "1.235", "-0.001235", "7"]);
+    }
+
+    #[test]
+    fn levels_are_as_round_as_their_distance_allows() {
+        let numbers = [(26.37, 12.0), (26.37, 25.0), (3.817, 0.3), (2_049.0, 2_048.0), (0.0317, 0.004)];
+        let rounded = numbers.map(|(number, distance)| rounded_within(number, distance).to_string());
+        assert_eq!(rounded, ["26", "30", "3.8", "2000", "0.032"]);
     }
 
     #[test]

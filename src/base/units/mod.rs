@@ -9,7 +9,8 @@ mod url_credentials;
 
 pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
 pub use digits::{
-    counted, digits_of_interval, distinct_decimals, four_digit_scale, four_digits, grouped, three_digits,
+    counted, digits_of_interval, distinct_decimals, four_digit_scale, four_digits, grouped, rounded_within,
+    three_digits,
 };
 pub use duration::{DurationError, parse_duration};
 pub use path::{plain_path, replace_folder};

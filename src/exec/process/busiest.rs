@@ -47,7 +47,7 @@ impl ProcessorTimes {
         let command = procfs::command(pid);
         let program = command.split(' ').next().unwrap_or_default();
         let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-        (cores >= LEAST).then(|| BusyProcess { pid, program, cores })
+        (cores >= LEAST).then_some(BusyProcess { pid, program, cores })
     }
 }
 

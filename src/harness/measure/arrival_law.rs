@@ -14,7 +14,7 @@ pub(crate) fn distance(
     count: usize,
 ) -> Option<(f64, f64)> {
     let shape = match arrivals {
-        Arrivals::Poisson => 1.0,
+        Arrivals::Poisson | Arrivals::PoissonScaled => 1.0,
         Arrivals::Gamma { cv } => 1.0 / (cv * cv),
         Arrivals::Constant => return None,
     };

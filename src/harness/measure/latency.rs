@@ -31,6 +31,13 @@ pub struct Rates {
     pub requests_loadgen_completed: Option<f64>,
     /// Output tokens of successful requests / window.
     pub output_tokens: Option<f64>,
+    /// Successful requests that ended between the first end and the last intended arrival, per second: without the
+    /// times in which the server fills and drains. Null in closed loops, and where too few ended by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_while_arriving: Option<f64>,
+    /// Their output tokens per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens_while_arriving: Option<f64>,
 }
 
 /// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.

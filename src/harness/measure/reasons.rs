@@ -463,6 +463,15 @@ mod tests {
         assert!(serde_json::from_str::<Reason>(r#"{"check": "lag", "severity": "bad", "text": ""}"#).is_err());
     }
 
+    #[test]
+    fn the_manual_has_every_verdict_with_its_cure() {
+        let manual = include_str!("../../../tests/manual/08-numbers.md");
+        for verdict in Verdict::ALL {
+            let row = format!("| {} | {} | {} |", verdict.as_str(), verdict.about(), verdict.cure());
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
+
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]
     fn the_table_of_the_manual_is_that_of_the_rows() {

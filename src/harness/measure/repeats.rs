@@ -149,7 +149,14 @@ impl RunResult {
 
 /// Statistics of a metric that are reported over runs.
 const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
-const RATES: [&str; 4] = ["requests_full", "requests_loadgen_completed", "output_tokens", "offered"];
+const RATES: [&str; 6] = [
+    "requests_full",
+    "requests_loadgen_completed",
+    "output_tokens",
+    "requests_while_arriving",
+    "output_tokens_while_arriving",
+    "offered",
+];
 /// Other numbers, each with its unit and its place in a result.
 const OTHERS: [(&str, &str, &str); 7] = [
     ("goodput", "/s", "/goodput/requests"),

@@ -313,6 +313,7 @@ fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords)
         }
     }
     schedule.scheduled().for_each(|at| planned.add(at));
+    let while_arriving = if spec.scenario.is_open_loop() { served_until(planned.last, records) } else { None };
     let window_s = window_ns as f64 / NS;
     let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
     let is_timed = spec.scenario.is_open_loop();
@@ -324,7 +325,26 @@ fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords)
         requests_full: per_window(answered as f64),
         requests_loadgen_completed: completed.per_second(),
         output_tokens: per_window(tokens),
+        requests_while_arriving: while_arriving.map(|(requests, _)| requests),
+        output_tokens_while_arriving: while_arriving.map(|(_, tokens)| tokens),
     }
+}
+
+/// Requests and tokens per second from the first end of a successful request to the last one by this time. The first
+/// only begins the window.
+fn served_until(last_arrival: u64, records: &RequestRecords) -> Option<(f64, f64)> {
+    /// Fewer gaps show little of a rate.
+    const LEAST: usize = 10;
+    let (mut ends, mut tokens, mut first) = (InstantRange::NONE, 0.0, (u64::MAX, 0.0));
+    for record in records.iter().filter(|record| record.is_ok() && record.t_end <= last_arrival) {
+        ends.add(record.t_end);
+        tokens += f64::from(record.tokens);
+        if record.t_end < first.0 {
+            first = (record.t_end, f64::from(record.tokens));
+        }
+    }
+    let requests = ends.per_second().filter(|_| ends.count > LEAST)?;
+    Some((requests, (tokens - first.1) * requests / (ends.count - 1) as f64))
 }
 
 /// How many instants there are, and the first and the last one, ns.

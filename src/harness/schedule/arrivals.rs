@@ -1,4 +1,5 @@
-//! When requests arrive: absolute offsets in ns from the start, drawn one after the other, never rescaled.
+//! When requests arrive: absolute offsets in ns from the start, drawn one after the other, and scaled only where
+//! the law says so.
 //!
 //! Every law is drawn at a rate of 1 and mapped through the rate's integral: a ramp scales time and leaves the law
 //! unchanged.
@@ -13,8 +14,8 @@ use base::spec::{Arrivals, Length, Weighted};
 
 const NS: f64 = 1e9;
 
-/// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only
-/// where the rate falls to 0 for good.
+/// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones, except where
+/// they are scaled. It ends only where the rate falls to 0 for good.
 #[derive(Clone)]
 pub(crate) struct ArrivalTimes {
     process: ArrivalProcess,
@@ -22,6 +23,8 @@ pub(crate) struct ArrivalTimes {
     next: u64,
     /// Arrivals as they would be at a rate of 1.
     sum: f64,
+    /// What those are multiplied by.
+    scale: f64,
 }
 
 #[derive(Clone)]
@@ -33,24 +36,27 @@ enum ArrivalProcess {
 }
 
 impl ArrivalTimes {
-    /// None for a law with impossible numbers, which `BenchSpec::check` refuses.
-    pub fn new(rate: LoadLevel, arrivals: Arrivals, seed: u64) -> Option<Self> {
+    /// `count`: arrivals of the whole plan, where it is known. None for a law with impossible numbers, which
+    /// `BenchSpec::check` refuses.
+    pub fn new(rate: LoadLevel, arrivals: Arrivals, seed: u64, count: Option<u64>) -> Option<Self> {
         let rng = || Box::new(generator("arrivals", seed, 0));
         let law = match arrivals {
             Arrivals::Constant => ArrivalProcess::Constant,
-            Arrivals::Poisson => ArrivalProcess::Poisson(rng()),
+            Arrivals::Poisson | Arrivals::PoissonScaled => ArrivalProcess::Poisson(rng()),
             Arrivals::Gamma { cv } => ArrivalProcess::Gamma(Gamma::new(1.0 / (cv * cv), cv * cv).ok()?, rng()),
         };
-        Some(Self { process: law, rate, next: 0, sum: 0.0 })
+        let mut times = Self { process: law, rate, next: 0, sum: 0.0, scale: 1.0 };
+        if arrivals == Arrivals::PoissonScaled {
+            let mut all = times.clone();
+            (0..count?).for_each(|index| all.advance(index));
+            times.scale = count? as f64 / all.sum;
+        }
+        Some(times)
     }
 }
 
-impl Iterator for ArrivalTimes {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        let index = self.next;
-        self.next += 1;
+impl ArrivalTimes {
+    fn advance(&mut self, index: u64) {
         match &mut self.process {
             // From the index, not from a sum: the thousandth arrival is exact.
             ArrivalProcess::Constant => self.sum = index as f64,
@@ -60,7 +66,16 @@ impl Iterator for ArrivalTimes {
             }
             ArrivalProcess::Gamma(law, rng) => self.sum += law.sample(rng),
         }
-        self.rate.when(self.sum).map(|at| (at * NS).round() as u64)
+    }
+}
+
+impl Iterator for ArrivalTimes {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.advance(self.next);
+        self.next += 1;
+        self.rate.when(self.sum * self.scale).map(|at| (at * NS).round() as u64)
     }
 }
 

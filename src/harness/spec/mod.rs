@@ -153,6 +153,10 @@ impl BenchSpec {
                 if matches!(self.arrivals, Arrivals::Gamma { cv } if !cv.is_finite() || cv <= 0.0 || cv > 100.0) {
                     return refuse("the coefficient of variation must be above 0 and at most 100");
                 }
+                let is_open = self.stop.duration.is_some() || self.content.sessions.is_some();
+                if self.arrivals == Arrivals::PoissonScaled && (self.stop.requests.is_none() || is_open) {
+                    return refuse("scaled arrivals need a number of requests, and neither a duration nor sessions");
+                }
                 check_end()
             }
             LoadPattern::Trace { speed } if !(speed.is_finite() && *speed > 0.0) => {

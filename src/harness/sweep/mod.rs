@@ -12,4 +12,6 @@ mod report;
 pub use gather::{GatheredResult, gather as gather_sweeps};
 pub use plan::{PointRole, SweepLevel, SweepPlan, SweepStep};
 pub use point::{LatencySummary, MeasuredNumber, SweepPoint};
-pub use report::{GpuCount, Knee, KneeState, SWEEP, SWEEP_POINTS, SweepError, SweepOrigin, SweepReport, sweep_schema};
+pub use report::{
+    GpuCount, KNEE_DEFINITION, Knee, KneeState, SWEEP, SWEEP_POINTS, SweepError, SweepOrigin, SweepReport, sweep_schema,
+};

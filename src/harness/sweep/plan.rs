@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sweep::point::SweepPoint;
 use base::spec::{BenchSweep, SweepLevelsError};
-use base::units::four_digits;
+use base::units::rounded_within;
 
 /// Users at which saturation is looked for, in order.
 const SATURATING: [u32; 4] = [64, 256, 1024, 4096];
@@ -83,8 +83,9 @@ fn next_found(rates: u32, measured: &[SweepPoint]) -> Option<SweepStep> {
     if at > rates || highest <= idle {
         return None;
     }
-    let rate = idle + (highest - idle) * f64::from(at) / f64::from(rates + 1);
-    Some(SweepStep { level: SweepLevel::Rate(four_digits(rate)), role: Some(PointRole::Between) })
+    let distance = (highest - idle) / f64::from(rates + 1);
+    let rate = rounded_within(idle + distance * f64::from(at), distance);
+    Some(SweepStep { level: SweepLevel::Rate(rate), role: Some(PointRole::Between) })
 }
 
 /// The last step gained little, or was no measurement of the server, or was the last there is.
@@ -239,14 +240,14 @@ mod tests {
 
     #[test]
     fn rates_lie_evenly_between_an_idle_and_a_saturated_server() {
-        assert_eq!(names(&sweep(4, 101.0, 9999)), "c1 c64 c256 c1024 r21 r41 r61 r81");
-        assert_eq!(names(&sweep(1, 51.0, 9999)), "c1 c64 c256 r26");
+        assert_eq!(names(&sweep(4, 101.0, 9999)), "c1 c64 c256 c1024 r20 r40 r60 r80");
+        assert_eq!(names(&sweep(1, 51.0, 9999)), "c1 c64 c256 r30");
     }
 
     #[test]
     fn a_server_that_is_lost_or_never_saturated_ends_the_search_for_saturation() {
-        assert_eq!(names(&sweep(1, 1e9, 9999)), "c1 c64 c256 c1024 c4096 r2049");
-        assert_eq!(names(&sweep(2, 1e9, 100)), "c1 c64 c256 r22 r43");
+        assert_eq!(names(&sweep(1, 1e9, 9999)), "c1 c64 c256 c1024 c4096 r2000");
+        assert_eq!(names(&sweep(2, 1e9, 100)), "c1 c64 c256 r20 r40");
         assert_eq!(names(&sweep(2, 1.0, 9999)), "c1 c64 c256", "nothing lies between");
         assert_eq!(names(&sweep(2, 10.0, 1)), "c1 c64", "no measurement of the saturated server");
     }

@@ -42,13 +42,13 @@ pub struct SweepPoint {
     pub window_s: f64,
     /// Intended arrivals per second; null in a closed loop.
     pub offered_per_s: Option<f64>,
-    /// Successful requests per second of the window.
+    /// Successful requests per second of the window; at a rate while requests arrived, without the drain after that.
     pub requests_per_s: Option<f64>,
-    /// Output tokens of successful requests per second of the window.
+    /// Output tokens of successful requests, likewise.
     pub output_tokens_per_s: Option<f64>,
     /// What one user sees while an answer streams: 1,000 / TPOT p50.
     pub tokens_per_s_per_user: Option<f64>,
-    /// Output tokens per second of the window, over the GPUs of the servers.
+    /// `output_tokens_per_s` over the GPUs of the servers.
     pub tokens_per_s_per_gpu: Option<f64>,
     /// Requests per second of the window that met their whole SLO; null without one.
     pub goodput_per_s: Option<f64>,
@@ -143,8 +143,8 @@ impl SweepPoint {
             failed: result.counts.failed,
             window_s: rates.window_s,
             offered_per_s: rates.offered.filter(|_| result.requested.scenario.is_open_loop()),
-            requests_per_s: rates.requests_full,
-            output_tokens_per_s: rates.output_tokens,
+            requests_per_s: rates.requests_while_arriving.or(rates.requests_full),
+            output_tokens_per_s: rates.output_tokens_while_arriving.or(rates.output_tokens),
             tokens_per_s_per_user: latency.tpot.p50.filter(|tpot| *tpot > 0.0).map(|tpot| 1e3 / tpot),
             goodput_per_s: goodput.and_then(|goodput| goodput.requests),
             attainment: goodput.and_then(|goodput| goodput.attainment),
@@ -191,8 +191,8 @@ impl SweepPoint {
         // A closed loop offers no rate, also where arrivals have one.
         self.offered_per_s = self.offered_per_s.map(|of_run| mean("offered").unwrap_or(of_run));
         self.attainment = mean("attainment");
-        self.requests_per_s = mean("requests_full");
-        self.output_tokens_per_s = mean("output_tokens");
+        self.requests_per_s = mean("requests_while_arriving").or_else(|| mean("requests_full"));
+        self.output_tokens_per_s = mean("output_tokens_while_arriving").or_else(|| mean("output_tokens"));
         self.goodput_per_s = mean("goodput");
         self.tokens_per_s_per_user = mean("tpot_p50").filter(|tpot| *tpot > 0.0).map(|tpot| 1e3 / tpot);
         (self.runs, self.over_runs) = (runs, over_runs);
@@ -201,7 +201,20 @@ impl SweepPoint {
 
     /// The 95 % interval over runs of a number that has none of its own: `output_tokens`, `requests_full`.
     pub fn interval_over_runs(&self, name: &str) -> Option<(f64, f64)> {
-        self.over_runs.get(name).map(|over| (over.low, over.high))
+        let without_drain = match name {
+            "requests_full" => "requests_while_arriving",
+            "output_tokens" => "output_tokens_while_arriving",
+            name => name,
+        };
+        self.over_runs.get(without_drain).or_else(|| self.over_runs.get(name)).map(|over| (over.low, over.high))
+    }
+
+    /// The abscissa of its load: the rate that it is called after, else what was answered.
+    pub const fn load(&self) -> Option<f64> {
+        match self.level {
+            SweepLevel::Rate(rate) => Some(rate),
+            _ => self.requests_per_s,
+        }
     }
 
     /// Whether its numbers may be named as what the server does: valid, or of a tool that does not judge.

@@ -282,7 +282,8 @@ pub fn sweep_schema() -> serde_json::Value {
     schema_of::<SweepReport>()
 }
 
-const DEFINITION: &str =
+/// What the knee of a sweep is.
+pub const KNEE_DEFINITION: &str =
     "the point with the highest power, successful requests per second over mean E2E (Kleinrock 1979)";
 
 /// Where more load begins to cost more latency than it brings throughput.
@@ -330,7 +331,7 @@ fn find_knee(points: &[SweepPoint]) -> Option<Knee> {
         _ => KneeState::Bracketed,
     };
     let level = points.get(at)?.level.clone();
-    Some(Knee { definition: DEFINITION.to_owned(), state, level, point: at as u64, power })
+    Some(Knee { definition: KNEE_DEFINITION.to_owned(), state, level, point: at as u64, power })
 }
 
 #[cfg(test)]

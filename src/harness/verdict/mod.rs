@@ -160,7 +160,8 @@ fn load(spec: &BenchSpec, result: &RunResult, evidence: &Evidence, found: &mut V
     if let (Some(distance), Some(critical)) = (result.client.ks_distance, result.client.ks_critical)
         && distance > critical
     {
-        let law = if spec.arrivals == Arrivals::Poisson { "Poisson" } else { "of their gamma law" };
+        let is_gamma = matches!(spec.arrivals, Arrivals::Gamma { .. });
+        let law = if is_gamma { "of their gamma law" } else { "Poisson" };
         let text = format!("the real arrivals are not {law}: distance {distance:.4}, critical {critical:.4}");
         found.warn(VerdictCheck::Ks, text);
     }

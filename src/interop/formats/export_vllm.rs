@@ -99,7 +99,7 @@ fn request_rate(result: &RunResult) -> Result<Value, &'static str> {
 /// The shape of the gamma law that gaps between arrivals follow: 1/cv².
 fn burstiness(result: &RunResult) -> Result<f64, &'static str> {
     match (&result.requested.scenario, result.requested.arrivals) {
-        (LoadPattern::Server { .. }, Arrivals::Poisson) => Ok(1.0),
+        (LoadPattern::Server { .. }, Arrivals::Poisson | Arrivals::PoissonScaled) => Ok(1.0),
         (LoadPattern::Server { .. }, Arrivals::Gamma { cv }) => Ok(1.0 / (cv * cv)),
         (LoadPattern::Server { .. }, Arrivals::Constant) => Err("the arrivals were not of the gamma family"),
         _ => Err("the load was not one of arrivals at a rate, whose gaps have a law"),

@@ -1,7 +1,7 @@
 //! Where requests go, as a user writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
 
 use base::event::{Endpoint, EndpointError};
-use base::spec::Protocol;
+use base::spec::{Protocol, UnmeasuredProtocol};
 use base::units::has_secret_parameter;
 
 /// The parts of a target's text.
@@ -51,6 +51,8 @@ pub enum TargetError {
          server, for example envoy or ghostunnel, and name grpc://127.0.0.1:PORT"
     )]
     GrpcTls(String),
+    #[error("{0}")]
+    Unmeasured(&'static UnmeasuredProtocol),
     #[error("`{0}://` is none of http, https, grpc, openai")]
     Scheme(String),
 }
@@ -108,6 +110,9 @@ fn target(text: &str) -> Result<Targets, TargetError> {
         None => (rest, None),
     };
     let path = path.filter(|path| *path != "/").map(str::to_owned);
+    if let Some(unmeasured) = path.as_deref().and_then(UnmeasuredProtocol::find) {
+        return Err(TargetError::Unmeasured(unmeasured));
+    }
     let usual = match scheme {
         "http" => Some(80),
         "https" => Some(443),
@@ -156,12 +161,27 @@ fn with_interface_from_path(mut found: Targets, is_openai: bool) -> Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::spec::UNMEASURED;
 
     type Shown = (Vec<String>, Option<Protocol>, Option<String>);
 
     fn shown(text: &str) -> Result<Shown, TargetError> {
         let parsed = targets(text)?;
         Ok((parsed.endpoints.iter().map(ToString::to_string).collect(), parsed.protocol, parsed.path))
+    }
+
+    #[test]
+    fn what_is_not_measured_is_named_by_its_path_and_in_the_manual() {
+        let manual = include_str!("../../../tests/manual/10-load.md");
+        for row in &UNMEASURED {
+            for path in row.paths {
+                let error = targets(&format!("http://a:9{path}")).unwrap_err();
+                assert!(error.to_string().starts_with(&format!("{} is not measured: ", row.title)), "{error}");
+            }
+            assert!(row.names.iter().all(|name| UnmeasuredProtocol::find(name) == Some(row)));
+            assert!(manual.contains(&format!("| {} | {} |\n", row.title, row.instead)), "{}", row.title);
+        }
+        assert!(targets("http://a:9/v2/models/m/generate").is_ok());
     }
 
     #[test]

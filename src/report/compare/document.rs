@@ -63,21 +63,12 @@ fn sides(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Table {
         table.row([
             Cell::new(TextRole::Strong, letter(n)),
             Cell::new(TextRole::Name, set.name.as_str()),
-            Cell::new(verdict_role(sheet.verdict), sheet.verdict_word()),
+            Cell::new(sheet.verdict.map_or(TextRole::Quiet, TextRole::from), sheet.verdict_word()),
             Cell::new(TextRole::Quiet, format!("as {}{runs}", sheet.tool.title())),
             Cell::new(TextRole::Quiet, started.map_or_else(String::new, |started| format!("started {started}"))),
         ]);
     }
     table
-}
-
-const fn verdict_role(verdict: Option<Verdict>) -> TextRole {
-    match verdict {
-        Some(Verdict::Valid) => TextRole::Good,
-        Some(Verdict::ValidWithWarnings) => TextRole::Warning,
-        Some(_) => TextRole::Bad,
-        None => TextRole::Quiet,
-    }
 }
 
 /// Warnings for results that are no measurements of a server.

@@ -15,7 +15,7 @@ use super::measurement::{Servers, before, copy, failure, headline_details, keep,
 use super::preflight::preflight;
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
-use base::spec::{BenchSweep, Length};
+use base::spec::{Arrivals, BenchSweep, Length};
 use base::units::counted;
 use harness::preflight::PreflightResult;
 use harness::{
@@ -188,6 +188,11 @@ pub async fn perform_sweep(
 fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize, runs: u32) -> BenchSpec {
     let first_run = (number as u64).wrapping_mul(u64::from(runs));
     let mut spec = BenchSpec { seed: spec.seed.wrapping_add(first_run), ..spec.clone() };
+    // The draw of a few gaps may be a rate far from the level: points are compared by their rate.
+    let is_counted = spec.stop.requests.is_some() && spec.stop.duration.is_none() && spec.content.sessions.is_none();
+    if matches!(step.level, SweepLevel::Rate(_)) && spec.arrivals == Arrivals::Poisson && is_counted {
+        spec.arrivals = Arrivals::PoissonScaled;
+    }
     match &step.level {
         SweepLevel::Users(users) => spec.scenario = LoadPattern::Concurrency { users: f64::from(*users).into() },
         SweepLevel::Rate(rate) => spec.scenario = LoadPattern::Server { rate: (*rate).into() },

@@ -85,8 +85,9 @@ impl SessionDrawer {
             LoadPattern::Concurrency { .. } => SessionStarts::Free,
             LoadPattern::Server { rate } => {
                 // The rate is that of requests: messages of several arrive this much more rarely.
-                let rate = rate.scaled(1.0 / spec.request.batch() as f64);
-                let times = ArrivalTimes::new(rate, spec.arrivals, spec.seed);
+                let batch = spec.request.batch() as u64;
+                let messages = spec.stop.requests.map(|requests| requests.div_ceil(batch));
+                let times = ArrivalTimes::new(rate.scaled(1.0 / batch as f64), spec.arrivals, spec.seed, messages);
                 SessionStarts::Drawn(times.ok_or(ScheduleError::Arrivals)?)
             }
             LoadPattern::Trace { speed } => {
