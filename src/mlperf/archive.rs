@@ -1,4 +1,4 @@
-//! The upload of a submission: a compressed archive of its divisions, and its SHA-1 beside it.
+//! The upload of a submission: a compressed archive of its divisions, and a file with the archive's SHA-1.
 //!
 //! The names and the format are those of mlcommons/inference, `tools/submission/pack_submission.sh`. Its encryption is
 //! a step between the two functions here, for those who want it: "Currently submissions do not need to be encrypted"
@@ -54,7 +54,7 @@ pub fn require_archive_name(path: &Path) -> Result<(), ArchiveError> {
 /// bytes.
 ///
 /// # Errors
-/// There is no division; a file cannot be read or written.
+/// The submission has no division; a file cannot be read or written.
 pub fn compress_divisions(root: &Path, to: &Path) -> Result<u64, ArchiveError> {
     let failed = |source: io::Error| ArchiveError::Io { path: to.to_owned(), source };
     let file = BufWriter::new(File::create(to).map_err(failed)?);
@@ -80,7 +80,7 @@ pub fn compress_divisions(root: &Path, to: &Path) -> Result<u64, ArchiveError> {
     Ok(files)
 }
 
-/// Writes the SHA-1 of the archive, encrypted or not, beside it.
+/// Writes the SHA-1 of the archive, encrypted or not, into the archive's folder.
 ///
 /// # Errors
 /// The archive's name does not end with `.tar.gz`; a file cannot be read or written.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 /// The message for such a folder.
-pub const NOT_SUPPORTED: &str = "results of MLPerf Endpoints are not supported: only MLPerf Inference's results with LoadGen's logs are checked, compared and assembled";
+pub const NOT_SUPPORTED: &str = "results of MLPerf Endpoints are not supported: only MLPerf Inference's results with \
+    LoadGen's logs are checked, compared and assembled";
 
 /// Where their own checker is.
 pub const OWN_CHECKER: &str = "`submission-checker check FOLDER` of the package endpoints-submission-cli checks them";

@@ -134,7 +134,8 @@ impl Run<'_> {
         worst
     }
 
-    /// A rate below one that missed its limits so far: no more than was really completed, and lower the more was missed.
+    /// A rate below one that missed its limits so far: no more than was really completed, and lower the more was
+    /// missed.
     fn suggested_lower_rate(&self, over: f64) -> Option<f64> {
         let target = self.detail.number("effective_target_qps")?;
         let scheduled = self.detail.number("result_scheduled_samples_per_sec").unwrap_or(target);

@@ -25,7 +25,8 @@ pub struct OfficialFinding {
 const TAIL: usize = 12;
 
 impl Official {
-    /// From everything that it printed. Lines are `[2026-01-01 00:00:00,000 file.py:12 ERROR] text` or `ERROR:main:text`.
+    /// From everything that it printed. Lines are `[2026-01-01 00:00:00,000 file.py:12 ERROR] text` or
+    /// `ERROR:main:text`.
     pub fn parse(output: &str) -> Self {
         let mut messages: Vec<OfficialFinding> = Vec::new();
         for line in output.lines() {
@@ -37,7 +38,7 @@ impl Official {
                 let official_finding = OfficialFinding { level: level.to_owned(), text: text.trim().to_owned() };
                 if !messages.contains(&official_finding)
                     && !official_finding.text.starts_with("There are multiple messages with key")
-                    // Until v5.1 it names every folder that is no division, and goes on.
+                    // Until v5.1 it reports every folder that is not a division, and goes on.
                     && !official_finding.text.ends_with(&format!("input dir {REPORT_FOLDER}"))
                 {
                     messages.push(official_finding);

@@ -45,7 +45,7 @@ pub struct TestRecord {
 }
 
 impl TestRecord {
-    /// The record in a folder of LoadGen's logs. None: there is none, so another harness wrote them.
+    /// The record in a folder of LoadGen's logs. `None`: another harness wrote them, without a record.
     pub fn in_folder(folder: &Path) -> Result<Option<Self>, TestRecordError> {
         let path = folder.join(TEST_FILE);
         match read_bytes(&path) {

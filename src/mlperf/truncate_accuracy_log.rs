@@ -38,7 +38,7 @@ pub fn is_truncated(log: &Path) -> io::Result<bool> {
 }
 
 /// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them.
-/// With a blank behind it a line is none.
+/// A line with a trailing space does not count.
 pub fn hashes(text: &str) -> Vec<&str> {
     text.split(['\n', '\r'])
         .filter_map(|line| line.strip_prefix("hash="))

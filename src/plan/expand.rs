@@ -54,8 +54,8 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
 /// Expands a manifest into its task graph.
 ///
 /// # Errors
-/// Every error of every stage at once, each with its place in the YAML. A manifest with faulty parts has no graph; what
-/// uses one of them is no error.
+/// Every error of every stage at once, each with its place in the YAML. A manifest with faulty parts has no graph; a
+/// use of such a part is not reported as a further error.
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     on_expression_stack(|| expand_with(&Expressions::new(), manifest))
 }
@@ -317,8 +317,10 @@ mod external_servers_tests {
     fn plan(target: &str) -> Plan {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
-            "regatta: 1\nname: m\nstages:\n  ours:\n    serve: {{ command: {{ words: [server], port: 8001 }} }}\n  measure:\n    bench: {{ target: '{target}', \
-             scenario: offline, stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }} }}\n"
+            "regatta: 1\nname: m\nstages:\n  ours:\n    serve: {{ command: {{ words: [server], port: 8001 }} }}\n  \
+             measure:\n    bench: {{ target: '{target}', \
+             scenario: offline, stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }} \
+             }}\n"
         );
         std::fs::write(folder.path().join("m.yaml"), text).unwrap();
         let library = crate::manifest::ManifestLibrary::new(folder.path());

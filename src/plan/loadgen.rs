@@ -160,7 +160,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// None: there is no search, or the rules do not allow its tests.
+    /// `None`: the bench does not search, or the rules do not allow its tests.
     pub fn estimate(bench: &Bench) -> Option<Self> {
         let (bounds, loadgen) = (bench.search.clone()?, bench.loadgen.as_deref()?);
         let seconds = |test: &Loadgen| {
@@ -192,7 +192,8 @@ impl fmt::Display for Cost {
         };
         write!(
             f,
-            "searching from {low} to {high} qps to {} %: at most {} short tests of {}, then a full one of {}: {} of arrivals at most if they agree; each whole one that misses costs another",
+            "searching from {low} to {high} qps to {} %: at most {} short tests of {}, then a full one of {}: {} of \
+             arrivals at most if they agree; each whole one that misses costs another",
             precision * 100.0,
             self.short_tests,
             between(self.short_s),

@@ -32,7 +32,8 @@ pub const REPEATED_RUNS: &str = "runs";
 #[derive(Debug, thiserror::Error)]
 pub enum RepeatError {
     #[error(
-        "--repeat: no benchmark of this plan can be repeated: `search`, `loadgen` and `trtllm_bench` are measured once\n  \
+        "--repeat: no benchmark of this plan can be repeated: `search`, `loadgen` and `trtllm_bench` are measured \
+         once\n  \
          `--repeat-number 2` measures them once more and keeps the first result"
     )]
     NoBenchmark,
@@ -209,7 +210,7 @@ pub struct MeasurementCost {
 }
 
 impl MeasurementCost {
-    /// `None`: the task measures once, or is no benchmark.
+    /// `None`: the task measures once, or is not a benchmark.
     pub fn from_task(task: &Task) -> Option<Self> {
         // In turns, each run is a task of its own.
         let bench = task.bench().filter(|bench| bench.turn.is_none())?;
@@ -259,7 +260,8 @@ stages:
     serve: { attach: { endpoints: 'localhost:1' } }
   measure:
     foreach: { system: [a, b] }
-    bench: { target: '{{ stages.server }}', scenario: offline, stop: { requests: 9 }, seed: 7, input_tokens: { fixed: 1 }, output_tokens: { fixed: 1 } }
+    bench: { target: '{{ stages.server }}', scenario: offline, stop: { requests: 9 }, seed: 7, input_tokens: { fixed: \
+    1 }, output_tokens: { fixed: 1 } }
   after: { shell: 'cat {{ stages.measure.outs | join(\" \") }} > out' }
 ";
 

@@ -240,7 +240,7 @@ impl Task {
     }
 }
 
-/// An action in a plan's bytes: its JSON, empty where there is none.
+/// An action in a plan's bytes: its JSON, or an empty text without an action.
 mod optional_part {
     use serde::de::{DeserializeOwned, Error as _};
     use serde::{Deserialize, Deserializer, Serializer};
@@ -267,7 +267,7 @@ mod optional_part {
 pub struct Need {
     /// Index in [`Plan::tasks`].
     pub task: u32,
-    /// false for `needs:` (order only): then its output is no part of the key.
+    /// false for `needs:` (order only): then the key does not depend on its output.
     pub data: bool,
 }
 

@@ -43,7 +43,7 @@ impl<T: Serialize + DeserializeOwned> TaskPart<T> {
 
 impl<T: DeserializeOwned> TaskPart<T> {
     /// # Errors
-    /// The text is no such value.
+    /// The text is not JSON of this type.
     pub fn from_json(json: &str) -> Result<Self, serde_json::Error> {
         Ok(Self { value: Arc::new(serde_json::from_str(json)?), json: json.into() })
     }
@@ -107,15 +107,15 @@ impl From<ActionError> for Failure {
 /// A task's action with its references replaced, from its JSON.
 ///
 /// # Errors
-/// The text is no action.
+/// The text is not an action.
 pub fn read_action(task: &TaskId, json: &str) -> Result<Action, ActionError> {
     serde_json::from_str(json).map_err(|source| ActionError::new(task.clone(), "action", source))
 }
 
-/// The action in a task's key as JSON; its container is a field beside it.
+/// The action in a task's key as JSON; its container is a field of its own in the key.
 ///
 /// # Errors
-/// The text is no JSON.
+/// The text is not JSON.
 pub fn key_action(task: &TaskId, json: &str) -> Result<Value, ActionError> {
     serde_json::from_str(json).map_err(|source| ActionError::new(task.clone(), "action", source))
 }

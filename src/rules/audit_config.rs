@@ -20,7 +20,7 @@ pub struct AuditConfig {
     pub issue_unique: bool,
 }
 
-/// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark. `rehearsed`: the
+/// audit.config of a test of a benchmark. `None`: the mode is not an audit test of this benchmark. `rehearsed`: the
 /// samples that a rehearsal loads, of which TEST07 and TEST09 issue each once.
 pub fn audit_config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> Option<AuditConfig> {
     let (samples, target, issue_unique) = match mode {

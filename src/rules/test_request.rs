@@ -31,7 +31,7 @@ pub struct TestRequest<'a> {
 /// Something that the rules or LoadGen forbid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
-    /// Where: keys below `bench.loadgen`, or `["scenario"]`, which stands beside it.
+    /// Where: keys below `bench.loadgen`, or `["scenario"]` for `bench.scenario`.
     pub at: Vec<String>,
     /// What is wrong, beginning with a verb: `must be at least 600000`.
     pub what: String,

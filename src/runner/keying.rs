@@ -297,7 +297,7 @@ pub(super) fn resolve<'a>(
     })
 }
 
-/// The content of the file `image` in the output of an `image` stage: an id, or `./file` beside it.
+/// The content of the file `image` in the output of an `image` stage: an id, or `./file` in the same folder.
 fn image_in(folder: &Path) -> Option<String> {
     let text = read_text(folder.join("image")).ok()?;
     let image = text.trim();

@@ -289,8 +289,8 @@ fn settle_services(plan: &Plan, decisions: &mut [Option<Decision>]) {
 
 // What is known of each task's key before anything runs: all but what its upstream will make.
 
-/// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the
-/// key of a task that has any.
+/// For each task of the plan; `None` for a task that is skipped or not part of the run. A key without upstream is not
+/// yet the key of a task that has any.
 pub fn predict_keys(
     plan: &Plan,
     work: &impl TaskExecutor,

@@ -17,7 +17,7 @@ impl ErrorText {
         Self { message: message.to_string(), hints: Vec::new() }
     }
 
-    /// An empty hint is none: some errors have one in certain cases only.
+    /// An empty text means no hint: some errors have a hint only in certain cases.
     #[must_use]
     pub fn hint(mut self, hint: impl Display) -> Self {
         self.hints.extend(Some(hint.to_string()).filter(|hint| !hint.is_empty()));

@@ -220,7 +220,7 @@ pub enum MemoryKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutOfMemory {
     pub of: MemoryKind,
-    /// What the number was that its retry rule lowers; `None` where there is no rule, or the stage has no such number.
+    /// What the number was that its retry rule lowers; `None` without a rule, or if the stage has no such number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
 }

@@ -156,7 +156,7 @@ fn subtree(file: &File, at: u64, length: u64) -> io::Result<ChainingValue> {
     Ok(merge_subtrees_non_root(&one?, &other?, Mode::Hash))
 }
 
-/// By two cores; one after the other on a thread that is not one of theirs.
+/// Runs both on two cores, or one after the other when called from outside the thread pool.
 fn join<A: Send, B: Send>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B + Send) -> (A, B) {
     if rayon::current_thread_index().is_some() { rayon::join(one, other) } else { (one(), other()) }
 }

@@ -109,8 +109,8 @@ pub fn sets_length(extra: &Map<String, Value>) -> bool {
     ["max_tokens", "max_completion_tokens", "request_output_len"].iter().any(|key| extra.contains_key(*key))
 }
 
-/// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` gives them in
-/// place of text (`detokenize: false`), vLLM beside it (`return_token_ids: true`).
+/// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` sends them
+/// instead of the text (`detokenize: false`), vLLM in addition to it (`return_token_ids: true`).
 pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
     extra.get("detokenize") == Some(&Value::Bool(false)) || extra.get("return_token_ids") == Some(&Value::Bool(true))
 }

@@ -77,7 +77,7 @@ pub enum GoodputLimit {
     PerSecond(f64),
 }
 
-/// The text is no goodput.
+/// Why a text is not a goodput.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoodputLimitError {
     #[error(transparent)]
@@ -232,7 +232,7 @@ impl Statistic {
 #[serde(try_from = "String", into = "String")]
 pub struct Percent(f64);
 
-/// The text is no share.
+/// The text is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a share from 0% to 100%, such as `0.5%`")]
 pub struct PercentError(String);

@@ -1,9 +1,9 @@
 //! A number of another tool's line or script: one that it has, or a formula over the parameters that stand for those it
 //! does not have.
 //!
-//! In arguments and keys a formula is `{{tp:int·*·pp:int}}`. The kind behind a name is that of its parameter, and a
-//! [`BLANK`] is no blank, so that a shell's words stay whole. The manifest that is printed has `{{ tp * pp }}`, and a
-//! parameter for each name.
+//! In arguments and keys a formula is `{{tp:int·*·pp:int}}`. After a name follows the kind of its parameter, and
+//! [`BLANK`] takes the place of spaces, so that a shell does not split the argument. The manifest that is printed has
+//! `{{ tp * pp }}`, and a parameter for each name.
 
 use std::fmt;
 use std::fmt::Display;

@@ -328,7 +328,7 @@ impl RequestField {
         ALL.iter().copied().filter(move |protocol| sent.contains(protocol))
     }
 
-    /// Why the value is none that the field may have. Follows the key in a sentence.
+    /// Why the field cannot have this value. Follows the key in a sentence.
     fn fault(&self, value: &FieldValue) -> Option<String> {
         let (holds, bounds) = match (self.kind, value) {
             (FieldKind::Int { min, max }, FieldValue::Int(value)) => {

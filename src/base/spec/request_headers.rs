@@ -90,7 +90,7 @@ impl RequestHeaders {
     /// Adds `NAME:VALUE` or `NAME=VALUE`.
     ///
     /// # Errors
-    /// It is no header that can be sent, or its name is there already.
+    /// The header cannot be sent, or one with this name is set already.
     pub fn add(&mut self, text: &str) -> Result<(), HeaderFault> {
         let (name, value) = text.split_once([':', '=']).ok_or(HeaderFault::NoName)?;
         let (name, value) = (name.trim(), value.trim());

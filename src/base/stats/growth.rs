@@ -39,8 +39,8 @@ const MOST_OF_DEPARTURES: f64 = 2.0;
 /// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the
 /// quantile of the normal law, because the level must show it, too.
 const SEEN: f64 = 1.65;
-/// Standard errors that the level must be above its bound: about half of the arrivals and departures behind the
-/// standard error move.
+/// Standard errors that the level must be above its bound: about half of the arrivals and departures
+/// that make up the standard error move.
 const SEEN_IN_LEVEL: f64 = 0.9;
 /// Of the window, before the middle of its last quarter.
 const BEFORE_LATE: f64 = 0.875;

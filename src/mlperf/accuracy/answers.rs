@@ -204,7 +204,7 @@ impl TokenDecoder {
         Self { tokenizer: None, cleans: false, skips_special: true, sha256: None }
     }
 
-    /// Reads `tokenizer.json`, and `tokenizer_config.json` beside it where there is one.
+    /// Reads `tokenizer.json` and, if it exists, `tokenizer_config.json` in the same folder.
     pub fn load(file: &Path, skips_special: bool) -> Result<Self, TokenDecoderError> {
         let file = if file.is_dir() { file.join("tokenizer.json") } else { file.to_owned() };
         let bytes = read_bytes(&file).map_err(|source| TokenDecoderError::Read { path: file.clone(), source })?;

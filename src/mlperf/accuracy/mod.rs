@@ -97,8 +97,8 @@ impl AnswerErrors {
     }
 }
 
-// Means, rounding and formatting of numbers as in Python, NumPy and pandas: `accuracy.txt` matches theirs to the last
-// digit.
+// Means, rounding and formatting of numbers as in Python, NumPy and pandas: `accuracy.txt` matches the
+// reference's to the last digit.
 
 /// NumPy's sum: pairwise, in blocks of 128 with eight running sums each.
 fn sum(values: &[f64]) -> f64 {

@@ -301,7 +301,7 @@ fn ends_in_double_consonant(word: &str) -> bool {
     bytes.len() >= 2 && bytes[bytes.len() - 1] == bytes[bytes.len() - 2] && ends_in_consonant(word)
 }
 
-/// Consonant, vowel, consonant, and the last is none of `w`, `x`, `y`; or a vowel and a consonant and nothing else.
+/// Consonant, vowel, consonant other than `w`, `x`, `y`; or a word of one vowel and one consonant.
 fn ends_short(word: &str) -> bool {
     let mut last = [false; 3];
     for consonant in consonants(word) {

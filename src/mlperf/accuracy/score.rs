@@ -449,7 +449,8 @@ impl<'a> ScoreSum<'a> {
 
     fn mark_unscored(&mut self, name: &str, tasks: &[&str]) {
         let reason = format!(
-            "answers of {} are programs to be run, or formulas for a computer algebra system; {} of mlcommons/inference does that",
+            "answers of {} are programs to be run, or formulas for a computer algebra system; {} of \
+             mlcommons/inference does that",
             tasks.join(", "),
             self.scoring_method.script()
         );

@@ -141,7 +141,7 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
     let is_truncated = truncate_accuracy_log::is_truncated(&log).map_err(AssembleError::io(&log))?;
     match truncate_accuracy_log::hashes(&text).as_slice() {
         [] => text = format!("{}\n\nhash={hash}\n", text.trim_end()),
-        // A log that was truncated before has the hash of the whole beside it.
+        // For a log that is truncated already, the scores have the hash of the whole log.
         hashes if is_truncated || hashes.contains(&hash.as_str()) => {}
         _ => tree.problem(format!("{} is not of {}: its hash is another", scores.display(), log.display())),
     }

@@ -141,7 +141,7 @@ pub struct AssembleRequest {
     pub rehearse: bool,
 }
 
-/// Why there is no submission.
+/// Why no submission can be assembled.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     #[error("{}: there is no closed/, open/ or network/ in it, and no latest/package", .0.display())]

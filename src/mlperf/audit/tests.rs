@@ -88,7 +88,8 @@ fn test06_passes_what_loadgen_logged() {
         (server.file, server.text.as_str()),
         (
             "verify_accuracy.txt",
-            "First token check pass: True\nEOS check pass: True\nSample length check pass: True\nTEST06 verification complete\n"
+            "First token check pass: True\nEOS check pass: True\nSample length check pass: True\nTEST06 verification \
+             complete\n"
         )
     );
     let offline = test06(MlperfScenario::Offline, |_, text| text);

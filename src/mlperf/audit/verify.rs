@@ -160,7 +160,8 @@ impl AuditedRun<'_> {
         let not_judged = is_made_up
             .then(|| format!("exact match, {score_text} of at least {least}: the answers are to made-up samples"));
         let text = format!(
-            "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy threshold: {least}\n\
+            "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy \
+             threshold: {least}\n\
              Accuracy check pass: {check}\n{}TEST {}\n",
             note(not_judged.as_deref()),
             outcome.line()
@@ -304,7 +305,7 @@ impl AnswerLengths {
         Ok(lengths)
     }
 
-    /// None: there is no answer.
+    /// `None` without answers.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }

@@ -1,7 +1,7 @@
 //! A stand-in for a data set that cannot be had: its number of samples, its parts, and lengths like its.
 //!
 //! Lengths are log-normal around a mean and cut at the limits of the real set. Means and limits are published ones
-//! where they exist; each names its source. The width of the distribution is a choice: there is no published one.
+//! where they exist; each names its source. No width of the distribution is published; ours is a choice.
 //! References are synthetic words ([`crate`]'s own, one for each token id), so that scoring has something to score.
 
 use std::borrow::Cow;
@@ -28,8 +28,8 @@ pub struct LengthDistribution {
 
 const SIGMA: f64 = 0.7;
 
-/// Lengths of inputs and of answers, tokens, where a benchmark's data set is not looked at. `None`: there is no such
-/// benchmark, or its stand-in has shorter answers than a model gives.
+/// Lengths of inputs and of answers, tokens, where a benchmark's data set is not looked at. `None`: the benchmark is
+/// unknown, or its stand-in has shorter answers than a model gives.
 pub fn assumed_lengths(benchmark: &str) -> Option<(LengthDistribution, LengthDistribution)> {
     let shape = DatasetShape::for_method(ScoringMethod::for_benchmark(benchmark)?);
     shape.answers.is_none().then_some((shape.input, shape.words))
@@ -145,7 +145,7 @@ impl DatasetShape {
         Self { input, words, answers, ids, tasks }
     }
 
-    /// With one part only. Err: the parts, of which it is none.
+    /// With one part only. `Err`: the names of all parts, if it is not one of them.
     pub fn of_part(mut self, part: Option<&str>) -> Result<Self, &'static [&'static str]> {
         if let Some(part) = part {
             let at = self.tasks.iter().position(|task| *task == part).ok_or(self.tasks)?;

@@ -1,4 +1,4 @@
-//! One test: LoadGen on one thread, its reporter on another, the load workers on theirs.
+//! One test: LoadGen on one thread, its reporter on another, each load worker on its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub(super) fn end_at_once() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
 }
 
-/// LoadGen on one thread, its reporter on another, the load workers on theirs. All are joined when this returns.
+/// LoadGen on one thread, its reporter on another, each load worker on its own. All are joined when this returns.
 pub(super) fn run_loadgen(
     library: &Arc<LoadedLibrary>,
     settings: LoadgenSettings,
@@ -248,7 +248,11 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             read(&path, 1024, true)
         };
-        let good = read("{\"input_ids\":[5,6],\"output_tokens\":1}\n{\"id\":1,\"input_ids\":[7],\"reference\":\"a b c\"}\n{\"input_ids\":[8]}\n").unwrap();
+        let good = read(
+            "{\"input_ids\":[5,6],\"output_tokens\":1}\n{\"id\":1,\"input_ids\":[7],\"reference\":\"a b \
+            c\"}\n{\"input_ids\":[8]}\n",
+        )
+        .unwrap();
         assert_eq!(
             good.iter().map(|s| (s.prompt.to_vec(), s.output_len)).collect::<Vec<_>>(),
             [(vec![5, 6], 2), (vec![7], 3), (vec![8], 1024)]

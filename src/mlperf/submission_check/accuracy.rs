@@ -15,9 +15,11 @@ use rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 /// That stage leaves out what it cannot score.
-const SENTENCES: &str = "`sentences=FOLDER` (`mlperf.score.sentences`) names NLTK's punkt_tab/english, with which `score` writes it; else \
+const SENTENCES: &str = "`sentences=FOLDER` (`mlperf.score.sentences`) names NLTK's punkt_tab/english, with which \
+    `score` writes it; else \
     `official_scores=FOLDER` (`official`) has what the reference's evaluator printed";
-const OFFICIAL: &str = "`official_scores=FOLDER` (`mlperf.score.official`) has what the reference's evaluator printed, and `score` writes it";
+const OFFICIAL: &str = "`official_scores=FOLDER` (`mlperf.score.official`) has what the reference's evaluator \
+    printed, and `score` writes it";
 
 pub(super) struct AccuracyRun {
     pub detail: Option<Detail>,

@@ -26,7 +26,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
             let finding = format!("{} is missing", test_folder(*test));
             let rule = format!("a closed result of {} has passed it", entry.benchmark);
             let fix = format!(
-                "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and `verified`",
+                "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and \
+                 `verified`",
                 test_folder(*test).to_lowercase()
             );
             to.refuse(SubmissionCheck::MissingTest, &folder, finding, rule, fix);

@@ -143,7 +143,8 @@ fn counts(to: &mut SubmissionFindings, at: &Path, detail: &Detail, rates: &Rates
     let latest = lasted + longest.unwrap_or(f64::INFINITY);
     if took < lasted * (1.0 - RATE_TOLERANCE) || took > latest * (1.0 + RATE_TOLERANCE) {
         disagree(format!(
-            "at {:.3} samples/s {issued} queries take {took:.0} s; they were issued for {lasted:.0} s, and all answered after {latest:.0} s",
+            "at {:.3} samples/s {issued} queries take {took:.0} s; they were issued for {lasted:.0} s, and all \
+             answered after {latest:.0} s",
             rates.samples
         ));
     }

@@ -89,7 +89,7 @@ enum Meter {
     FindsItsRange,
 }
 
-/// The samples of a run while it lasted. None: there are none, which is reported.
+/// The power while the run lasted. `None`: the log has no samples of that time, which is reported.
 fn average(
     to: &mut SubmissionFindings,
     run: &Path,
@@ -314,7 +314,7 @@ pub(super) struct PowerWindow {
 }
 
 impl PowerWindow {
-    /// None: one of them is no time.
+    /// `None`: one of the texts is not a time.
     pub(super) fn parse(begin: &str, end: &str) -> Option<Self> {
         let window = Self { begin: time(begin)?, end: time(end)? };
         (window.begin < window.end).then_some(window)
@@ -403,7 +403,7 @@ impl PowerAverage {
             let since = last.map_or(window.begin, |(at, _)| at);
             let passed = seconds_between(since, sample.at);
             average.longest_gap = average.longest_gap.max(passed);
-            // Before the first sample there is no other to go by.
+            // Until the second sample, the power is that of the first.
             average.integrated_joules += last.map_or(sample.watts, |(_, watts)| watts) * passed;
             last = Some((sample.at, sample.watts));
             if sample.watts > 0.0 {
@@ -469,7 +469,7 @@ mod tests {
         PowerWindow::parse("08-24-2023 10:15:00.000", "08-24-2023 10:15:04.000").unwrap()
     }
 
-    /// As PTDaemon writes them, with a line that is no sample.
+    /// Samples as PTDaemon writes them, with a line that is not a sample.
     const TEXT: &str = "Time,08-24-2023 10:14:59.500,Watts,9.0,Volts,228.5,Amps,0.05,PF,0.78,Mark,idle\n\
         Starting untimed measurement\n\
         Time,08-24-2023 10:15:00.500,Watts,22.9,Volts,228.57,Amps,0.1279,PF,0.7808,Mark,x_testing\n\
@@ -492,7 +492,8 @@ mod tests {
     /// Of a published result for v5.1.
     #[test]
     fn the_products_of_channels_are_summed() {
-        let line = "Time,08-24-2023 10:15:00.507,Watts,2884.000000,Volts,211.026667,Amps,4.640333,PF,0.982045,Mark,a_testing,\
+        let line = "Time,08-24-2023 \
+            10:15:00.507,Watts,2884.000000,Volts,211.026667,Amps,4.640333,PF,0.982045,Mark,a_testing,\
             Ch1,Watts,976.000000,Volts,210.390000,Amps,4.715000,PF,0.984200,Ch2,Watts,956.000000,Volts,211.370000,Amps,4.613000,PF,0.980900,\
             Ch3,Watts,952.000000,Volts,211.320000,Amps,4.593000,PF,0.981100\n";
         let average = PowerAverage::parse(line, window()).unwrap();

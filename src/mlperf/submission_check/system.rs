@@ -29,7 +29,7 @@ const NETWORK_FIELDS: [&str; 12] = [
     "net_software_stack_sut",
     "network_topology",
 ];
-/// Fields that the official checker takes for texts, and ends where one is none.
+/// Fields that the official checker reads as texts; it aborts if one has another type.
 const TEXTS: [&str; 7] = ["division", "submitter", "status", "system_type", IS_NETWORK, "hw_notes", "sw_notes"];
 
 /// All systems of a submitter: those with results and those that are described. Gives the traits of those with results.

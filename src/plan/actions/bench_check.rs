@@ -243,7 +243,7 @@ impl StageChecker<'_> {
                 self.fault(&["bench", "slo", key], "must be above 0", "no answer comes at once");
             }
         }
-        // One that an expression left empty is none.
+        // If an expression leaves `slo` empty, no limits are set.
         let given = written.get("bench").and_then(|bench| bench.node.get("slo"));
         if given.and_then(|slo| slo.node.map()).is_some_and(Map::is_empty) {
             let hint = "add `ttft: 450ms`, `tpot: 40ms` or `e2e: 10s`, or remove it";

@@ -18,7 +18,7 @@ pub struct Container {
     /// A reference or `{{ stages.NAME.image }}` for docker and podman; a file, too, for apptainer (`.sif`) and enroot
     /// (`.sqsh`, or the name of a container).
     pub image: String,
-    /// [default: by the ending of `image`; else docker, or podman where there is no docker]
+    /// [default: by the ending of `image`; else docker, or podman if docker is missing]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<ContainerEngine>,
     /// The engine's program, where it is not found by its name.

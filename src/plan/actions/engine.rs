@@ -205,7 +205,7 @@ const fn host_link() -> f64 {
 }
 
 /// Speculative decoding of a simulated engine, by the names of TensorRT-LLM (`decoding_type`, `max_draft_len`) or of
-/// vLLM (`method`, `num_speculative_tokens`). No draft (0) is none.
+/// vLLM (`method`, `num_speculative_tokens`). A draft of 0 tokens turns it off.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeConfig {
@@ -313,7 +313,8 @@ impl SpeculativeConfig {
 impl StageChecker<'_> {
     pub(super) fn lora_config(&mut self, engine: &Engine) {
         if engine.lora_config.is_some() && engine.backend == EngineBackend::TensorrtLlm {
-            let hint = "set `build_flags.lora_plugin` and `build_flags.max_lora_rank`; for trtllm-serve and vLLM, `options` of the server";
+            let hint = "set `build_flags.lora_plugin` and `build_flags.max_lora_rank`; for trtllm-serve and vLLM, \
+                `options` of the server";
             self.idle(&["engine", "lora_config"], "only a simulated engine reads it", hint);
         }
     }
@@ -337,7 +338,8 @@ impl StageChecker<'_> {
         let Some(config) = &engine.speculative_config else { return };
         let path = ["engine", "speculative_config"];
         if engine.backend == EngineBackend::TensorrtLlm {
-            let hint = "set `build_flags.speculative_decoding_mode` and `build_flags.max_draft_len`; for trtllm-serve and vLLM, `options.speculative_config` of the server";
+            let hint = "set `build_flags.speculative_decoding_mode` and `build_flags.max_draft_len`; for trtllm-serve \
+                and vLLM, `options.speculative_config` of the server";
             self.idle(&path, "only a simulated engine reads it", hint);
             return;
         }

@@ -14,7 +14,7 @@ use base::spec::ContainerEngine;
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// docker and podman put it into their own store; enroot makes a `.sqsh`, apptainer a `.sif` in the output folder.
-    /// [default: docker, or podman where there is no docker]
+    /// [default: docker, or podman if docker is missing]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<ContainerEngine>,
     /// The engine's program, where it is not found by its name.
@@ -73,7 +73,7 @@ impl Check for Image {
             let dockerfile = build.dockerfile.as_deref().map(|path| ("image.build.dockerfile", path));
             std::iter::once(("image.build.context", build.context.as_str())).chain(dockerfile)
         });
-        // A repository's address is no local file.
+        // The address of a repository is not a local file.
         files.filter(|(_, path)| !path.contains("://")).collect()
     }
 

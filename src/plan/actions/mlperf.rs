@@ -307,7 +307,7 @@ impl Loadgen {
     }
 }
 
-/// What LoadGen decides itself, and why it cannot be set beside it.
+/// Keys that cannot be set together with `loadgen`, and what LoadGen does instead.
 const DECIDED: [(&str, &str); 15] = [
     ("rate", "LoadGen schedules the requests: `loadgen.target_qps`"),
     ("ramp", "LoadGen schedules the requests: `loadgen.target_qps`"),
@@ -417,7 +417,8 @@ impl StageChecker<'_> {
             }
             Protocol::OpenaiCompletions => (
                 "needs answers with token ids for `loadgen`",
-                "`extra: { detokenize: false }` requests them of trtllm-serve, `extra: { return_token_ids: true }` of vLLM; a Triton \
+                "`extra: { detokenize: false }` requests them of trtllm-serve, `extra: { return_token_ids: true }` of \
+                 vLLM; a Triton \
                  model with `output_ids` has them over `protocol: kserve`",
             ),
             Protocol::Generate | Protocol::OpenaiChat => (

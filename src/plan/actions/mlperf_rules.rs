@@ -192,7 +192,8 @@ impl<'a> PackageChecker<'a> {
             };
             let message = format!("{id} is a run of {}", run(is));
             let label = format!("this needs {}", run(needed));
-            let hint = "each scenario has its own performance, accuracy and audit runs: the rules require an accuracy run for each \
+            let hint = "each scenario has its own performance, accuracy and audit runs: the rules require an accuracy \
+                run for each \
                         performance result";
             self.refuse(&path, &message, &label, hint, Some((planned, &["bench", "loadgen"])));
         }

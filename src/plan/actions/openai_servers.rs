@@ -164,7 +164,7 @@ pub struct Vllm {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallel_size: u32,
-    /// Engines behind the one port of a server; `servers` makes copies with a port each.
+    /// Engines that share the one port of a server; `servers` makes copies with a port each.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub data_parallel_size: u32,

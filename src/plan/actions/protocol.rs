@@ -157,7 +157,8 @@ mod tests {
     fn errors(bench: &str) -> Vec<(String, String)> {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
-            "regatta: 1\nname: m\nvars: {{ chat: openai-chat, rpc: kserve, offline: offline }}\nstages:\n  measure:\n    bench: {{ \
+            "regatta: 1\nname: m\nvars: {{ chat: openai-chat, rpc: kserve, offline: offline }}\nstages:\n  \
+             measure:\n    bench: {{ \
              stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }}, {bench} }}\n"
         );
         std::fs::write(folder.path().join("m.yaml"), text).unwrap();

@@ -214,7 +214,7 @@ impl Check for Serve {
     }
 }
 
-/// A name at Hugging Face is no folder, and begins with neither `/` nor `.`.
+/// Without names at Hugging Face, which begin with neither `/` nor `.`: they are not folders.
 fn checkpoint_paths<'a>(model: &'a String, tokenizer: Option<&'a String>) -> Vec<(&'static str, &'a str)> {
     let folders = std::iter::once(model).chain(tokenizer).filter(|path| path.starts_with(['/', '.']));
     folders.map(|path| ("serve.model", path.as_str())).collect()

@@ -332,7 +332,9 @@ impl StageChecker<'_> {
             _ => Some("this stage has nothing to lower"),
         };
         if let Some(why) = lacks {
-            let hint = "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of vllm one of its numbers (`gpu_memory_utilization`), of a command one of its options";
+            let hint = "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, \
+                max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of vllm one of its \
+                numbers (`gpu_memory_utilization`), of a command one of its options";
             self.hinted(&["retry", "lower"], &format!("has no `{setting}`"), why, hint);
         }
     }

@@ -24,7 +24,7 @@ pub struct TritonServer {
     #[serde(default = "tritonserver")]
     pub program: String,
     /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing
-    /// is added. `{repository}` is `repository`. The ports beside it are those that it has. [default ports then:
+    /// is added. `{repository}` is `repository`. Set the port keys to the ports that it opens. [default ports then:
     /// Triton's, 8001, 8000 and 8002]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,

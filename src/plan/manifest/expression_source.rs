@@ -8,7 +8,7 @@
 //! Where the code of a text with expressions is: between `{{` and `}}`, and between `{%` and `%}`, outside of
 //! comments and raw text.
 //!
-//! What to write in place of what is no expression: operators of other languages, and braces of other programs.
+//! Hints for texts that are not expressions: operators of other languages, and braces of other programs.
 //!
 //! How the value of an expression is written into a text. Shells, YAML, JSON and Triton's configurations have
 //! `true` and `false`, so a switch is written so, and not as minijinja does (`True`).
@@ -44,7 +44,7 @@ pub fn places(root: &Node, path: &[String], blocked: &Node) -> Vec<String> {
     last.unwrap_or_default().iter().map(|place| suffixed(place, rest)).collect()
 }
 
-/// How many steps of a path lead to a value that is no map.
+/// How many steps of a path lead to a value that is not a map.
 fn depth(root: &Node, path: &[String]) -> usize {
     let mut here = root;
     for (index, step) in path.iter().enumerate() {
@@ -289,12 +289,12 @@ impl<'a> Iterator for CodeBlocks<'a> {
     }
 }
 
-/// Behind the next `end`; the end of the text, if there is none.
+/// The place after the next `end`, or the end of the text.
 fn after(text: &str, from: usize, end: &str) -> usize {
     text.get(from..).and_then(|rest| rest.find(end)).map_or(text.len(), |at| from + at + end.len())
 }
 
-/// The end of what begins at `from`: strings are skipped, and a `}}` that closes two brackets of the code is no end.
+/// Where the code that begins at `from` ends: strings are skipped, and a `}}` may close two brackets within the code.
 fn end_of_code(bytes: &[u8], from: usize, closing: u8) -> usize {
     let mut open = 0_usize;
     let mut at = from;
@@ -311,7 +311,7 @@ fn end_of_code(bytes: &[u8], from: usize, closing: u8) -> usize {
     bytes.len()
 }
 
-/// The quote that closes the one at `from`; the end, if there is none.
+/// The quote that closes the one at `from`, or the end of the text.
 pub fn end_of_string(bytes: &[u8], from: usize) -> usize {
     let quote = bytes.get(from);
     let mut at = from + 1;

@@ -174,8 +174,8 @@ impl ManifestLibrary {
     }
 }
 
-/// In a folder that is no pipeline of its own, a file is one if a folder of systems of the same name lies beside it:
-/// `rounds/llama2-70b.yaml`. Others there are parts for including.
+/// In a folder that is not a pipeline itself, a file is a pipeline if its folder also has a folder of systems with the
+/// same name: `rounds/llama2-70b.yaml`. Other files in such a folder are parts to include.
 fn pipeline_of(dir: &Dir<'_>, systems: &Dir<'_>) -> Option<String> {
     let name = systems.path().to_string_lossy().into_owned();
     dir.contains(format!("{name}.yaml")).then_some(name)

@@ -205,7 +205,7 @@ impl Loader {
         self.found.len() > before
     }
 
-    /// All errors. What is wrong with a value that stands for one that was misread is no error of its own.
+    /// All errors, without consequences of a misread value: checks of the placeholder that replaced it.
     fn found(self) -> Diagnostics {
         let misread: Vec<Span> =
             self.misread.sorted().iter().filter_map(|one| Some(one.primary.as_ref()?.span.clone())).collect();

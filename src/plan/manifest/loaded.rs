@@ -267,7 +267,8 @@ mod tests {
     use base::diag::SourceText;
     use pretty_assertions::assert_eq;
 
-    const MANIFEST: &str = "vars: { all: '{{ dict(gpu, gpus=gpus) }}', flags: {} }\nstages:\n  one: { engine: { flags: '{{ dict(flags, \
+    const MANIFEST: &str = "vars: { all: '{{ dict(gpu, gpus=gpus) }}', flags: {} }\nstages:\n  one: { engine: { \
+        flags: '{{ dict(flags, \
         **tuning[scenario].build_flags) }}', size: '{{ tuning[scenario].gpu_batch_size }}' } }\n";
 
     fn messages(system: &str) -> Vec<String> {

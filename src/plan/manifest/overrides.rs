@@ -23,7 +23,7 @@ pub struct Override {
     pub argument: SourceText,
     /// From the top: `vars`, `tuning`, `kv_fraction`.
     pub path: Vec<String>,
-    /// The names beside it, for suggestions after a typing error.
+    /// The names in the same map, for suggestions after a typing error.
     pub siblings: Vec<String>,
     /// Whether there was a value before.
     pub is_known: bool,
@@ -90,7 +90,7 @@ fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Overr
     Ok(Override { argument: word.clone(), path, siblings, is_known, replaced: Vec::new() })
 }
 
-/// The value behind the `=`, with its places in the argument.
+/// The value after the `=`, with its places in the argument.
 fn value(word: &SourceText, from: usize) -> Result<Node, Diagnostic> {
     let whole = word.span(from..word.text().len());
     let text = whole.text();
@@ -101,7 +101,7 @@ fn value(word: &SourceText, from: usize) -> Result<Node, Diagnostic> {
     let padded = SourceText::from_argument(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
     Ok(match read::read(&padded) {
         Ok(node) => moved(node, word),
-        // What is no YAML is a text.
+        // A value that is not YAML is a text.
         Err(_) => Node::new(whole.clone(), NodeValue::Text(text.into())),
     })
 }

@@ -223,7 +223,7 @@ impl ParamResolver<'_> {
                 let items = items.iter().map(|item| {
                     let held = list_item(&unquoted(&item.json()), rule);
                     let held = held.map_err(|why| ParamError { place: Some(item.span.clone()), ..why });
-                    // Of any kind: what stands there has its own type.
+                    // Any kind is allowed: the value keeps the type that it has.
                     held.map(|value| if matches!(rule.list, Some(ListRule::Of(_))) { value } else { item.json() })
                 });
                 items.collect::<Result<_, _>>().map(Value::Array)
@@ -401,7 +401,7 @@ pub struct Param {
     /// A one-line description for `regatta show`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// The default value; null is no value, so that an expression can choose one. Without it the parameter must be
+    /// The default value; null means unset, so that an expression can choose one. Without it the parameter must be
     /// given (except `path: optional`, `list` → [], `switch` → false).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,

@@ -90,7 +90,7 @@ impl ManifestKey {
                 None => return None,
             }
         }
-        // A name that the manifest chooses is no key.
+        // A name that the manifest chooses is not a key.
         (!is_name).then_some(at)
     }
 
@@ -262,7 +262,7 @@ impl SchemaReader {
         }
     }
 
-    /// One of several things that a position may be. What describes the branch alone is no description of the position.
+    /// One of several alternatives at a position. The description of an alternative does not describe the position.
     fn branch(&self, path: &str, branch: &Value, allowed: &mut Allowed, above: &mut Vec<String>) {
         let tagged =
             branch["properties"].as_object().filter(|properties| properties.len() == 1).and_then(|properties| {

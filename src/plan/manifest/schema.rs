@@ -138,7 +138,7 @@ fn below(schema: &mut Value) {
     }
 }
 
-/// Lets an expression stand for this position, unless any text may stand there already.
+/// Allows an expression at this position, unless it takes any text anyway.
 fn or_expression(schema: &mut Value) {
     below(schema);
     let Some(object) = schema.as_object_mut() else { return };

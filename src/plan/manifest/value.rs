@@ -25,7 +25,7 @@ const MAX_TEXTS: usize = 16 << 20;
 /// Looks an attribute up by its name.
 pub type Attribute = Box<dyn Fn(&str) -> Option<Value> + Send + Sync>;
 
-/// Something that has attributes but is no value itself: a stage without `.out`.
+/// Something that has attributes but cannot be used as a value itself: a stage without `.out`.
 pub struct NoValue {
     /// Why it cannot stand alone, and what to write instead.
     pub why: String,
@@ -50,7 +50,7 @@ impl Object for NoValue {
     }
 }
 
-/// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
+/// A minijinja value as a node at this place. Fails if it is undefined, a function or a bare stage.
 pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
     tree_of(value, span, 0, &mut MadeSoFar::default()).map(|tree| Node::new(span.clone(), tree)).map_err(|error| {
         let fault = Diagnostic::error(error.to_string()).at(span.first_line(), "");
@@ -205,7 +205,7 @@ const MOST_MEMORY: usize = 1 << 30;
 /// Bytes that a value has beside its text.
 const VALUE: usize = 64;
 
-/// There is no room for more.
+/// The limit of memory for values is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the values of this manifest take more than {}", size(MOST_MEMORY as u64))]
 pub struct BudgetExceeded;

@@ -387,7 +387,8 @@ pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> 
         if !matches!(line.scenario.as_str(), "*" | "Offline" | "Server" | "SingleStream" | "MultiStream") {
             let rule = "LoadGen would silently ignore the line";
             let message = format!("`{}` is not a scenario of LoadGen's", line.scenario);
-            let hint = "`Offline`, `Server`, `SingleStream`, `MultiStream`; Interactive is Server of the model `…-interactive`";
+            let hint = "`Offline`, `Server`, `SingleStream`, `MultiStream`; Interactive is Server of the model \
+                `…-interactive`";
             wrong.push((line.line, RuleError::new(&[], message, rule).hint(hint)));
             continue;
         }

@@ -94,9 +94,8 @@ fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
     let refused = check(&TestRequest { dataset_samples: Some(64), ..test_request(&none) });
     assert_eq!(
         error_lines(&refused),
-        [
-            "dataset: holds 64 samples; llama2-70b-99.9 of v6.1 has 24576 (nothing less may be measured) [make it whole, or add `rehearse: true`]"
-        ]
+        ["dataset: holds 64 samples; llama2-70b-99.9 of v6.1 has 24576 (nothing less may be measured) [make it \
+             whole, or add `rehearse: true`]"]
     );
 }
 
@@ -142,15 +141,21 @@ fn all_errors_are_reported_at_once() {
         error_lines(&check(&performance)),
         [
             "target_qps: must be greater than 0 (queries per second)",
-            "user_conf.min_duraton: is not a setting of user.conf (LoadGen would silently ignore it) [did you mean `min_duration`?]",
-            "user_conf.min_duration: must be at least 600000 (closed: a run lasts ten minutes or more) [`min_duration: 600000`; `rehearse: true` allows less, and cannot be submitted]",
-            "user_conf.ttft_latency: may be set in the open division only (closed: as the round has it) [remove it, or `division: open`]",
-            "user_conf.qsl_rng_seed: cannot be set (LoadGen reads it from its own mlperf.conf and ignores it in user.conf) [remove it]",
+            "user_conf.min_duraton: is not a setting of user.conf (LoadGen would silently ignore it) [did you mean \
+             `min_duration`?]",
+            "user_conf.min_duration: must be at least 600000 (closed: a run lasts ten minutes or more) \
+             [`min_duration: 600000`; `rehearse: true` allows less, and cannot be submitted]",
+            "user_conf.ttft_latency: may be set in the open division only (closed: as the round has it) [remove it, \
+             or `division: open`]",
+            "user_conf.qsl_rng_seed: cannot be set (LoadGen reads it from its own mlperf.conf and ignores it in \
+             user.conf) [remove it]",
             "user_conf.mode: is set elsewhere (once is enough) [write it as `mode` of `loadgen`]",
-            "user_conf.llama2-70b-99.9.Server.max_duration: names a model or a scenario (model and scenario are put before it; LoadGen knows this model as `llama2-70b`) [write `max_duration`]",
+            "user_conf.llama2-70b-99.9.Server.max_duration: names a model or a scenario (model and scenario are put \
+             before it; LoadGen knows this model as `llama2-70b`) [write `max_duration`]",
             "user_conf.coalesce_queries: cannot be 3 (0 or 1)",
             "user_conf.samples_per_query: means nothing in Server (LoadGen does not read it in Server) [remove it]",
-            "user_conf.sample_concatenate_permutation: must be 1 (closed: answers differ in length, so every sample is issued equally often) [remove it: LoadGen has it built in]",
+            "user_conf.sample_concatenate_permutation: must be 1 (closed: answers differ in length, so every sample \
+             is issued equally often) [remove it: LoadGen has it built in]",
         ]
     );
 }

@@ -95,11 +95,13 @@ fn an_estimate_in_words() {
     );
     assert_eq!(
         estimate_text(MlperfScenario::Interactive, TestMode::Performance, 41.0),
-        "41 qps × 600 s → 49,152 queries (2 × 24,576), about 19 min 53 s until the last one arrives; up to 40.64 qps one data set less is enough: 10 min 0 s"
+        "41 qps × 600 s → 49,152 queries (2 × 24,576), about 19 min 53 s until the last one arrives; up to 40.64 qps \
+         one data set less is enough: 10 min 0 s"
     );
     assert_eq!(
         estimate_text(MlperfScenario::Offline, TestMode::Performance, 100.0),
-        "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s at 100 samples/s, and then the longest answers"
+        "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s at 100 samples/s, and \
+         then the longest answers"
     );
     assert_eq!(
         estimate_text(MlperfScenario::Server, TestMode::Accuracy, 10.0),

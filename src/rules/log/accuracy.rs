@@ -92,7 +92,7 @@ struct Written<'a> {
     token_count: Option<i64>,
 }
 
-/// The answers of a log, one after the other; all of the file is digested on the way. After an error there is none.
+/// Iterates over the answers of a log and digests the whole file on the way. It ends after an error.
 #[derive(Debug)]
 pub struct AnswerLog<R> {
     reader: R,
@@ -162,7 +162,7 @@ impl<R: BufRead> AnswerLog<R> {
         Ok(None)
     }
 
-    /// The next byte that is no space, which stays.
+    /// The next byte that is not a space, without consuming it.
     fn peek(&mut self, missing: &'static str) -> Result<u8, LogError> {
         loop {
             match self.next_byte()? {

@@ -52,7 +52,7 @@ impl fmt::Display for LoggedError {
     }
 }
 
-/// A file that is none of LoadGen's.
+/// Why a file is not a detail log of LoadGen's.
 #[derive(Debug, thiserror::Error)]
 pub enum DetailError {
     #[error("cannot be read: {0}")]
@@ -220,7 +220,7 @@ fn may_come_again(key: &str) -> bool {
         || key.starts_with("error_")
 }
 
-/// LoadGen writes numbers as C++ prints them: what is no number is no JSON either.
+/// LoadGen writes numbers as C++ prints them, so `nan` and `inf` are not valid JSON.
 fn entry(json: &str) -> Option<Entry> {
     serde_json::from_str(json).ok().or_else(|| {
         let (before, rest) = json.split_once("\"value\": ")?;

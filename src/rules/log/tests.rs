@@ -46,7 +46,10 @@ fn a_detail_log_says_what_was_run_and_what_came_out() {
 fn what_is_no_number_is_not_there_and_errors_are_counted() {
     let line = |key: &str, value: &str, is_error: bool| {
         format!(
-            ":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"time_ms\": 1.0, \"namespace\": \"mlperf::logging\", \"event_type\": \"POINT_IN_TIME\", \"metadata\": {{\"is_error\": {is_error}, \"is_warning\": false, \"file\": \"results.cc\", \"line_no\": 1, \"pid\": 1, \"tid\": 1}}}}\n"
+            ":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"time_ms\": \
+             1.0, \"namespace\": \"mlperf::logging\", \"event_type\": \"POINT_IN_TIME\", \"metadata\": \
+             {{\"is_error\": {is_error}, \"is_warning\": false, \"file\": \"results.cc\", \"line_no\": 1, \"pid\": \
+             1, \"tid\": 1}}}}\n"
         )
     };
     let mut text = line("result_scheduled_samples_per_sec", "-nan", false);

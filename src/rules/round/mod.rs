@@ -32,7 +32,8 @@ pub struct LoadgenPin {
     /// Further versions in logs that MLCommons published for the round: built from the repository, between releases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<String>,
-    /// Whether it can be fetched and run. The LoadGen of v4.1 cannot: it was no package, and read its rules from a file.
+    /// Whether it can be fetched and run. The LoadGen of v4.1 cannot: it was no package, and read its rules from a
+    /// file.
     #[serde(default = "is_packaged", skip_serializing_if = "Clone::clone")]
     pub is_packaged: bool,
     pub seeds: Seeds,
@@ -206,7 +207,7 @@ impl Round {
         self.left_out.iter().find(|(name, _)| is_it(name)).map(|(_, why)| why.as_str())
     }
 
-    /// By its name, `v5.1`. None: there is no such round here.
+    /// The round with this name, such as `v5.1`; `None` if it is unknown.
     pub fn named(name: &str) -> Option<Self> {
         let (_, text) = TABLES.iter().find(|(known, _)| *known == name)?;
         let file: File = serde_yaml::from_str(text).expect("a shipped table is well-formed; a test reads them all");

@@ -178,7 +178,8 @@ mod tests {
         let root = root.path();
         let thread = |(processor, socket, core): (u32, u32, u32)| {
             format!(
-                "processor\t: {processor}\nmodel name\t: Some CPU @ 2 GHz\nphysical id\t: {socket}\ncore id\t\t: {core}\n"
+                "processor\t: {processor}\nmodel name\t: Some CPU @ 2 GHz\nphysical id\t: {socket}\ncore id\t\t: \
+                 {core}\n"
             )
         };
         let cpuinfo = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 1, 1), (4, 0, 0), (5, 0, 1)].map(thread).join("\n");

@@ -326,7 +326,7 @@ pub fn abandoned(home: &StateFolder) -> (Vec<JobFolder>, Vec<PathError>) {
 }
 
 /// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more. A job of
-/// an older program is none of them: which manifest it is of is not known.
+/// an older program is kept: its manifest is not known.
 pub fn superseded(own: &JobFolder, owner: JobOwner<'_>) -> Result<Vec<JobFolder>, PathError> {
     let is_owners = |head: JobHeader| {
         head.task.id == *owner.task && head.manifest == owner.manifest && head.project == owner.project

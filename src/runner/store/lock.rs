@@ -153,8 +153,8 @@ pub(super) fn is_lock(path: &Path) -> bool {
     read_bytes(path).is_ok_and(|text| serde_json::from_slice::<LockHolder>(&text).is_ok())
 }
 
-/// A command that asks for the holder of a free lock has it for an instant ([`ProjectLock::holder`]): it is no run, so
-/// it is waited for.
+/// A command that asks for the holder of a free lock has it for an instant ([`ProjectLock::holder`]). That is not a
+/// run, so we wait for it.
 fn try_lock_past_readers(file: &File, mut pause: impl FnMut()) -> Result<(), TryLockError> {
     for _ in 1..LOOKS {
         match file.try_lock() {

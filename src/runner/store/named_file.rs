@@ -33,8 +33,7 @@ pub fn append_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathErro
     appended().at("write", path)
 }
 
-/// Links are followed. What is no regular file, as a device or a pipe, has no content that could be replaced: it is
-/// written to.
+/// Links are followed. A device or a pipe has no content that could be replaced: the bytes are written to it.
 fn write_named_with(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<(), PathError> {
     let written = || -> io::Result<()> {
         let earlier = metadata_if_there(path)?;

@@ -45,8 +45,8 @@ fn task_part(task: &TaskId) -> String {
 }
 
 impl OutputCache {
-    /// The folder with such a name that earlier attempts left. One that was ever accepted is the output of a run, and
-    /// the list of its files is beside it, also where no record names it any more.
+    /// The folder with such a name that earlier attempts left. One that was ever accepted is the output of a run: the
+    /// list of its files exists next to it, even if no record names it any more.
     pub(super) fn left_to_resume(
         &self,
         start: &str,
@@ -76,7 +76,7 @@ impl OutputCache {
 }
 
 // `replaced`: the names of outputs that newer ones replaced, for when `records` has forgotten their lines. They were
-// the outputs of runs, and a crash is no reason to remove them.
+// the outputs of runs, so they must survive a crash.
 
 #[derive(Debug, Default)]
 pub(super) struct ReplacedOutputs(BTreeSet<String>);

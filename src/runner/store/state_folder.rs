@@ -80,7 +80,7 @@ impl StateFolder {
     }
 
     /// Where an output is now that had this path when this folder was at another place. `None`: it has this path, or
-    /// there is none of its name.
+    /// no output has its name.
     pub fn own_output(&self, before: &Path) -> Option<PathBuf> {
         let name = before.file_name().and_then(|name| name.to_str()).filter(|name| is_output_name(name))?;
         let now = self.output(name);

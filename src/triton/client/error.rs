@@ -81,8 +81,8 @@ impl ClientError {
         Self { request: request.into(), address: address.into(), why }
     }
 
-    /// Why, behind the call that it was: for a text that names the server itself. Without a connection no call was
-    /// made.
+    /// The call and why it failed, for a text that names the server itself. Without a connection the call is left
+    /// out, for none was made.
     pub fn call_and_why(&self) -> String {
         match &self.why {
             ClientErrorKind::Address(_) | ClientErrorKind::Connect { .. } => self.why.to_string(),

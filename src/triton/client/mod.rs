@@ -155,7 +155,7 @@ impl TritonClient {
         Ok(answer.status() == ServingStatus::Serving)
     }
 
-    /// `version` empty: the one that the model's policy picks. An unknown model is not ready; it is no error.
+    /// `version` empty: the one that the model's policy picks. An unknown model is not ready, which is not an error.
     pub async fn is_model_ready(&self, name: &str, version: &str) -> Result<bool, ClientError> {
         let request = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
         Ok(self.call(call_name("ModelReady", name, version), self.service.clone().model_ready(request)).await?.ready)

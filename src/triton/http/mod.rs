@@ -369,7 +369,7 @@ const LONGEST: usize = 200;
 pub struct Redirect(String);
 
 impl Redirect {
-    /// `None`: the answer is no redirect.
+    /// `None`: the answer is not a redirect.
     pub fn parse(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         let location = headers.get(LOCATION).filter(|_| status.is_redirection())?;
         Some(Self(String::from_utf8_lossy(location.as_bytes()).into_owned()))
@@ -473,7 +473,7 @@ impl SseEvents {
         }
     }
 
-    /// An empty event is none.
+    /// Empty events are skipped.
     fn read(&mut self, bytes: &[u8]) {
         let Self { parser, ready, .. } = self;
         let Ok(()) = parser.feed(bytes, |event| {

@@ -3,7 +3,7 @@
 
 use memchr::memchr2;
 
-/// A body may begin with it; it is no part of the first line.
+/// A body may begin with it; the first line is what follows.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One event: its `data`, and whether its `event` field is `error`.

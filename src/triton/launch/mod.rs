@@ -1,7 +1,7 @@
 //! Launch plans: which processes a Triton server is, exactly, before anything starts. Pure data in, pure data out.
 //!
 //! [`plan`] takes the request ([`LaunchSpec`]) and returns every command, rank, port and variable ([`LaunchPlan`]), or
-//! every reason why there is no such plan. Nothing here looks at the machine.
+//! every reason why the request cannot be planned. Nothing here looks at the machine.
 //!
 //! # The options of `launch_triton_server.py`
 //!
@@ -31,7 +31,7 @@
 //!   early or loads too fast then reports "port already in use". Ranks above 0 get
 //!   `--allow-http=false --allow-grpc=false --allow-metrics=false` and cannot open any.
 //! - One rank needs no `mpirun`: mode plain starts the server itself (as `--no-mpi` does).
-//! - Without a `:` behind the last rank; Open MPI takes both.
+//! - The command does not end with a `:` after the last rank; Open MPI takes both.
 //! - `prefix<i>_` counts over all servers of the task, not from 0 for each: Python models of two servers on one host
 //!   would otherwise share their memory.
 //! - Pinned and CUDA pools of 0 and no peer access, for an orchestrator that spawns: always, not only if

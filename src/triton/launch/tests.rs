@@ -94,7 +94,7 @@ fn a_leader_differs_from_the_script_only_where_the_page_says() {
         };
         assert_eq!(without(ours), without(theirs), "rank {rank}");
         let (ours, theirs) = (ports(ours), ports(theirs));
-        // Ours once each, for rank 0; theirs twice, for every rank.
+        // We print each once, for rank 0; the script prints each twice, for every rank.
         assert_eq!(ours, if rank == 0 { theirs[..3].to_vec() } else { Vec::new() });
     }
     let colons = server.command[1..].iter().filter(|piece| piece.last().is_some_and(|word| word == ":")).count();
@@ -170,7 +170,8 @@ fn what_contradicts_the_engine_or_the_machine_is_refused() {
     );
     assert_eq!(
         with(&|launch_spec| launch_spec.mode = Some(ServerMode::Plain)),
-        "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the engine of server 1 needs 2 (tp × pp)"
+        "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the engine \
+         of server 1 needs 2 (tp × pp)"
     );
     assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "there is no repository, so there would be no server");
     assert_eq!(

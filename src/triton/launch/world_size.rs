@@ -217,8 +217,13 @@ impl ServerDecision<'_> {
         for model in &self.server.models {
             if model.participant_ids.is_empty() {
                 self.problems.push(SpecProblem::new(
-                    format!("{}: the model {} has no `participant_ids`, and its workers are not spawned", self.name, model.name),
-                    "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or let `spawn_processes` be true",
+                    format!(
+                        "{}: the model {} has no `participant_ids`, and its workers are not \
+                        spawned",
+                        self.name, model.name
+                    ),
+                    "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or \
+                     let `spawn_processes` be true",
                 ));
                 continue;
             }

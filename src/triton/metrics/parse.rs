@@ -297,7 +297,8 @@ mod tests {
         let text = "# HELP nv_inference_request_failure Failed requests,\\nall batch sizes\n\
             # TYPE nv_inference_request_failure counter\n\
             nv_inference_request_failure{model=\"m\",reason=\"OTHER\",version=\"1\"} 3\n\
-            nv_inference_request_failure{reason=\"BACKEND\", model=\"a \\\"b\\\\\\n\" , version=\"1\",} 4 1700000000123\n\
+            nv_inference_request_failure{reason=\"BACKEND\", model=\"a \\\"b\\\\\\n\" , version=\"1\",} 4 \
+            1700000000123\n\
             nv_cpu_utilization 2.5e-1\n\n# a comment\n";
         let exposition = Exposition::parse(text).unwrap();
         assert_eq!(exposition.families.len(), 2);
@@ -331,10 +332,12 @@ mod tests {
 
     #[test]
     fn openmetrics_is_read_with_its_totals_times_and_exemplars() {
-        let text = "# TYPE vllm:prompt_tokens counter\n# UNIT vllm:prompt_tokens tokens\n# HELP vllm:prompt_tokens Tokens.\n\
+        let text = "# TYPE vllm:prompt_tokens counter\n# UNIT vllm:prompt_tokens tokens\n# HELP vllm:prompt_tokens \
+            Tokens.\n\
             vllm:prompt_tokens_total{engine=\"0\"} 5 1700000000.25 # {trace_id=\"a # b\"} 1 1700000000.1\n\
             vllm:prompt_tokens_created{engine=\"0\"} 1.7e+09\n\
-            # TYPE h histogram\nh_bucket{le=\"1.0\"} 2 # {id=\"x\"} 0.5\nh_bucket{le=\"+Inf\"} 3\nh_count 3\nh_sum 4.5\nh_created 1\n\
+            # TYPE h histogram\nh_bucket{le=\"1.0\"} 2 # {id=\"x\"} 0.5\nh_bucket{le=\"+Inf\"} 3\nh_count 3\nh_sum \
+            4.5\nh_created 1\n\
             # TYPE build info\nbuild_info{version=\"1\"} 1\n# TYPE g gauge\ng 2\n# EOF\n";
         let exposition = Exposition::parse(text).unwrap();
         let sizes: Vec<_> =

@@ -84,7 +84,7 @@ pub struct ServerPoll {
     /// When it was polled.
     pub at: Instant,
     pub took: Duration,
-    /// Place in [`Scrape::series`] and value; or why there are none.
+    /// Place in [`Scrape::series`] and value of each series; or why they could not be read.
     pub values: Result<Vec<(u32, f64)>, ScrapeError>,
 }
 

@@ -11,7 +11,8 @@ use super::scrape::{MetricSeries, Scrape, ServerPoll};
 use super::tracks::{Point, baseline, tracks};
 use crate::http::HttpAddress;
 
-/// `/metrics` of the servers during a run, as the servers count: it explains the measurement and is no part of it.
+/// `/metrics` of the servers during a run, as the servers count: it explains the measurement and does not enter into
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ServerMetrics {
@@ -288,7 +289,8 @@ const RATIOS: [(&str, &str, &str, f64, &str, &str); 4] = [
         "nv_inference_count",
         1e-3,
         "ms",
-        "request_duration_us / inference_count, both as they grew; of a decoupled model it may end with its first response",
+        "request_duration_us / inference_count, both as they grew; of a decoupled model it may end with its first \
+         response",
     ),
     (
         "mean batch size",
@@ -300,7 +302,7 @@ const RATIOS: [(&str, &str, &str, f64, &str, &str); 4] = [
     ),
 ];
 
-/// How counters of each model grew, also of those that stayed at 0: a counter at 0 is a number, an absent one is none.
+/// How much the counters of each model grew. Counters that stayed at 0 are included: 0 differs from absent.
 #[derive(Default)]
 struct CounterIncreases(BTreeMap<String, BTreeMap<String, CounterIncrease>>);
 

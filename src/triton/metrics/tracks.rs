@@ -54,8 +54,8 @@ fn batches(points: &[usize], servers: usize, most: usize) -> Vec<Range<usize>> {
     batches
 }
 
-/// Of each of these series, of each server: its points in time. What is no finite number is no point, nor is a second
-/// value in one answer.
+/// The points in time of each of these series on each server. Values that are not finite are left out, and so is a
+/// second value in one answer.
 fn tracks_of(ticks: &[&ServerPoll], places: Range<usize>, servers: usize, zero: Instant) -> Vec<Vec<Vec<Point>>> {
     let mut tracks = vec![vec![Vec::<Point>::new(); servers]; places.len()];
     for tick in ticks {
@@ -73,7 +73,7 @@ fn tracks_of(ticks: &[&ServerPoll], places: Range<usize>, servers: usize, zero: 
     tracks
 }
 
-/// From the last point before the run's start on; all of them where there is none before.
+/// The points from the last one before the run's start on; all of them if the first comes later.
 pub(super) fn baseline(track: &[Point]) -> &[Point] {
     let before = track.iter().take_while(|point| point.at <= 0.0).count();
     &track[before.saturating_sub(1)..]

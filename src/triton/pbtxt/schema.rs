@@ -59,7 +59,7 @@ impl Reader<'_> {
         message
     }
 
-    /// A field that is no list may be set once, and one of a choice alone.
+    /// Unless it is a list, a field may be set only once, and only one field of a `oneof`.
     fn check_set_once(&mut self, known: &FieldDescriptor, field: &PbtxtField, seen: &[&str]) {
         if known.is_list() || known.is_map() {
             return;
@@ -141,7 +141,8 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
         (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),
         (Kind::Enum(words), PbtxtShape::Bare(word)) => {
             let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
-            // The server also reads numbers that have no enum name; their meaning is undefined, so they are refused here.
+            // The server also reads numbers that have no enum name; their meaning is undefined, so they are refused
+            // here.
             let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
                 parse_integer(word)
                     .and_then(|number| i32::try_from(number).ok())

@@ -99,7 +99,7 @@ pub enum RepositoryError {
 }
 
 impl SpecProblem {
-    /// An empty `hint` is none.
+    /// An empty `hint` means no hint.
     pub fn new(message: String, hint: &str) -> Self {
         Self { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
     }

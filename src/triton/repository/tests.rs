@@ -223,7 +223,9 @@ fn the_harness_layout_has_one_model_for_each_copy_counted_over_all_servers() {
         }
     }
     let layout = Layout::Harness { triton_num_models_per_server: Some(1) };
-    insta::assert_snapshot!(problems(&RepositorySpec { layout, ..spec }).join("\n"), @"triton_num_models_per_server is 1: 2 servers would use 4 GPUs, and there are 8 (4 copies of 2 GPUs, 1 in each server: triton_num_servers: 4)");
+    insta::assert_snapshot!(problems(&RepositorySpec { layout, ..spec }).join("\n"), @"triton_num_models_per_server \
+        is 1: 2 servers would use 4 GPUs, and there are 8 (4 copies of 2 GPUs, 1 in each server: triton_num_servers: \
+        4)");
 }
 
 #[test]

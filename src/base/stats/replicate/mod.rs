@@ -1,8 +1,8 @@
 //! Two sets of runs: by how many percent they differ, and what may be concluded.
 //!
 //! - `UnpairedTest`: the runs of one side have nothing to do with those of the other.
-//! - `PairedTest`: run k of one side had the same requests at the same times as run k of the other, so that what the
-//!   arrivals do to both is no difference.
+//! - `PairedTest`: run k of one side had the same requests at the same times as run k of the other, so that the
+//!   effect of the arrivals cancels out.
 //!
 //! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all
 //! rows, each for itself.
@@ -93,8 +93,8 @@ impl ComparedSamples {
         self.log_ratios.is_some()
     }
 
-    /// (b − a) / a in percent: of the means, or of pairs the geometric mean of their ratios. Of 0 there is none, except
-    /// nothing at all.
+    /// (b − a) / a in percent: of the means, or for pairs from the geometric mean of their ratios. If a is 0 it is
+    /// undefined, unless b is 0 too.
     pub fn percent(&self) -> Option<f64> {
         match (self.log_ratios, self.a.mean == 0.0, self.b.mean == 0.0) {
             (Some(ratios), ..) => Some(ratios.mean.exp_m1() * 100.0),

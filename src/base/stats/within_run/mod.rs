@@ -104,7 +104,7 @@ impl RunSeries<'_> {
 }
 
 impl<'v> RunSeries<'v> {
-    /// Numbers that stay where they are, in a unit that is this many of theirs. All of them are finite.
+    /// Borrows the numbers, all finite, and divides each by `unit`.
     pub fn scaled(values: &'v [f64], unit: f64) -> Self {
         Self::in_unit(Cow::Borrowed(values), unit)
     }

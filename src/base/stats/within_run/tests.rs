@@ -47,7 +47,7 @@ fn independent_values_have_intervals_that_hold() {
     assert!(coverages.iter().all(|one| one.given >= 75 && one.is_kept()), "{coverages:?}");
 }
 
-/// Waits of M/M/4: at 50 % utilization a run of 10,000 is long, at 90 % it is short, and then there is no interval.
+/// Waits of M/M/4: 10,000 requests are a long run at 50 % utilization and a short one at 90 %, which has no interval.
 #[test]
 fn waits_in_a_queue_have_intervals_that_hold_or_none() {
     for (utilization, runs, least, most) in [(0.5, 40, 38, 40), (0.8, 30, 0, 30), (0.9, 30, 0, 2)] {

@@ -1,4 +1,4 @@
-//! Every data type survives a round trip; input that is no tensor is refused with the reason.
+//! Every data type survives a round trip; input that is not a tensor is refused with the reason.
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;

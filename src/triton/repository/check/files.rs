@@ -46,7 +46,7 @@ pub(super) fn check(look: &mut ModelChecker<'_>) {
     labels(look);
 }
 
-/// Numbers without a leading zero; every other folder is no version.
+/// Versions are folders named by numbers without a leading zero.
 pub(super) fn versions(folder: &Path) -> io::Result<Vec<u64>> {
     let numbers = folders(folder)?.into_iter().map(|path| name_of(&path));
     let plain = numbers.filter(|name| name == "0" || !name.starts_with('0'));
