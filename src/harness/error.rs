@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::FailureClass;
 use tokenizer::TokenizerError;
 
-/// Why the value of an environment variable is no key. Reads after the variable.
+/// Why the value of an environment variable cannot be a key. Reads after the variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiKeyFault {
     #[error("is not set")]

@@ -117,7 +117,7 @@ pub fn markdown_summary(state: &RunState) -> String {
     out
 }
 
-/// A text that stays in its cell and is no markup.
+/// A text that stays in its cell and is not read as markup.
 fn cell(text: &str) -> String {
     let mut out = String::new();
     for c in clean(text).chars() {

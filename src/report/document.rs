@@ -293,7 +293,7 @@ impl Cell {
         Self { role, text: text.into(), ..Self::default() }
     }
 
-    /// A number with the digits of its column; `n/a` where there is none.
+    /// A number with the digits of its column; `n/a` for `None`.
     pub(crate) fn number(role: TextRole, number: Option<f64>) -> Self {
         Self { role, is_number: true, number, ..Self::default() }
     }
@@ -391,7 +391,7 @@ impl Table {
             let head = |column: &usize| {
                 let title = self.columns[*column].title.as_str();
                 // `TTFT p50  TTFT p99` is `TTFT p50  p99`.
-                // `B − A` is no statistic of `B`.
+                // `B − A` must not be shortened as a statistic of `B`.
                 let words = title.split_once(' ').filter(|(_, last)| last.starts_with(char::is_alphanumeric));
                 let (metric, statistic) = words.unwrap_or((title, ""));
                 let is_same = metric == before && !statistic.is_empty();

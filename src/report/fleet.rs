@@ -42,7 +42,7 @@ impl FleetRow {
     }
 
     /// Hours in which every limit on TTFT and TPOT holds. A latency that no request of the hour has holds no limit,
-    /// as in a measurement. `None`: there is no such limit.
+    /// as in a measurement. `None`: no such limit was set.
     fn hours_within(&self, result: &FleetResult) -> Option<usize> {
         let limits: Vec<_> =
             self.limits.iter().filter(|limit| latencies_of(&result.hours[0], limit).is_some()).collect();

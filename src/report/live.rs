@@ -183,7 +183,7 @@ impl LiveDisplay {
         self.state.not_needed = servers;
     }
 
-    /// The summary and the final state. With `--events jsonl` there is no summary: `run_finished` is the last line.
+    /// The summary and the final state. `--events jsonl` prints no summary: `run_finished` is the last line.
     pub fn finish(mut self, places: &RunPaths) -> RunState {
         match std::mem::replace(&mut self.mode, OutputMode::Plain) {
             OutputMode::Json => return self.state,
@@ -260,7 +260,7 @@ impl Bars {
     /// Prints lines above the bars.
     pub fn print(&self, lines: &str) {
         if !lines.is_empty() {
-            // A terminal that went away is no reason to stop a benchmark.
+            // A benchmark goes on after its terminal went away.
             let _ = self.multi.println(lines.trim_end_matches('\n'));
         }
     }

@@ -170,7 +170,7 @@ pub struct EstimateBasis {
     pub sample: usize,
 }
 
-/// The sum of all estimates, and lines with what they rest on. Empty: there is no estimate.
+/// The sum of all estimates, and lines with what they rest on. Empty: nothing was estimated.
 pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> String {
     if estimates.is_empty() {
         return String::new();

@@ -447,7 +447,7 @@ pub(crate) struct MetricRow {
     pub unit: String,
     pub n: String,
     pub cells: Vec<String>,
-    /// Intervals from this run, or why there are none.
+    /// Intervals from this run, or why they are missing.
     pub interval: Option<String>,
     pub population: String,
     pub zero_point: String,

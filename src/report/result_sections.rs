@@ -30,7 +30,7 @@ impl ResultBlock {
         self.facts.is_empty() && self.metrics.is_empty() && self.rows.is_empty()
     }
 
-    /// Nothing where there is no value.
+    /// Adds nothing for `None`.
     pub(crate) fn fact(&mut self, name: &str, value: Option<String>, what: impl Into<String>) {
         self.facts.extend(value.map(|value| [name.to_owned(), value, what.into()]));
     }

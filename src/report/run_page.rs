@@ -67,7 +67,7 @@ struct FailureEntry {
 pub struct PageResult {
     pub task: TaskId,
     pub result: MeasuredResult,
-    /// The `search.json` beside it, where it is the best probe of a search.
+    /// The `search.json` of the same folder, where it is the best probe of a search.
     pub search: Option<SearchReport>,
 }
 

@@ -304,7 +304,7 @@ impl RunState {
                 entry.endpoints.clone_from(endpoints);
             }
             Event::ServiceStopped { task, seconds } => {
-                // A service that failed stays failed: that it is also down is no news.
+                // A service that failed stays failed: that it went down as well adds nothing.
                 if self.tasks.get(task).is_none_or(|entry| entry.state != TaskPhase::Failed) {
                     self.set(task, TaskPhase::Ran, at);
                 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Styler {
     on: bool,
-    /// Of the terminal, in characters; `None` where there is none: a file or a pipe gets whole lines.
+    /// Of the terminal, in characters; `None` without a terminal: a file or a pipe gets whole lines.
     width: Option<usize>,
 }
 
@@ -175,12 +175,12 @@ type Cell = (TextRole, String);
 const SENTENCE: usize = 40;
 
 /// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
-/// sentence at the end of a row has nothing beside it, and makes no column wider.
+/// sentence at the end of a row ends it, and makes no column wider.
 pub fn table(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
     rows_with(styler, indent, rows, is_sentence_at_end, |_, _| false)
 }
 
-/// Like `table`, where any cell but the first may be a sentence: what stands beside it follows it.
+/// Like `table`, where any cell but the first may be a sentence: the next cell follows it directly.
 pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
     rows_with(styler, indent, rows, |row, column| column > 0 && is_sentence(&row[column]), |_, _| false)
 }

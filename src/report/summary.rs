@@ -220,7 +220,7 @@ pub(crate) fn failure_lines(entry: &TaskState, failure: &Failure) -> Vec<(&'stat
     .concat()
 }
 
-/// The text of a failure. A benchmark's headline begins with its verdict, which stands beside it already.
+/// The text of a failure. A benchmark's headline begins with its verdict, which its row shows already.
 pub(crate) fn failure_text(failure: &Failure) -> &str {
     match failure.kind {
         FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
@@ -228,7 +228,7 @@ pub(crate) fn failure_text(failure: &Failure) -> &str {
     }
 }
 
-/// Why a benchmark is no measurement: what it leaves in place of a program's last lines. Empty for other failures.
+/// Why a benchmark measured nothing: what it leaves in place of a program's last lines. Empty for other failures.
 pub(crate) fn reasons_of(failure: &Failure) -> &[String] {
     match failure.kind {
         FailureKind::Invalid(_) => &failure.tail,

@@ -225,7 +225,7 @@ fn numbers(report: &SweepReport) -> Vec<Fact> {
     facts
 }
 
-/// A number, or that there is none.
+/// A number, or `n/a`.
 fn cell(number: Option<f64>) -> String {
     number.map_or_else(|| "n/a".to_owned(), three_digits)
 }

@@ -1,5 +1,6 @@
-//! Replaces some stages in the text of a lock file without reading the others. Of 10,000 stages, reading and writing them
-//! all takes 0.8 s and 100 MB; a run in which one of them changed takes a quarter of that (`cargo bench --bench graph`).
+//! Replaces some stages in the text of a lock file without reading the others. Of 10,000 stages, reading and writing
+//! them all takes 0.8 s and 100 MB; a run in which one of them changed takes a quarter of that
+//! (`cargo bench --bench graph`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -7,9 +8,9 @@ use std::ops::Range;
 use super::{LockFile, LockSection, read, write};
 
 /// The text with these stages of the run `name` as they are now. Only for a text that [`write()`] wrote: other forms of
-/// the same YAML are not understood. `now`: the changed stages, and what the run itself has; what it says of the machine
-/// and of tools must be in the text already. `None` where that is not so, or a stage is new: then the whole has to be
-/// read and written.
+/// the same YAML are not understood. `now`: the changed stages, and what the run itself has; what it says of the
+/// machine and of tools must be in the text already. `None` where that is not so, or a stage is new: then the whole has
+/// to be read and written.
 pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
     let runs = BTreeMap::from([(name.to_owned(), now.clone())]);
     let new = write(&LockFile { runs, ..LockFile::default() }).ok()?;

@@ -160,7 +160,7 @@ async fn drive(
             let (tell_begun, begun) = oneshot::channel();
             open(CallInlet::new(sample_cache, inlets, Arc::clone(&log), tell_begun));
             tokio::select! {
-                // No request was issued: there is no start time and nothing to count.
+                // No request was issued: nothing has a start time, nothing is counted.
                 at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
                 () = stop.requested() => return Err(HarnessError::Stopped),
             }
@@ -236,7 +236,7 @@ async fn sum_up(
 ) -> Result<UnjudgedRun, HarnessError> {
     let summed = tokio::task::spawn_blocking(move || {
         let measured = summary::summarize(&spec, &schedule, outputs, untaken, &start);
-        // A result of a part of the records is none.
+        // A result must rest on all records.
         measured.requests.check().map_err(|source| HarnessError::System {
             what: "records of requests in a temporary file (TMPDIR sets the folder)".to_owned(),
             source,

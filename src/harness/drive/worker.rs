@@ -150,7 +150,7 @@ impl PreparedWorker {
         });
         let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };
         let alarm_pacer = Pacer::new().map_err(no_timer)?;
-        // What the time before the start costs is none of the load's.
+        // The CPU time spent before the start is not counted as the load's.
         let begin = async {
             dispatcher.alarms.until(dispatcher.share.clock.instant(t0)).await;
             before.set(ThreadUsage::now(&pacer));
@@ -318,7 +318,7 @@ impl PreparedMessages {
         Self { places, bytes }
     }
 
-    /// False: there is no place for it, nor for any with a higher index.
+    /// False: the store is full, for this index and every higher one.
     pub fn put(&self, index: u64, body: Bytes) -> bool {
         let place = self.places.get(index as usize);
         if let Some(place) = place {

@@ -44,7 +44,7 @@ pub(super) struct IdentityReply {
     sent: SentHeaders,
 }
 
-/// Why there is no successful answer.
+/// Why a query did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoReply {
     #[error("no connection: {0}")]
@@ -57,7 +57,7 @@ pub(super) enum NoReply {
     Redirected(Redirect),
     #[error("more than {MOST_REDIRECTS} redirects")]
     Redirects,
-    /// It broke off, is no HTTP, or is too long.
+    /// It broke off, is not HTTP, or is too long.
     #[error("an answer that is not read: {0}")]
     Unreadable(String),
 }

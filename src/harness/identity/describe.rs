@@ -198,7 +198,7 @@ pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -
         .collect()
 }
 
-/// Values that a server reported differently after the measurement. A value reported only once is no change: answers
+/// Values that a server reported differently after the measurement. A value reported only once did not change: answers
 /// may be late.
 pub(crate) fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
     let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));

@@ -51,7 +51,7 @@ pub struct RequestRecord {
     pub interleaved: bool,
     /// A final marker came.
     pub final_marker: bool,
-    /// Of several turns; each its own where there are none.
+    /// Of several turns; each request is its own where prompts are single.
     #[serde(default)]
     pub session: u64,
     /// Within its session, from 0.

@@ -25,7 +25,7 @@ use base::units::counted;
 
 /// The file.
 pub const SWEEP: &str = "sweep.json";
-/// The folder of its points, beside it.
+/// The folder of its points, in the same folder.
 pub const SWEEP_POINTS: &str = "points";
 /// The version of `sweep.json`.
 const SCHEMA: u32 = 1;

@@ -139,7 +139,7 @@ impl FinishReason {
         }
     }
 
-    /// The server did not finish the answer, so it is no successful request.
+    /// The server did not finish the answer, so the request failed.
     pub(crate) const fn is_failure(self) -> bool {
         matches!(
             self,

@@ -177,7 +177,7 @@ impl Connection {
         self.pool.as_ref().map_or(self.connects.get(), |_| 0)
     }
 
-    /// Returns the sender for requests; connects when there is no open connection.
+    /// Returns the sender for requests; connects when none is open.
     pub async fn sender(&self) -> Result<RpcSender, ConnectError> {
         if let Some(sender) = self.live_sender() {
             return Ok(sender);
@@ -281,7 +281,7 @@ impl ConnectAttempts {
     }
 }
 
-// Why there is no connection to a server.
+// Why connecting to a server failed.
 
 /// Why a connection was not made. Cheap to clone: requests that come while a server is away all get the same one.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -102,7 +102,7 @@ impl RequestEncoder {
         }
     }
 
-    /// Of gRPC: the id is behind the rest, fields of a message may be in any order.
+    /// Of gRPC: the id follows the rest; fields of a message may be in any order.
     fn addressed_frame(unaddressed: &Bytes, id: u64) -> Bytes {
         const PREFIX: usize = 5;
         let Some(message) = unaddressed.get(PREFIX..) else { return unaddressed.clone() };

@@ -171,7 +171,7 @@ pub fn give_key(variable: String, value: String) {
 /// newline.
 ///
 /// # Errors
-/// There is none that can be sent.
+/// The variable is unset, or its value cannot be sent.
 pub fn api_key_in(variable: &str) -> Result<String, ApiKeyFault> {
     let given = GIVEN.read().get(variable).cloned();
     match given.map_or_else(|| std::env::var(variable), Ok) {

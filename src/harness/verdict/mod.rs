@@ -2,8 +2,8 @@
 //!
 //! Each check, its limit and what it makes of the run is a row of [`crate::verdict_reasons`]. A rate that was not
 //! reached is not the client's fault where `max_in_flight` held arrivals back (OVERLOADED), and for LoadGen where the
-//! client was in time, or with limits missed whatever the lag (LIMIT MISSED). LoadGen's latencies include lag and CPU of
-//! the client: they speak against a run only where LoadGen reports a latency over its limit; lag only where that is
+//! client was in time, or with limits missed whatever the lag (LIMIT MISSED). LoadGen's latencies include lag and CPU
+//! of the client: they speak against a run only where LoadGen reports a latency over its limit; lag only where that is
 //! TTFT, of which it is half.
 //!
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag

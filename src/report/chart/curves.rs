@@ -41,7 +41,7 @@ impl Plot<'_> {
         picture.curve(drawn.iter().map(|&(a, b)| (frame.x(a), frame.y(b))), "curve");
         // Labels stand above the picture, where no curve is; from right to left, so that close ones do not overlap.
         let mut free = SMALL.size.0 - 2.0;
-        // A mark is a rounded number, and may lie just behind the largest value.
+        // A mark is a rounded number, and may lie just beyond the largest value.
         for (value, label) in self.marks.iter().rev().filter(|mark| mark.0 <= widest * 1.01) {
             let at = frame.x(*value);
             picture.line((at, frame.y(0.0)), (at, SMALL.top - 4.0), "mark");
@@ -264,7 +264,7 @@ pub(crate) struct TrendPoint {
 }
 
 impl TrendPlot<'_> {
-    /// `None` where there is no point.
+    /// `None` without points.
     pub fn draw(&self) -> Option<String> {
         let points = || self.points.iter().filter(|point| point.value.is_finite());
         let most = points().map(|point| point.place).max()?;

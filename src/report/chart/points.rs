@@ -64,7 +64,7 @@ pub(crate) enum PointKind {
 }
 
 impl Chart<'_> {
-    /// `None` where there is no point.
+    /// `None` without points.
     pub fn draw(&self) -> Option<String> {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let xs: Vec<f64> = points().map(|point| point.x).filter(|x| x.is_finite()).collect();

@@ -67,7 +67,7 @@ impl RequestAttempt<'_> {
         }
     }
 
-    /// Over the connection's one stream: its end is no request's end, so the final marker or an error is.
+    /// Over the connection's one stream: it outlives each request, which ends with its final marker or an error.
     pub(super) async fn run_on_shared_stream(
         &self,
         template: &InferRequestTemplate,

@@ -104,7 +104,7 @@ pub(super) fn read(
     Ok((entries, skipped))
 }
 
-/// Why a line is no prompt.
+/// Why a line is not a prompt.
 #[derive(Debug, thiserror::Error)]
 enum RowError {
     #[error("{}", plain(.0))]

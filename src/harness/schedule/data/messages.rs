@@ -250,7 +250,7 @@ impl PromptRenderer {
     }
 }
 
-/// Whether a part is what the assistant answered. Between the prompts around an answer that failed there is none.
+/// Whether a part is what the assistant answered. A failed answer leaves nothing between the prompts around it.
 fn is_answer(part: &PromptPart, previous: &PreviousAnswers) -> bool {
     match part {
         PromptPart::Drawn { stream, .. } => *stream == RandomStream::Answer,

@@ -367,7 +367,7 @@ fn removal(names: &[&str]) -> String {
 // model, or the bodies of OpenAI's interfaces under `payload`; and AIPerf's `inputs.json`, which has the bodies of a
 // session under `payloads`. Each entry becomes a record as a line of JSON has it.
 
-/// `data` is no list of objects.
+/// `data` is not a list of objects.
 #[derive(Debug, thiserror::Error)]
 #[error("`data` must be a list of objects")]
 pub(super) struct NotInputData;
@@ -379,7 +379,7 @@ pub(super) fn is_begun(begin: &[u8]) -> bool {
     rest.strip_prefix(b":").is_some_and(|rest| rest.trim_ascii_start().first() == Some(&b'['))
 }
 
-/// Its entries as records; of sequences all steps, one behind the other.
+/// Its entries as records; of sequences all steps, in order.
 pub(super) fn records(mut file: Map<String, Value>) -> Result<Vec<Map<String, Value>>, NotInputData> {
     let Some(Value::Array(entries)) = file.remove("data") else { return Err(NotInputData) };
     let steps = entries.into_iter().flat_map(|entry| match entry {
@@ -401,7 +401,7 @@ pub(super) fn records(mut file: Map<String, Value>) -> Result<Vec<Map<String, Va
     steps.map(|step| if let Value::Object(step) = step { Ok(record(step)) } else { Err(NotInputData) }).collect()
 }
 
-/// Inputs have a list of values, or an object with their shape beside it.
+/// Inputs have a list of values, or an object that also gives their shape.
 fn record(entry: Map<String, Value>) -> Map<String, Value> {
     let value = |(name, mut value): (String, Value)| {
         if let Some(content) = value.get_mut("content") {

@@ -176,7 +176,7 @@ impl SessionDrawer {
             let index = self.index + turn as u64;
             let given = entry.and_then(|entry| entry.turns.get(turn));
             let earliest_ns = self.starts.time_of(given.and_then(|given| given.at_ns));
-            // A turn with a time stamp behind the end does not come.
+            // A turn whose time stamp lies after the end is not sent.
             if turn > 0 && end.is_some_and(|end| earliest_ns >= end) && index >= least {
                 break;
             }

@@ -121,7 +121,7 @@ fn usage<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJs
     Ok(())
 }
 
-/// A count of this name. `malformed`: the first that is there and is none.
+/// A count of this name. `malformed`: the first value of that name that is not a count.
 fn counts<'a>(
     name: &'static str,
     it: &mut Json<'a>,
@@ -234,7 +234,7 @@ pub(super) fn generate(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
             })
         }
         b"sequence_length" => leaves(it, &mut |it| {
-            // What is no number is more than any row has.
+            // Anything but a number counts as longer than every row.
             let length = std::str::from_utf8(it.raw()?).ok().and_then(|text| text.parse().ok()).unwrap_or(i64::MAX);
             (rows, least, most) = (rows + 1, least.min(length), most.max(length));
             Ok(())
@@ -274,7 +274,7 @@ fn leaves<'a>(it: &mut Json<'a>, visit: &mut impl FnMut(&mut Json<'a>) -> Result
     if it.peek() == Some(b'[') { it.array(|it| leaves(it, visit)) } else { visit(it) }
 }
 
-/// `"error": "text"` or `"error": {"message": "text", …}`; null is no error.
+/// `"error": "text"` or `"error": {"message": "text", …}`; null means success.
 fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
     match it.peek() {
         Some(b'{') => {

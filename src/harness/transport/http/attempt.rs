@@ -311,7 +311,7 @@ impl RequestWriter {
         }
     }
 
-    /// Writes what the connection takes now. True once, when there is no more to write.
+    /// Writes what the connection takes now. True once, when everything is written.
     pub fn advance(&mut self, socket: &mut HttpSocket, context: &mut Context<'_>) -> bool {
         if self.written.is_some() {
             return false;

@@ -141,7 +141,8 @@ impl<'h> HttpResponseReader<'h> {
         self.outcome.account.take(event, t_read);
     }
 
-    /// Those that chunks had. A count that the server reports is no token: its answer may have ended.
+    /// Those that chunks had. A count that the server reports does not say that a token arrived: the answer may have
+    /// ended.
     pub fn tokens_received(&self) -> u32 {
         u32::try_from(self.outcome.account.live_tokens()).unwrap_or(u32::MAX)
     }
@@ -179,7 +180,7 @@ impl<'h> HttpResponseReader<'h> {
         if is_error && self.body.len() == most { Err(self.cut_refusal()) } else { Ok(()) }
     }
 
-    /// This many bytes came behind the whole answer.
+    /// This many bytes followed the complete answer.
     pub fn surplus(&mut self, bytes: usize, t_read: u64) {
         let example = format!("{bytes} bytes arrived behind the whole answer");
         self.take(WireEvent::Violation(Violation::AfterEnd, example), t_read);
@@ -245,7 +246,7 @@ impl<'h> HttpResponseReader<'h> {
         self.apply_event(&seen, t_read)
     }
 
-    /// Err: the stream ends without a finish reason after a message that is no output, which is why.
+    /// Err: the stream ends without a finish reason after a message other than output, which says why.
     fn unless_refused(&mut self) -> Result<(), HttpFault> {
         let reason = self.notice.take().filter(|_| !self.is_finished);
         reason.map_or(Ok(()), |reason| Err((FailureClass::Server, reason)))

@@ -276,7 +276,7 @@ impl ServerCertVerifier for AnyCertificate {
 
 // A readable message for a failed handshake: what is wrong, and what to do.
 
-/// Why there is no secure connection, and what to do.
+/// Why a secure connection failed, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("`{host}` is no name that a certificate could have")]

@@ -288,7 +288,7 @@ pub(crate) fn scan_response<'m>(message: &'m [u8], look: &ScanRequest<'_>) -> Re
         seen.is_empty = raw_ids.map_or(elements == 0, |raw| raw.len() <= 4);
     } else {
         let mut elements = elements;
-        // TensorRT-LLM gives the length of each beam of this response. What a row has beyond it is no token.
+        // TensorRT-LLM gives the length of each beam of this response. The rest of a row is padding.
         if let Some(lengths) = lengths.filter(|lengths| lengths.contents > 0 && seen.misshapen.is_none())
             && let Some((least, most)) = lengths.range
         {
