@@ -81,7 +81,7 @@ fn an_invalid_side_fails_every_gate() {
     assert_eq!(failed.code, 7);
     failed
         .shows("--fail-if fails: bad is INVALID(server)")
-        .shows("the server gave errors, and those requests are in no latency");
+        .shows("faulty: the server failed requests or contradicted itself");
     assert_eq!(gate("ttft_p99>500%", "bad", "good").code, 7);
     assert_eq!(world.regatta(&["compare", "good", "bad"]).code, 0);
     let infinite = gate("ttft_adjusted_p99>500%", "good", "bad");
@@ -403,11 +403,11 @@ fn an_invalid_task_of_the_last_run_fails_the_gate() {
     assert!([3, 4].contains(&bench(&["--ttft-p99", "0.001ms"])));
     let gate = world.regatta(&["compare", "before", "bench", "--fail-if", "output_tokens<-99%"]);
     assert_eq!(gate.code, 7, "{gate:?}");
-    gate.shows("--fail-if fails: bench is INVALID(");
+    gate.shows("--fail-if fails: bench is LIMIT MISSED");
     for name in ["latest", "latest/bench"] {
         let gate = world.regatta(&["compare", "before", name, "--fail-if", "output_tokens<-99%"]);
         assert_eq!(gate.code, 7, "{gate:?}");
-        gate.shows(&format!("--fail-if fails: {name} is INVALID("));
+        gate.shows(&format!("--fail-if fails: {name} is LIMIT MISSED"));
     }
 }
 
@@ -431,7 +431,7 @@ fn a_task_of_an_earlier_run_is_that_of_the_run_that_is_named() {
     for name in ["measure", "latest/measure"] {
         let shown = world.regatta(&["compare", "given", name]);
         shown.shows(&format!("warning: {name} is of run {}: the last run did not have it", runs[1]));
-        assert!(shown.stdout.contains("INVALID("), "{shown:?}");
+        assert!(shown.stdout.contains("LIMIT MISSED"), "{shown:?}");
     }
 }
 

@@ -246,7 +246,7 @@ fn a_stop_of_a_closed_loop_is_an_interruption_and_every_request_is_counted() {
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
     assert_eq!((counts.ok, counts.cancelled, counts.not_sent), (2, 1, 47));
-    assert_eq!(measured.result.verdict().as_str(), "LIMIT MISSED");
+    assert_eq!(measured.result.verdict().as_str(), "INVALID(client)");
     let reasons = measured.result.reasons();
     let stopped = reasons.iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
     assert!(stopped.text.starts_with("interrupted"), "{}", stopped.text);

@@ -283,8 +283,12 @@ pub fn run(world: &World, printed: &str, place: &Place) -> String {
         world.file("manifests/pasted.yaml", &serde_yaml::to_string(&manifest).expect("YAML"));
         let given = params.iter().map(|_| tokenizer.as_str());
         let ended = world.regatta(&["run", "pasted", "-q"].into_iter().chain(given).collect::<Vec<_>>());
-        // Four requests are no measurement: what counts is that they were sent and answered.
-        return if [0, 3, 4].contains(&ended.code) { "4 requests".to_owned() } else { outcome(&ended) };
+        // Four requests are no measurement: what counts is that they were sent and answered. These simulators run faster than
+        // the clock, which makes their results INVALID(server).
+        let shown = format!("{}{}", ended.stdout, ended.stderr);
+        let is_of_speed = shown.contains("its time does not run with the clock") && !shown.contains("requests failed");
+        let is_answered = [0, 3, 4].contains(&ended.code) || ended.code == 5 && is_of_speed;
+        return if is_answered { "4 requests".to_owned() } else { outcome(&ended) };
     }
     let mut ran = 0;
     for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -312,7 +312,7 @@ pub enum BulkFileError {
     /// Of a run: a parameter or a variable.
     #[error("`{name}` of `{run}` is no plain value")]
     RunValue { name: String, run: String },
-    #[error("`{0}` is no plain value")]
+    #[error("`{0}` is not a plain value (text, number or boolean)")]
     Value(String),
     #[error("a task of `{header}` has no `{key}`")]
     Missing { header: String, key: &'static str },
@@ -350,7 +350,7 @@ pub enum RunEntryError {
     Map(#[from] serde_json::Error),
     #[error("a quote is not closed")]
     OpenQuote,
-    #[error("only `regatta run` can stand in a list")]
+    #[error("a list may contain only `regatta run` commands")]
     NotRun,
     #[error("it names no manifest")]
     NoManifest,

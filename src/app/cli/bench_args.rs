@@ -91,7 +91,7 @@ pub struct BenchArgs {
     /// all of the machine].
     #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
     pub gpus: Option<GpuSelection>,
-    /// Further arguments of the server.
+    /// Additional arguments for the server.
     #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
     pub server_args: Vec<String>,
 

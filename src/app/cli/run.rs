@@ -86,7 +86,7 @@ pub(super) struct RunArgs {
     pub subject: Subject,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Continue after failures, with the stages that do not need a failed one.
+    /// Keep going after a failure, with the stages that do not depend on the failed one.
     #[arg(help_heading = HOW, short, long)]
     pub keep_going: bool,
     #[command(flatten)]

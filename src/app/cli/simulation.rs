@@ -83,7 +83,7 @@ pub struct CalibrateRequest {
     /// 512, and twice `--max-num-seqs` below 256.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub max_cudagraph_capture_size: u32,
-    /// What the log is of; part of the preset [default: the names of the logs].
+    /// Where the log comes from (recorded in the preset) [default: the names of the logs].
     #[arg(long, value_name = "TEXT")]
     pub source: Option<String>,
     /// Write the preset, a manifest to include, to this file.

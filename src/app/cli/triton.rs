@@ -85,7 +85,7 @@ pub enum TritonRequest {
         server: ServerArgs,
         #[arg(value_name = "MODEL")]
         model: String,
-        /// JSON in place of its config.pbtxt.
+        /// JSON to use instead of the model's config.pbtxt.
         #[arg(long, value_name = "JSON")]
         config: Option<String>,
     },

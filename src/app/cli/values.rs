@@ -72,9 +72,9 @@ pub(super) enum ArgumentValueError {
     NotAboveZero,
     #[error("must be 0 or more")]
     Negative,
-    #[error("a number from 0.1 to 100000")]
+    #[error("must be a number from 0.1 to 100000")]
     Rate,
-    #[error("two numbers with a comma between them")]
+    #[error("must be two numbers separated by a comma")]
     NotPair,
     #[error("it must be above 0 and below 100")]
     Percent,

@@ -155,7 +155,7 @@ pub const REQUEST_FIELDS: [RequestField; 31] = [
         .on(TRITON, &["exclude_input_in_output"]),
     field("temperature", FieldKind::Number(FieldBounds::From(0.0)), |request| request.temperature.map(Number))
         .on(&WireForm::ALL, &["temperature"])
-        .made_option("temperature", "Of sampling; 0 always takes the likeliest token [default: the server's]"),
+        .made_option("temperature", "Sampling temperature; 0 always picks the most likely token [default: the server's]"),
     field("top_k", FROM_0, |request| int(request.top_k))
         .on(&[Openai, Text, Vllm], &["top_k"])
         .on(&[TokenIds], &["runtime_top_k"])
@@ -182,7 +182,7 @@ pub const REQUEST_FIELDS: [RequestField; 31] = [
     field("min_length", FROM_0, |request| int(request.min_length))
         .on(&[Openai, Vllm], &["min_tokens"])
         .on(TRITON, &["min_length", "min_tokens"])
-        .made_option("min-tokens", "Tokens before which the end token does not count"),
+        .made_option("min-tokens", "Minimum number of output tokens; the end token is ignored until then"),
     field("random_seed", FieldKind::Seed, |request| match request.random_seed? {
         RandomSeed::Fixed(seed) => Some(FieldValue::Long(seed)),
         RandomSeed::PerRequest(is_drawn) => is_drawn.then_some(FieldValue::PerRequest),

@@ -1,6 +1,6 @@
 //! Which process of this machine used most processor time while something else was measured.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use rustix::param::clock_ticks_per_second;
@@ -11,7 +11,7 @@ use super::procfs;
 /// More processes are not read: it is a note for a reader, and takes about 10 µs for each.
 const MOST_PROCESSES: usize = 4_096;
 /// Cores; a process that used less disturbs nothing.
-const LEAST: f64 = 0.2;
+const LEAST: f64 = 0.5;
 
 /// The processor time of each process so far, in the kernel's ticks.
 pub struct ProcessorTimes {
@@ -36,12 +36,14 @@ impl ProcessorTimes {
         Self { at: Instant::now(), ticks }
     }
 
-    /// The process that used most since then, other than this one. One that is new since then began with nothing.
+    /// The process that used most since then, other than this one and its children: what a run starts is not what
+    /// disturbs it. One that is new since then began with nothing.
     pub fn busiest(&self) -> Option<BusyProcess> {
         let seconds = self.at.elapsed().as_secs_f64();
         let this = Pid::as_raw(Some(getpid()));
+        let own: HashSet<i32> = procfs::children_of(this).into_iter().chain([this]).collect();
         let used = |(pid, ticks): (i32, u64)| (pid, ticks.saturating_sub(self.ticks.get(&pid).copied().unwrap_or(0)));
-        let others = Self::now().ticks.into_iter().filter(|(pid, _)| *pid != this).map(used);
+        let others = Self::now().ticks.into_iter().filter(|(pid, _)| !own.contains(pid)).map(used);
         let (pid, ticks) = others.max_by_key(|(_, ticks)| *ticks)?;
         let cores = ticks as f64 / clock_ticks_per_second() as f64 / seconds;
         let command = procfs::command(pid);

@@ -117,15 +117,15 @@ verdict_reasons! {
         [InvalidClient];
         "report it as an error of Regatta".
     SelfCheck "self_check":
-        "sums that a run computes in different ways disagree";
+        "totals that Regatta computes in two different ways do not match";
         ("equal");
         [InvalidClient];
         "report it as an error of Regatta".
     Protocol "protocol":
-        "answers contradict their protocol";
+        "answers violate their protocol";
         ("0");
         [Warning, InvalidServer "where tokens or their request become doubtful"];
-        "correct the server, or the proxy in front of it".
+        "fix the server, or the proxy in front of it".
     Stopped "stopped":
         "the run was stopped before its end";
         ("none");
@@ -139,7 +139,7 @@ verdict_reasons! {
     Rate "rate":
         "requests were not issued at the rate of their schedule (`offered` and `admitted`)";
         ("{}; {} for LoadGen with a client in time", percent(RATE), percent(RATE_IN_TIME));
-        [InvalidClient, Overloaded "where `max_in_flight` held arrivals back", LimitMissed "where LoadGen's own load explains it"];
+        [InvalidClient, Overloaded "where `max_in_flight` held arrivals back", LimitMissed "where LoadGen's own load is the cause"];
         "measure from a machine with free cores, or lower `rate`".
     Ks "ks":
         "arrivals do not follow the law that they were drawn from (distance of Kolmogorov and Smirnov)";
@@ -206,10 +206,10 @@ verdict_reasons! {
         "no answer began, continued or ended for a while although requests waited";
         ("0.5 s, and 30 times the usual gap");
         [Warning];
-        "read the server's log of that time".
+        "check the server's log for that period".
     Concurrency "concurrency":
         "the users were not all busy for most of the window";
-        ("as many requests as users; {} of the window", percent(BUSY));
+        ("at least as many requests as users, and all of them busy for {} of the window", percent(BUSY));
         [InvalidClient, Warning "by the window"];
         "raise `stop.requests`".
     Ramp "ramp":

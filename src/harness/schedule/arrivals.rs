@@ -178,6 +178,18 @@ mod tests {
     }
 
     #[test]
+    fn scaled_arrivals_have_exactly_their_rate_and_the_law_of_the_others() {
+        let times = |arrivals| {
+            let rate = LoadLevel::from(50.0);
+            ArrivalTimes::new(rate, arrivals, 3, Some(40)).unwrap().take(40).collect::<Vec<_>>()
+        };
+        let (plain, scaled) = (times(Arrivals::Poisson), times(Arrivals::PoissonScaled));
+        assert_eq!(scaled[39], 800_000_000, "40 requests at 50/s");
+        let factor = scaled[39] as f64 / plain[39] as f64;
+        assert!(plain.iter().zip(&scaled).all(|(plain, scaled)| (*plain as f64 * factor - *scaled as f64).abs() < 2.0));
+    }
+
+    #[test]
     fn lengths_stay_within_their_bounds() {
         let law = Length::Normal { mean: 100.0, stddev: 50.0, min: 80, max: 120 };
         let drawn: Vec<u32> = (0..500).map(|index| length(&law, "input", 1, index).unwrap()).collect();

@@ -55,7 +55,7 @@ pub struct Scored {
 pub enum ScoreError {
     #[error("round {round} has no benchmark `{benchmark}` that is scored here; it has {}", known.join(", "))]
     Unknown { round: String, benchmark: String, known: Vec<String> },
-    #[error("the data set is that of {found}, and {benchmark} is to be scored")]
+    #[error("the data set is for {found}, but {benchmark} is being scored")]
     OtherDataset { found: String, benchmark: String },
     #[error("{} has {found} samples, and dataset.json has {recorded}", path.display())]
     SampleCount { path: PathBuf, found: usize, recorded: u64 },

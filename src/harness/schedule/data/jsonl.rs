@@ -115,11 +115,11 @@ enum RowError {
     InputLength,
     #[error("{0} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
     TooLong(u32),
-    #[error("`delay` must be ms, 0 or more")]
+    #[error("`delay` must be a number of milliseconds, 0 or more")]
     Delay,
     #[error("`delay` is a pause between the turns of a session: it needs a `session_id`")]
     DelayWithoutSession,
-    #[error("`timestamp` must be ms, 0 or more")]
+    #[error("`timestamp` must be a number of milliseconds, 0 or more")]
     Timestamp,
     #[error("`input` must be a text, and so must `instruction`, which needs an `input`")]
     NoTask,
@@ -129,7 +129,7 @@ enum RowError {
     EmptyPrompt,
     #[error("{0}")]
     Tokenizer(#[source] HarnessError),
-    #[error("{0} is no token id")]
+    #[error("{0} is not a valid token id")]
     NotToken(i32),
     #[error("`hash_ids` needs an `input_length`")]
     HashesWithoutLength,
