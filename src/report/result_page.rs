@@ -67,6 +67,7 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
     plots.extend(own.map(series).unwrap_or_default());
     let blocks = own.map(|own| sections(own, search)).unwrap_or_default();
     let found = search.map(search::head);
+    let workload = own.map(|own| own.workload().to_string()).into_iter();
     let remarks = [loadgen.map(loadgen_mode), found.as_ref().map(|found| format!("{} of a search", found.probe))];
     let remarks: Vec<String> = remarks.into_iter().flatten().collect();
     let top = own.map(|own| match &found {
@@ -79,7 +80,7 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
         simulated: identity.is_some_and(|identity| identity.simulated),
         rehearsal: own.is_some_and(RunResult::is_rehearsal),
         remark: (!remarks.is_empty()).then(|| remarks.join(", ")),
-        about: found.into_iter().map(|found| found.note).chain(loadgen.map(loadgen_note)).collect(),
+        about: workload.chain(found.into_iter().map(|found| found.note)).chain(loadgen.map(loadgen_note)).collect(),
         identity: identity.map(RunIdentity::line),
         identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
         tone,

@@ -25,3 +25,4 @@ pub(super) mod stability;
 pub(super) mod steady;
 pub(super) mod subsets;
 pub(super) mod summary;
+pub(super) mod workload;

@@ -45,10 +45,11 @@ pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
     })
 }
 
-/// What stands below a headline: what was measured, and what each host did.
+/// What stands below a headline: the server and its load, what was measured, and what each host did.
 pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
+    let workload = [("workload".to_owned(), result.workload().to_string())];
     let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
-    measured.into_iter().chain(result.hosts_in_short()).collect()
+    workload.into_iter().chain(measured).chain(result.hosts_in_short()).collect()
 }
 
 /// One measurement, with its progress reported under a name. `preflight`: what a trial before it found.
