@@ -155,7 +155,10 @@ pub const REQUEST_FIELDS: [RequestField; 31] = [
         .on(TRITON, &["exclude_input_in_output"]),
     field("temperature", FieldKind::Number(FieldBounds::From(0.0)), |request| request.temperature.map(Number))
         .on(&WireForm::ALL, &["temperature"])
-        .made_option("temperature", "Sampling temperature; 0 always picks the most likely token [default: the server's]"),
+        .made_option(
+            "temperature",
+            "Sampling temperature; 0 always picks the most likely token [default: the server's]",
+        ),
     field("top_k", FROM_0, |request| int(request.top_k))
         .on(&[Openai, Text, Vllm], &["top_k"])
         .on(&[TokenIds], &["runtime_top_k"])

@@ -22,6 +22,7 @@ pub struct Workload {
 }
 
 impl RunResult {
+    /// The server and the load that it is of.
     pub fn workload(&self) -> Workload {
         Workload::from(&self.requested)
     }
@@ -74,6 +75,7 @@ fn load_text(requested: &Requested) -> String {
         LoadPattern::Server { rate } => {
             let law = match requested.arrivals {
                 Arrivals::Poisson => "Poisson".to_owned(),
+                Arrivals::PoissonScaled => "Poisson, scaled".to_owned(),
                 Arrivals::Constant => "constant".to_owned(),
                 Arrivals::Gamma { cv } => format!("gamma (cv {cv})"),
             };

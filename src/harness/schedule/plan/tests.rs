@@ -46,6 +46,7 @@ fn spec(scenario: LoadPattern, arrivals: Arrivals, stop: StopAfter, seed: u64) -
 fn server(rate: f64) -> LoadPattern {
     LoadPattern::Server { rate: rate.into() }
 }
+
 fn requests(count: u64) -> StopAfter {
     StopAfter { requests: Some(count), duration: None }
 }
