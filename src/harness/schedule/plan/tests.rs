@@ -125,7 +125,6 @@ proptest! {
 
 #[test]
 fn gaps_pass_a_kolmogorov_smirnov_test_whatever_the_law_and_the_ramp() {
-    // Fixed seeds: the outcome is the same for ever.
     let ramp = LoadLevel::Ramp(vec![
         LoadSegment { from: 10.0, to: 200.0, seconds: 20.0 },
         LoadSegment { from: 40.0, to: 40.0, seconds: 10.0 },
@@ -166,8 +165,8 @@ fn burstier_gaps_vary_by_the_coefficient_that_was_asked_for() {
 #[test]
 fn arrivals_are_scaled_only_to_a_number_of_requests() {
     let timed = StopAfter { duration: Some(Duration::from_secs(9).into()), ..requests(40) };
-    let error = plan(&spec(server(50.0), Arrivals::PoissonScaled, timed, 3)).unwrap_err();
-    assert!(error.to_string().contains("neither a duration"), "{error}");
+    let error = plan(&spec(server(50.0), Arrivals::PoissonScaled, timed, 3)).unwrap_err().to_string();
+    assert!(error.contains("neither a duration"), "{error}");
 }
 
 #[test]
