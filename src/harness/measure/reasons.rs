@@ -150,6 +150,10 @@ verdict_reasons! {
     Ramp "ramp":
         "throughput is mostly filling and draining the server";
         "90 % of the throughput of the middle"; "warning"; "raise `stop`".
+    Endpoint "endpoint":
+        "one of several servers answered more slowly than the others, so the figures are a mixture";
+        "1.5 times the median of the others and of their quickest tenth, 10 answers, and ranks at 0.1 %"; "warning";
+        "compare its settings and its machine with the others', or measure it alone".
     Drift "drift":
         "at the same load the server answered slower or faster in the second half";
         "20 %, and 4 standard errors"; "warning"; "a longer warm-up; check clocks and caches".
