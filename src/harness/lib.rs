@@ -95,7 +95,7 @@ pub use measure::result_files::{
 };
 pub use measure::stability::{ColdStart, ServerFreeze, Stability};
 pub use measure::steady::{Steady, TtftDrift};
-pub use measure::subsets::{HostShare, SessionsSummary, host_of};
+pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
 pub use measure::workload::Workload;
 pub use record::{FailedAttempt, FailureClass, RecordReader, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
 pub use schedule::data::{ChatMessage, DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};

@@ -45,9 +45,10 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// Keys of a result that only these sections show.
-pub(crate) const SECTION_KEYS: [&str; 12] = [
+pub(crate) const SECTION_KEYS: [&str; 13] = [
     "repeats",
     "hosts",
+    "endpoints",
     "goodput",
     "steady",
     "server",
@@ -66,6 +67,7 @@ pub(crate) fn sections(result: &RunResult, search: Option<&SearchReport>) -> Vec
         search.map(search::section),
         repeats(result),
         hosts(result),
+        servers(result),
         goodput(result),
         adjusted(result),
         steady(result),
@@ -374,20 +376,30 @@ fn think(pause: Pause) -> Option<String> {
     }
 }
 
-const HOST_COLUMNS: [&str; 10] = [
-    "host",
+const SHARE_COLUMNS: [&str; 11] = [
     "ok",
     "failed",
     "requests/s",
     "tokens/s",
+    "TTFT mean, ms",
     "TTFT p50, ms",
     "TTFT p99, ms",
+    "TPOT mean, ms",
     "TPOT p50, ms",
     "TPOT p99, ms",
     "metrics read",
 ];
 
 fn hosts(result: &RunResult) -> Option<ResultBlock> {
+    shares(result, "Hosts", "host", &result.hosts)
+}
+
+/// Not where each host has one: their rows are there already.
+fn servers(result: &RunResult) -> Option<ResultBlock> {
+    (result.endpoints.len() != result.hosts.len()).then(|| shares(result, "Servers", "server", &result.endpoints))?
+}
+
+fn shares(result: &RunResult, title: &'static str, part: &'static str, rows: &[HostShare]) -> Option<ResultBlock> {
     let row = |host: &HostShare| {
         vec![
             host.host.clone(),
@@ -395,23 +407,25 @@ fn hosts(result: &RunResult) -> Option<ResultBlock> {
             number(host.failed as f64),
             cell(host.requests_per_s),
             cell(host.output_tokens_per_s),
+            cell(host.ttft.mean),
             cell(host.ttft.p50),
             cell(host.ttft.p99),
+            cell(host.tpot.mean),
             cell(host.tpot.p50),
             cell(host.tpot.p99),
             cell(host.server_metrics.as_ref().map(|metrics| metrics.scrapes as f64)),
         ]
     };
-    (!result.hosts.is_empty()).then(|| ResultBlock {
-        title: "Hosts",
+    (!rows.is_empty()).then(|| ResultBlock {
+        title,
         about: format!(
-            "Each host's own requests. Rates are over the window of the whole run, so they add up; TTFT from {}, of \
+            "Each {part}'s own requests. Rates are over the window of the whole run, so they add up; TTFT from {}, of \
                 successful requests; tokens from {}.",
             zero_point_text(&result.latency.ttft.zero_point),
             result.tokens.source
         ),
-        head: HOST_COLUMNS.to_vec(),
-        rows: result.hosts.iter().map(row).collect(),
+        head: std::iter::once(part).chain(SHARE_COLUMNS).collect(),
+        rows: rows.iter().map(row).collect(),
         ..ResultBlock::default()
     })
 }

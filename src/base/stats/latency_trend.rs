@@ -31,6 +31,10 @@ const LIKELY: f64 = 0.5;
 const CERTAIN: f64 = 1.0;
 /// This many of each third are compared, evenly taken, where it has more.
 const COMPARED: usize = 10_000;
+/// As many independent values must be in a series: one or two long busy periods show nothing of their server.
+const FEWEST_INDEPENDENT: f64 = 5.0;
+/// The highest correlation of neighbors that is believed: beyond it no number of values shows anything.
+const MOST_ALIKE: f64 = 0.99;
 
 /// How much longer requests of the last third took than those of the first: for windows too short for `Growth`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -120,16 +124,33 @@ impl Part {
     }
 }
 
-/// By how many standard errors `last` has higher ranks than `first`; both sorted, of the same length. Equal values
-/// count half.
+/// By how many standard errors `last` has higher ranks than `first`, which is sorted. Equal values count half.
 fn rank_errors(first: &[f64], last: &[f64]) -> f64 {
-    let below = |value: &f64| {
-        let (less, up_to) = (first.partition_point(|one| one < value), first.partition_point(|one| one <= value));
-        (less + up_to) as f64 / 2.0
-    };
     let (n, m) = (first.len() as f64, last.len() as f64);
-    let exceeds: f64 = last.iter().map(below).sum();
+    let exceeds: f64 = last.iter().map(|value| rank_among(first, *value)).sum();
     (exceeds - n * m / 2.0) / (n * m * (n + m + 1.0) / 12.0).sqrt()
+}
+
+/// Like [`rank_errors`], of values in the order of time whose neighbors may be alike, as those of one busy period are:
+/// the fewer of them count for themselves (the variance of a mean of a first-order autoregression). `others` is sorted.
+pub fn rank_errors_in_order(others: &[f64], series: &[f64]) -> f64 {
+    let ranks: Vec<f64> = series.iter().map(|value| rank_among(others, *value)).collect();
+    let mean = ranks.iter().sum::<f64>() / ranks.len().max(1) as f64;
+    let square =
+        |lag: usize| -> f64 { ranks.iter().zip(ranks.iter().skip(lag)).map(|(a, b)| (a - mean) * (b - mean)).sum() };
+    let measured = if square(0) > 0.0 { square(1) / square(0) } else { 0.0 };
+    // Of few values it is measured too low (Marriott and Pope 1954).
+    let bias = if square(0) > 0.0 { (1.0 + 3.0 * measured) / ranks.len() as f64 } else { 0.0 };
+    let alike = (measured + bias).clamp(0.0, MOST_ALIKE);
+    let independent = (1.0 - alike) / (1.0 + alike);
+    let is_enough = ranks.len() as f64 * independent >= FEWEST_INDEPENDENT;
+    if is_enough { rank_errors(others, series) * independent.sqrt() } else { 0.0 }
+}
+
+/// How many of these sorted values are below it.
+fn rank_among(sorted: &[f64], value: f64) -> f64 {
+    let (less, up_to) = (sorted.partition_point(|x| *x < value), sorted.partition_point(|x| *x <= value));
+    (less + up_to) as f64 / 2.0
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ mod within_run;
 
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::Growth;
-pub use latency_trend::{LatencyTrend, VisitsInOrder};
+pub use latency_trend::{LatencyTrend, VisitsInOrder, rank_errors_in_order};
 pub use level::{LevelChange, Observation, separated_floors};
 pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{

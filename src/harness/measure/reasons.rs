@@ -214,9 +214,14 @@ verdict_reasons! {
         "raise `stop.requests`".
     Ramp "ramp":
         "throughput is mostly filling and draining the server";
-        ("{} of the throughput of the middle", percent(FULL_SHARE));
+        ("overall throughput at least {} of the throughput in the middle of the run", percent(FULL_SHARE));
         [Warning];
         "raise `stop`".
+    Endpoint "endpoint":
+        "one of several servers answered more slowly than the others, so the figures are a mixture";
+        ("1.5 times the median of the others and of their quickest tenth, with 10 answers and 4 standard errors of ranks");
+        [Warning];
+        "compare its settings and its machine with the others', or measure it alone".
     Drift "drift":
         "at the same load the server answered slower or faster in the second half";
         ("20 %, and 4 standard errors");

@@ -132,6 +132,9 @@ pub struct RunResult {
     /// What each host did, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostShare>,
+    /// The same of each server, where there are several; `host` is its address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<HostShare>,
     /// Of a measurement that was made several times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,

@@ -7,6 +7,7 @@
 //! | `cold_start` | open and closed loops | 90 % of the first requests are slower than the median of the rest |
 //! | `freeze` | all | no answer began, went on or ended for at least half a second while several requests waited |
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
+//! | `endpoint` | all, with several servers | one of them is far slower than the others |
 //! | `ramp` | Offline, closed loops | tokens per second of the whole window are far below those of its middle |
 //!
 //! Rates of false alarms are given with each bound; `tests/bench/verdicts.rs` measures those of queues.
@@ -20,6 +21,7 @@ use crate::measure::metric::percentile;
 use crate::measure::occupancy::{Occupancy, Sustained};
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::steady::{self, answered_in_order};
+use crate::measure::subsets::SlowServer;
 use crate::{BenchSpec, LoadLevel, LoadPattern, ReasonSeverity, RequestRecord, RequestRecords, VerdictCheck};
 use base::stats::{Growth, LatencyTrend, VisitsInOrder};
 
@@ -36,6 +38,9 @@ pub struct Stability {
     pub freeze: Option<ServerFreeze>,
     pub occupancy: Option<Occupancy>,
     pub sustained: Option<Sustained>,
+    /// One of several servers that was slower than the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_server: Option<SlowServer>,
 }
 
 impl Stability {
@@ -58,6 +63,7 @@ impl Stability {
             freeze,
             occupancy: Occupancy::from_records(spec, records),
             sustained: (is_at_once || is_closed).then(|| Sustained::from_records(records)).flatten(),
+            slow_server: SlowServer::from_records(spec, records),
         }
     }
 
@@ -112,6 +118,9 @@ impl Stability {
         }
         if let Some(sustained) = self.sustained.as_ref().filter(|sustained| sustained.is_far_above()) {
             found.warn(VerdictCheck::Ramp, sustained.text());
+        }
+        if let Some(slow) = &self.slow_server {
+            found.warn(VerdictCheck::Endpoint, slow.text());
         }
     }
 }

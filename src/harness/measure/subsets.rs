@@ -1,21 +1,23 @@
-//! Metrics of parts of the requests: of each host in a distributed run, of first and later turns, of requests that the
-//! server stamped, of requests that were cancelled early.
+//! Metrics of parts of the requests: of each host and each server where there are several, of first and later turns, of
+//! requests that the server stamped, of requests that were cancelled early.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::latency::{FULL, LatencyMetric, TPOT, TTFT, tpot, ttft};
-use crate::measure::metric::MetricLabel;
+use crate::measure::metric::{MetricLabel, percentile};
+use crate::measure::steady::answered_in_order;
 use crate::transport::kserve::extra_outputs::OutputTally;
 use crate::{
     BenchSpec, Cancellations, ExtraOutput, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords,
-    ServerSide, ServerStamps,
+    ServerSide, ServerStamps, VerdictCheck,
 };
 use base::event::Endpoint;
+use base::stats::rank_errors_in_order;
 use triton::ServerMetrics;
 
-/// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run,
-/// so that they add up.
+/// The part of one host, or of one server. Its requests are those that went to its servers; rates are over the window
+/// of the whole run, so that they add up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostShare {
@@ -61,13 +63,36 @@ pub(crate) fn by_host(
     if hosts.len() < 2 {
         return Vec::new();
     }
-    hosts.into_iter().map(|host| share(spec, latency, rates, records, host)).collect()
+    let servers_of = |host: &str| -> Vec<u32> {
+        (0_u32..).zip(&spec.endpoints).filter(|(_, server)| host_of(server) == host).map(|(at, _)| at).collect()
+    };
+    let part = |host: &str| share(spec, (latency, rates), records, host, &servers_of(host));
+    hosts.into_iter().map(part).collect()
 }
 
-fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &RequestRecords, host: &str) -> HostShare {
-    let is_its =
-        |record: &RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
-    let records_of_host = records.filtered(is_its);
+/// A part for each server, named by its address; none where there is one.
+pub(crate) fn by_server(
+    spec: &BenchSpec,
+    latency: &LatencyMetrics,
+    rates: &Rates,
+    records: &RequestRecords,
+) -> Vec<HostShare> {
+    if spec.endpoints.len() < 2 {
+        return Vec::new();
+    }
+    let part = |(at, server): (u32, &Endpoint)| share(spec, (latency, rates), records, &server.to_string(), &[at]);
+    (0_u32..).zip(&spec.endpoints).map(part).collect()
+}
+
+/// `servers`: positions in `BenchSpec::endpoints`.
+fn share(
+    spec: &BenchSpec,
+    (latency, rates): (&LatencyMetrics, &Rates),
+    records: &RequestRecords,
+    name: &str,
+    servers: &[u32],
+) -> HostShare {
+    let records_of_host = records.filtered(|record| servers.contains(&record.endpoint));
     let good = records_of_host.ok().count() as u64;
     let tokens: u64 = records_of_host.ok().map(|record| u64::from(record.tokens)).sum();
     let window = rates.window_s;
@@ -75,13 +100,13 @@ fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &Re
     let metric = |row: &LatencyMetric, token_source: &str, value: fn(&RequestRecord) -> Option<f64>| {
         let mut ns: Vec<f64> = records_of_host.ok().filter_map(|record| value(&record)).collect();
         let excluded = good - ns.len() as u64;
-        let population = row.population.replacen("requests", "requests of this host", 1);
+        let population = row.population.replacen("requests", "requests of this part", 1);
         let label = row.label(spec.scenario.zero_point(), FULL, token_source);
         Metric::exact(&MetricLabel { population: &population, ..label }, &mut ns, excluded)
     };
     HostShare {
-        host: host.to_owned(),
-        servers: spec.endpoints.iter().filter(|one| host_of(one) == host).map(ToString::to_string).collect(),
+        host: name.to_owned(),
+        servers: servers.iter().map(|at| spec.endpoints[*at as usize].to_string()).collect(),
         issued: records_of_host.len() as u64,
         ok: good,
         failed: records_of_host.iter().filter(|record| matches!(record.ended, RequestEnd::Failed { .. })).count()
@@ -93,6 +118,81 @@ fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &Re
         tpot: metric(&TPOT, &latency.tpot.token_source, tpot),
         server_metrics: None,
     }
+}
+
+/// Fewer answers of a server show nothing.
+const LEAST_OF_SERVER: usize = 10;
+/// Times the median of the other servers.
+const SLOWER: f64 = 1.5;
+/// Standard errors of the ranks: 0.1 % for all comparisons of four to eight servers together.
+const SLOWER_ERRORS: f64 = 4.0;
+
+/// One of several servers that answers more slowly than the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SlowServer {
+    /// `host:port`.
+    pub server: String,
+    /// `TTFT` or `TPOT`.
+    pub metric: String,
+    pub median_ms: f64,
+    /// Of the requests to all other servers.
+    pub others_median_ms: f64,
+}
+
+impl SlowServer {
+    /// The slowest by its factor. Its quickest tenth is slower, too: a server whose queue happened to be longer has
+    /// quick answers again and again.
+    pub(super) fn from_records(spec: &BenchSpec, records: &RequestRecords) -> Option<Self> {
+        if spec.endpoints.len() < 2 {
+            return None;
+        }
+        let answered = answered_in_order(records);
+        let metrics: [(&str, fn(&RequestRecord) -> Option<f64>); 2] = [("TTFT", ttft), ("TPOT", tpot)];
+        let servers = (0_u32..).zip(&spec.endpoints);
+        let pairs = servers.flat_map(|(at, server)| metrics.map(|(name, value)| (at, server, name, value)));
+        let slow = pairs.filter_map(|(at, server, name, value)| {
+            let part = |is_its: bool| -> Vec<f64> {
+                let chosen = answered.iter().filter(|record| (record.endpoint == at) == is_its);
+                chosen.filter_map(|record| value(&record)).collect()
+            };
+            let (median, others) = slower_medians(&part(true), part(false))?;
+            let (server, metric) = (server.to_string(), name.to_owned());
+            Some(Self { server, metric, median_ms: median / 1e6, others_median_ms: others / 1e6 })
+        });
+        slow.max_by(|a, b| a.factor().total_cmp(&b.factor()))
+    }
+
+    fn factor(&self) -> f64 {
+        self.median_ms / self.others_median_ms
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!(
+            "{} answered {:.1} times as slowly as the other servers: {} median {:.1} ms, and {:.1} ms of the others; \
+             the figures are a mixture of both: {}",
+            self.server,
+            self.factor(),
+            self.metric,
+            self.median_ms,
+            self.others_median_ms,
+            VerdictCheck::Endpoint.cure()
+        )
+    }
+}
+
+/// The medians of one server's values, in the order of time, and of the others', if the former are slower beyond
+/// chance.
+fn slower_medians(series: &[f64], mut others: Vec<f64>) -> Option<(f64, f64)> {
+    if series.len().min(others.len()) < LEAST_OF_SERVER {
+        return None;
+    }
+    let mut sorted = series.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    others.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| Some((percentile(&sorted, share)?, percentile(&others, share)?));
+    let is_slower = |(value, other): (f64, f64)| other > 0.0 && value > SLOWER * other;
+    let errors = || rank_errors_in_order(&others, series);
+    (is_slower(at(0.5)?) && is_slower(at(0.1)?) && errors() > SLOWER_ERRORS).then(|| at(0.5)).flatten()
 }
 
 /// Later turns wait for answers, so a slow server slows their arrivals down: they are counted separately.

@@ -8,7 +8,7 @@ use crate::measure::latency::{one_read_share, ttft};
 use crate::measure::load_conditions::in_flight_changes;
 use crate::measure::output_tokens::{RETOKENIZED, UnexplainedEnds, count_retokenized, mixed};
 use crate::measure::result::SCHEMA;
-use crate::measure::subsets::{by_host, cancellations, server_side};
+use crate::measure::subsets::{by_host, by_server, cancellations, server_side};
 use crate::measure::{arrival_law, consistency, latency};
 use crate::schedule::arrivals;
 use crate::tokens::CHUNKS;
@@ -128,10 +128,12 @@ pub(crate) fn summarize(
         gpu: None,
         preflight: None,
         hosts: Vec::new(),
+        endpoints: Vec::new(),
         repeats: None,
         extra: BTreeMap::new(),
     };
     result.hosts = by_host(spec, &result.latency, &result.rates, &merged.records);
+    result.endpoints = by_server(spec, &result.latency, &result.rates, &merged.records);
     if let Some(chunks) = (merged.chunks > 0).then_some(merged.chunks) {
         // Kept as a sum until here.
         result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);

@@ -96,7 +96,22 @@ pub(crate) fn summarize_with(
     collector: Collector,
     change: impl FnOnce(&mut WorkerOutput),
 ) -> UnjudgedRun {
-    let (records, collector) = collector.split();
+    summarize_to(spec, collector, |_| 0, change)
+}
+
+/// The same of several servers: `endpoint` is that of the request with an index.
+pub(crate) fn summarize_to(
+    spec: &BenchSpec,
+    collector: Collector,
+    endpoint: impl Fn(u64) -> u32,
+    change: impl FnOnce(&mut WorkerOutput),
+) -> UnjudgedRun {
+    let (records, mut collector) = collector.split();
+    let mut moved = RecordWriter::one_of(1, collector.records.context().clone());
+    for record in &records {
+        moved.push(RequestRecord { endpoint: endpoint(record.index), ..record });
+    }
+    collector.records = moved;
     let issued = records.len() as u64;
     let wall_ns = records.iter().map(|record| record.t_end).max().unwrap_or(0);
     let area = records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();

@@ -11,7 +11,7 @@ use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 use crate::measure::collector::Collector;
 use crate::transport::request_encoder::CallKind;
 use crate::verdict::VerdictReasons;
-use crate::verdict::metric_vector_tests::{ended, spec, summarize_with};
+use crate::verdict::metric_vector_tests::{ended, spec, summarize_to, summarize_with};
 use crate::{Stability, Steady, *};
 use triton::{Scrape, ServerMetric, ServerMetrics};
 
@@ -95,6 +95,15 @@ fn in_slots_of_all_lengths(requests: u64, slots: usize) -> Collector {
         ended(&mut all, index, (0, 0, free[slot]), tokens as u32, &chunks, RequestEnd::Ok);
     }
     all
+}
+
+/// Requests of four servers in turn, one every 10 ms, of Poisson queues of one request at a time or of fixed times.
+fn at_four_servers(visits: &[Visit]) -> UnjudgedRun {
+    let spec = BenchSpec {
+        endpoints: (1..=4).map(|port| format!("127.0.0.1:{port}").parse().unwrap()).collect(),
+        ..spec(visits.len() as u64)
+    };
+    summarize_to(&spec, collected(visits), |index| (index % 4) as u32, |_| ())
 }
 
 struct Case {
@@ -239,6 +248,14 @@ fn bad() -> Vec<Case> {
         spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(20).into());
     }));
     cases.push(case("60 requests for a p99", 60, answered_after(60, |_| 30), |_| ()));
+    let of_servers = |index: u32| {
+        let arrival = f64::from(index) * 10.0;
+        let end = arrival + if index % 4 == 2 { 300.0 } else { 30.0 };
+        Visit { arrival, start: arrival, end }
+    };
+    let visits: Vec<Visit> = (0..400).map(of_servers).collect();
+    let name = "one of four servers that takes ten times as long";
+    cases.push(Case { name, result: at_four_servers(&visits).judge().result });
     cases.push(other_load());
     cases.push(cached_prompts());
     cases
@@ -289,6 +306,24 @@ fn bad_measurements_get_their_verdicts() {
         assert_ne!(case.result.verdict(), base::event::Verdict::Valid, "{}", case.name);
     }
     insta::assert_snapshot!(table(&cases));
+}
+
+/// Four queues of one request at a time at 0.9 of their capacity differ by chance, for busy periods are long.
+#[test]
+fn equal_servers_are_rarely_called_unequal() {
+    let alarms = [60, 300, 1_000].map(|requests| {
+        let alarms = (0..100).filter(|seed| {
+            let queue = Queue { servers: 1, service: ServiceTime::Exponential, service_ms: 40.0 };
+            let runs: Vec<Vec<Visit>> = (0..4).map(|server| queue.run(0.9, requests / 4, seed * 4 + server)).collect();
+            let mut visits: Vec<Visit> = Vec::new();
+            for at in 0..requests {
+                visits.push(runs[at % 4][at / 4]);
+            }
+            at_four_servers(&visits).judge().result.stability.slow_server.is_some()
+        });
+        alarms.count()
+    });
+    assert!(alarms.iter().all(|alarms| *alarms <= 5), "{alarms:?} of 100 runs each");
 }
 
 /// The first 100 of 300 requests, each in time: a plan that begins faster than it goes on is not the client's lateness.

@@ -159,7 +159,11 @@ fn a_row_for_each_host() {
     assert!(hosts(&result).is_none());
     result.hosts = vec![host("a", 3), host("b", 4)];
     let block = hosts(&result).unwrap();
-    assert_eq!(block.rows[1], ["b", "4", "0", "n/a", "100", "n/a", "12.5", "n/a", "n/a", "n/a"]);
+    assert!(servers(&result).is_none());
+    result.endpoints = vec![host("a:1", 3), host("a:2", 2), host("b:1", 4)];
+    let of_servers = servers(&result).unwrap();
+    assert_eq!((of_servers.title, of_servers.head[0], of_servers.rows.len()), ("Servers", "server", 3));
+    assert_eq!(block.rows[1], ["b", "4", "0", "n/a", "100", "n/a", "n/a", "12.5", "n/a", "n/a", "n/a", "n/a"]);
 }
 
 #[test]
