@@ -430,7 +430,7 @@ fn every_mistake_of_a_file_has_its_line() {
     for (line, what) in [
         (2, "EOF"),
         (4, "output length must be at least 1"),
-        (5, "-4 is no token id"),
+        (5, "-4 is not a valid token id"),
         (6, "`color` may change what is requested"),
         (7, "more than one of"),
         (8, "4294967295 tokens are more than any model takes: at most 16777216"),
