@@ -168,13 +168,13 @@ impl RunResult {
         self.client.call == "unary" || self.requested.request.streaming == Some(false)
     }
 
-    /// Whether a reason says that the machine of the client had too little time for it.
+    /// Whether the measurement is lost because the machine of the client had too little time for it.
     pub fn is_of_busy_machine(&self) -> bool {
         let is_busy = |reason: &Reason| {
             matches!(reason.check, VerdictCheck::Lag | VerdictCheck::Cpu | VerdictCheck::CoreWait)
                 || (reason.check == VerdictCheck::Rate && reason.severity == ReasonSeverity::InvalidClient)
         };
-        self.verdict() != Verdict::InvalidServer && self.reasons.iter().any(is_busy)
+        self.verdict() == Verdict::InvalidClient && self.reasons.iter().any(is_busy)
     }
 
     /// Why a server was lost during the measurement, if one was.

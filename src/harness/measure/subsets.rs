@@ -139,6 +139,9 @@ pub struct SlowServer {
     pub others_median_ms: f64,
 }
 
+/// A latency of one request, ns.
+type Latency = fn(&RequestRecord) -> Option<f64>;
+
 impl SlowServer {
     /// The slowest by its factor. Its quickest tenth is slower, too: a server whose queue happened to be longer has
     /// quick answers again and again.
@@ -147,7 +150,7 @@ impl SlowServer {
             return None;
         }
         let answered = answered_in_order(records);
-        let metrics: [(&str, fn(&RequestRecord) -> Option<f64>); 2] = [("TTFT", ttft), ("TPOT", tpot)];
+        let metrics: [(&str, Latency); 2] = [("TTFT", ttft), ("TPOT", tpot)];
         let servers = (0_u32..).zip(&spec.endpoints);
         let pairs = servers.flat_map(|(at, server)| metrics.map(|(name, value)| (at, server, name, value)));
         let slow = pairs.filter_map(|(at, server, name, value)| {
