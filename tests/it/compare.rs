@@ -105,7 +105,9 @@ fn an_invalid_side_fails_every_gate() {
     }
     let several = gate("ttft_p99>500%", "plain", "side");
     assert_eq!(several.code, 7);
-    several.shows("--fail-if fails: side is INVALID(server)").shows(" in side/1; side/3: the server gave errors");
+    several
+        .shows("--fail-if fails: side is INVALID(server)")
+        .shows(" in side/1; side/3: faulty: the server failed requests");
     assert!(several.stdout.contains("B is INVALID(server)"), "{}", several.stdout);
 }
 

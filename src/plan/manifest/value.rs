@@ -88,7 +88,7 @@ enum NoNode {
     TooDeep,
     #[error("this expression makes more than {MAX_VALUES} values")]
     TooMany,
-    #[error("the resulting text is too long")]
+    #[error("this text becomes too long")]
     LongText,
     #[error("this expression makes more than {} of text", size(MAX_TEXTS as u64))]
     LongTexts,
