@@ -183,8 +183,8 @@ fn what_loadgen_asked_for_can_be_asked_for_again_without_it() {
                  rate: 1\n      data: { plan: plan.jsonl }\n      preflight: off\n";
     world.file("plan.jsonl", &plan).file("manifests/again.yaml", &format!("{before}{again}"));
     let replayed = world.regatta(&["run", "again"]);
-    // Beside other tests the client may be late, and says so.
-    assert!([0, 3, 4].contains(&replayed.code), "{replayed:?}");
+    // The simulator runs faster than the clock: without LoadGen's rehearsal that is INVALID(server).
+    assert!([0, 3, 4, 5].contains(&replayed.code), "{replayed:?}");
     let kept = if replayed.code == 0 { "latest/test/server" } else { ".regatta/failed/test.server" };
     let replayed = json_of(&world.path(kept).join("result.json"));
     assert_eq!(replayed["schedule_digest"], result["schedule_digest"], "the same requests at the same times");

@@ -131,7 +131,7 @@ fn rank_errors(first: &[f64], last: &[f64]) -> f64 {
     (exceeds - n * m / 2.0) / (n * m * (n + m + 1.0) / 12.0).sqrt()
 }
 
-/// Like [`rank_errors`], of values in the order of time whose neighbors may be alike, as those of one busy period are:
+/// Like `rank_errors`, of values in the order of time whose neighbors may be alike, as those of one busy period are:
 /// the fewer of them count for themselves (the variance of a mean of a first-order autoregression). `others` is sorted.
 pub fn rank_errors_in_order(others: &[f64], series: &[f64]) -> f64 {
     let ranks: Vec<f64> = series.iter().map(|value| rank_among(others, *value)).collect();
