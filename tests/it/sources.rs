@@ -98,7 +98,7 @@ const CEILINGS: [(&str, &str, usize); 7] = [
         61,
     ),
     ("a hint inside a message: it is a field of the diagnostic", r"\\n  hint: ", 0),
-    ("a line of more than 120 characters", r"^.{121,}$", 100),
+    ("a line of more than 120 characters", r"^.{121,}$", 99),
     ("`rustfmt::skip`", r"rustfmt::skip", 0),
     (
         "`matches!` on the kind of an action: a property of the action cannot be forgotten",

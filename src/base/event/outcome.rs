@@ -73,7 +73,7 @@ impl Verdict {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Valid => "the server was measured under the planned load, and met the limits",
-            Self::ValidWithWarnings => "likewise, and the reasons say what to mind",
+            Self::ValidWithWarnings => "measured and within its limits, with reasons that say what to mind",
             Self::LimitMissed => "measured well: the server did not meet a limit",
             Self::Overloaded => "the server did not keep up, so its latencies depend on the length of the run",
             Self::InvalidClient => "faulty: the numbers are as much the client's as the server's",

@@ -134,7 +134,7 @@ const PERF: &[&str] = &[
 ];
 
 /// All fields, in the order of their tensors in a message.
-pub const REQUEST_FIELDS: [RequestField; 31] = [
+pub const REQUEST_FIELDS: &[RequestField] = &[
     field("interface", FieldKind::Client, |request| (request.interface == Some(Interface::TokenIds)).then_some(SET))
         .over(&[Kserve, Generate, OpenaiCompletions]),
     field("streaming", FieldKind::Client, |request| request.streaming.map(|_| SET)).over(ALL).option("no-streaming"),
@@ -422,7 +422,7 @@ impl Request {
 /// Writes the bounds of the rows into the schema of a request.
 pub(super) fn add_bounds(schema: &mut Schema) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
-    for field in &REQUEST_FIELDS {
+    for field in REQUEST_FIELDS {
         let (min, max) = match field.kind {
             FieldKind::Int { min, max } => (Some(min), Some(max)),
             FieldKind::Number(FieldBounds::From(min) | FieldBounds::Above(min)) => (Some(min as i64), None),
@@ -492,7 +492,7 @@ mod tests {
     #[test]
     fn every_row_is_a_key_of_the_manifest_and_has_a_protocol() {
         let schema = schemars::schema_for!(Request).to_value();
-        for field in &REQUEST_FIELDS {
+        for field in REQUEST_FIELDS {
             let key = field.key.split('.').next().unwrap();
             assert!(!schema["properties"][key].is_null(), "{key}");
             assert!(field.protocols().count() > 0, "{key}");

@@ -61,6 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "a process that keeps a core busy")]
     fn a_process_that_keeps_a_core_busy_is_named() {
         let before = ProcessorTimes::now();
         let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
+use crate::measure::subsets::{LEAST_OF_SERVER, SLOWER, SLOWER_ERRORS};
 use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
 use crate::verdict::servers::COUNTED;
 use crate::verdict::{BACKLOG_MS, CACHED, CORE_WAIT, CPU, RATE, RATE_IN_TIME, REPEATED};
@@ -139,7 +140,8 @@ verdict_reasons! {
     Rate "rate":
         "requests were not issued at the rate of their schedule (`offered` and `admitted`)";
         ("{}; {} for LoadGen with a client in time", percent(RATE), percent(RATE_IN_TIME));
-        [InvalidClient, Overloaded "where `max_in_flight` held arrivals back", LimitMissed "where LoadGen's own load is the cause"];
+        [InvalidClient, Overloaded "where `max_in_flight` held arrivals back",
+            LimitMissed "where LoadGen's own load is the cause"];
         "measure from a machine with free cores, or lower `rate`".
     Ks "ks":
         "arrivals do not follow the law that they were drawn from (distance of Kolmogorov and Smirnov)";
@@ -219,7 +221,10 @@ verdict_reasons! {
         "raise `stop`".
     Endpoint "endpoint":
         "one of several servers answered more slowly than the others, so the figures are a mixture";
-        ("1.5 times the median of the others and of their quickest tenth, with 10 answers and 4 standard errors of ranks");
+        (
+            "{} times the median of the others and their quickest tenth, with {} answers of each and {} standard errors",
+            SLOWER, LEAST_OF_SERVER, SLOWER_ERRORS
+        );
         [Warning];
         "compare its settings and its machine with the others', or measure it alone".
     Drift "drift":

@@ -121,11 +121,11 @@ fn share(
 }
 
 /// Fewer answers of a server show nothing.
-const LEAST_OF_SERVER: usize = 10;
+pub(crate) const LEAST_OF_SERVER: usize = 10;
 /// Times the median of the other servers.
-const SLOWER: f64 = 1.5;
+pub(crate) const SLOWER: f64 = 1.5;
 /// Standard errors of the ranks: 0.1 % for all comparisons of four to eight servers together.
-const SLOWER_ERRORS: f64 = 4.0;
+pub(crate) const SLOWER_ERRORS: f64 = 4.0;
 
 /// One of several servers that answers more slowly than the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -303,7 +303,7 @@ impl<'a> Inputs<'a> {
     /// The fields of one request, under the names of a model of this form.
     pub(super) fn fields(&self, form: WireForm, row: usize) -> Result<ReadFields, WordListError> {
         let mut values = BTreeMap::new();
-        for field in &REQUEST_FIELDS {
+        for field in REQUEST_FIELDS {
             if let Some(value) = field.names(form).iter().find_map(|name| self.value(name, field.kind, row)) {
                 values.insert(field.key, value?);
             }

@@ -277,7 +277,7 @@ fn experts_must_share_the_ranks_of_tensor_parallelism() {
 #[test]
 fn the_template_of_the_engine_has_the_tensor_of_each_field_of_a_request() {
     let template = TEMPLATES.iter().find(|(name, _)| *name == "tensorrt_llm").unwrap().1;
-    for field in &REQUEST_FIELDS {
+    for field in REQUEST_FIELDS {
         let Some(name) = field.names(WireForm::TokenIds).first() else { continue };
         let data_type = match field.kind {
             FieldKind::Int { .. } | FieldKind::WordIds => "INT32",

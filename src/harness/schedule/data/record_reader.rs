@@ -213,7 +213,7 @@ impl RecordRules {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
-        for field in &REQUEST_FIELDS {
+        for field in REQUEST_FIELDS {
             if let (Some(name), Some(value)) =
                 (field.names(WireForm::Openai).first(), fields.get(field.name()).cloned())
             {

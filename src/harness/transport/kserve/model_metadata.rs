@@ -174,7 +174,7 @@ impl<'a> ModelInputs<'a> {
 
     /// The fields that are set, and those that every request to such a model has.
     pub fn add_fields(&mut self, request: &Request, form: WireForm, streams: bool, end_id: i32) {
-        for field in &REQUEST_FIELDS {
+        for field in REQUEST_FIELDS {
             let usual = self.usual(field.key, form, streams, end_id);
             // One beam is what every model has, with the input or without.
             let given = field.value(request).filter(|value| usual.is_none() || !field.is_neutral(value));
