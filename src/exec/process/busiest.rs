@@ -37,44 +37,50 @@ impl ProcessorTimes {
     }
 
     /// The process that used most since then, other than this one and its children: what a run starts is not what
-    /// disturbs it. One that is new since then began with nothing.
+    /// disturbs it.
     pub fn busiest(&self) -> Option<BusyProcess> {
-        let seconds = self.at.elapsed().as_secs_f64();
         let this = Pid::as_raw(Some(getpid()));
         let own: HashSet<i32> = procfs::children_of(this).into_iter().chain([this]).collect();
-        let used = |(pid, ticks): (i32, u64)| (pid, ticks.saturating_sub(self.ticks.get(&pid).copied().unwrap_or(0)));
-        let others = Self::now().ticks.into_iter().filter(|(pid, _)| !own.contains(pid)).map(used);
-        let (pid, ticks) = others.max_by_key(|(_, ticks)| *ticks)?;
-        let cores = ticks as f64 / clock_ticks_per_second() as f64 / seconds;
+        let (pid, cores) = self.busiest_until(&Self::now(), &own)?;
         let command = procfs::command(pid);
         let program = command.split(' ').next().unwrap_or_default();
         let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-        (cores >= LEAST).then_some(BusyProcess { pid, program, cores })
+        Some(BusyProcess { pid, program, cores })
+    }
+
+    /// A process and its cores. One that is new in `now` began with nothing.
+    fn busiest_until(&self, now: &Self, own: &HashSet<i32>) -> Option<(i32, f64)> {
+        let used = |(pid, ticks): (&i32, &u64)| (*pid, ticks.saturating_sub(self.ticks.get(pid).copied().unwrap_or(0)));
+        let others = now.ticks.iter().filter(|(pid, _)| !own.contains(pid)).map(used);
+        let (pid, ticks) = others.max_by_key(|(_, ticks)| *ticks)?;
+        let seconds = now.at.duration_since(self.at).as_secs_f64();
+        let cores = ticks as f64 / clock_ticks_per_second() as f64 / seconds;
+        (cores >= LEAST).then_some((pid, cores))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
     use std::time::Duration;
 
     use super::*;
 
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "a process that keeps a core busy")]
-    fn a_process_that_keeps_a_core_busy_is_named() {
-        let before = ProcessorTimes::now();
-        let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        let pid = child.id() as i32;
-        // Other tests may be busier: whatever is named used at least as much as this child.
-        let busiest = (0..100).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(100));
-            before.busiest().filter(|_| procfs::ticks_with_children(pid).is_some_and(|ticks| ticks > 20))
-        });
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let busiest = busiest.expect("a busy process");
-        assert!(busiest.cores >= LEAST && !busiest.program.is_empty(), "{busiest:?}");
-        assert!(busiest.pid != pid || busiest.program == "sh", "{busiest:?}");
+    fn the_process_that_used_most_is_named_unless_it_is_ours_or_used_little() {
+        let second = clock_ticks_per_second();
+        let times = |after, ticks: &[(i32, u64)]| ProcessorTimes { at: after, ticks: ticks.iter().copied().collect() };
+        let begin = Instant::now();
+        let before = times(begin, &[(1, 90 * second), (2, 5 * second), (3, second)]);
+        // In 10 s: 1 s of an old process, 10 s of ours, 20 s of one with two threads, 8 s of a new one.
+        let end = begin + Duration::from_secs(10);
+        let now = times(end, &[(1, 91 * second), (2, 15 * second), (3, 21 * second), (4, 8 * second)]);
+        assert_eq!(before.busiest_until(&now, &HashSet::from([2])), Some((3, 2.0)));
+        assert_eq!(before.busiest_until(&now, &HashSet::from([2, 3])), Some((4, 0.8)));
+        assert_eq!(before.busiest_until(&now, &HashSet::from([2, 3, 4])), None, "a tenth of a core disturbs nothing");
+    }
+
+    #[test]
+    fn this_machine_has_processor_times() {
+        assert!(ProcessorTimes::now().ticks.contains_key(&Pid::as_raw(Some(getpid()))));
     }
 }
