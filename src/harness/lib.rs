@@ -69,6 +69,8 @@ pub use identity::{
     ServerNotReady, Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
 pub use measure::consistency::{Mismatch, SelfCheck};
+pub use measure::course::CourseChange;
+pub use measure::freeze::ServerFreeze;
 pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
 pub use measure::latency::{
@@ -93,8 +95,8 @@ pub use measure::result::{
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,
 };
-pub use measure::stability::{ColdStart, ServerFreeze, Stability};
-pub use measure::steady::{Steady, TtftDrift};
+pub use measure::stability::Stability;
+pub use measure::steady::Steady;
 pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
 pub use measure::workload::Workload;
 pub use record::{FailedAttempt, FailureClass, RecordReader, RequestEnd, RequestRecord, RequestRecords, ServerStamps};

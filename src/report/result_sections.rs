@@ -208,12 +208,13 @@ fn steady(result: &RunResult) -> Option<ResultBlock> {
         row(&format!("{name} p50"), full.p50, steady.p50);
         row(&format!("{name} p99"), full.p99, steady.p99);
     }
-    let drift = steady.drift;
-    block.fact(
-        "drift of TTFT",
-        Some(format!("{} → {} ms", number(drift.first_half_ms), number(drift.second_half_ms))),
-        format!("mean of the first and the second half of the run; {}", drift.at_equal_load_text()),
-    );
+    for change in &result.stability.changes {
+        block.fact(
+            &format!("{} before and after {:.1} s", change.metric, change.at_s),
+            Some(format!("{} → {} ms", number(change.before_ms), number(change.after_ms))),
+            "means; neither chance nor the load explains the change",
+        );
+    }
     Some(block)
 }
 

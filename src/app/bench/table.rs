@@ -163,16 +163,7 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
         }
     }
     if let Some(steady) = &result.steady {
-        let drift = &steady.drift;
-        let about = format!(
-            "{} requests from {:.1} s to {:.1} s; mean TTFT of the run's halves {:.1} → {:.1} ms ({})",
-            steady.requests,
-            steady.from_s,
-            steady.to_s,
-            drift.first_half_ms,
-            drift.second_half_ms,
-            drift.at_equal_load_text()
-        );
+        let about = format!("{} requests from {:.1} s to {:.1} s", steady.requests, steady.from_s, steady.to_s);
         line("Steady TTFT p99 (ms)", number(steady.ttft.p99), &about);
     }
     if let Some(server) = &result.server {

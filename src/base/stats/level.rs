@@ -1,9 +1,13 @@
 //! Whether a server answered faster or slower later than earlier, at the same load. Pure.
 //!
-//! Halves of a run are not comparable as they are: in a queue they differ because one happened to be busier. Here only
-//! requests are compared that found about as many others in flight when they arrived. The difference of the halves is
-//! taken within such groups, and its standard error from means of consecutive residuals, so that what is left of their
-//! correlation counts.
+//! Parts of a run are not comparable as they are: in a queue they differ because one happened to be busier. So the
+//! logarithms of the values are compared among requests that found about as many others in flight, as a regression
+//! within groups of equal load on a step at each twentieth of the run, and on a straight rise over all of it. Standard
+//! errors are those of means of consecutive residuals, so that what is left of their correlation counts. Where the
+//! load itself changed with the level, as it does at a constant rate of arrivals, nothing can be compared at equal load;
+//! then all values are, and have to be further apart.
+//!
+//! The bounds were set on queues of ten kinds up to ρ = 0.9; `tests/bench/verdicts.rs` prints false alarms and power.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +18,22 @@ const SIMILAR: f64 = 1.2;
 /// Means of consecutive residuals, for the standard error. Requests of one busy period are correlated, so batches are
 /// long.
 const BATCHES: usize = 16;
+/// Places at which a step is looked for.
+const STEPS: usize = 20;
 /// Fewer observations show nothing.
-const LEAST: usize = 50;
-/// Number of parts of each half; their lower tenths are compared.
-const EIGHTHS: usize = 8;
-/// In fewer a queue near saturation may be busy for all of a half.
-const LEAST_FOR_FLOORS: usize = 600;
-/// Share of the observations that must have a counterpart in the other half.
+const FEWEST: usize = 100;
+/// On each side of a step.
+const FEWEST_OF_SIDE: usize = 10;
+/// Share of the variation over time that must be within groups of equal load.
 const LEAST_COMPARABLE: f64 = 0.5;
+/// Of the mean: the logarithm of next to nothing would outweigh all other values.
+const LEAST_OF_MEAN: f64 = 0.01;
+/// Standard errors of a change at equal load, the largest of all places.
+pub const SHIFT_ERRORS: f64 = 6.0;
+/// The same where no load was common to both sides: one busy period is many standard errors from another.
+const ERRORS_AT_ANY_LOAD: f64 = 20.0;
+/// Smaller changes do not matter.
+pub const SHIFT_SHARE: f64 = 0.1;
 
 /// One value with the load under which it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,114 +43,99 @@ pub struct Observation {
     pub load: u64,
 }
 
-/// The second half of a series against its first, at equal load.
+/// A change of level that neither chance nor the load explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LevelChange {
-    /// Second half − first half, in the unit of the values.
-    pub difference: f64,
-    /// Mean of the first half, weighted as `difference` is.
-    pub first: f64,
-    pub standard_error: f64,
+pub struct LevelShift {
+    /// The first observation of the later level. None: a rise or fall over the whole series.
+    pub step: Option<usize>,
+    /// Later over earlier level, of geometric means: 1.5 is 50 % slower.
+    pub ratio: f64,
+    pub standard_errors: f64,
+    pub is_at_equal_load: bool,
 }
 
-impl LevelChange {
-    /// In the order of time. `None`: too few, or no load that both halves had.
-    pub fn estimate(series: &[Observation]) -> Option<Self> {
-        Self::of_many(series.len(), || series.iter().copied())
-    }
-
-    /// Like `estimate`, of this many observations that need not be in memory: they are read several times.
-    pub fn of_many<I: Iterator<Item = Observation>>(count: usize, series: impl Fn() -> I) -> Option<Self> {
-        if count < LEAST {
+impl LevelShift {
+    /// The change that is the most standard errors from none, of a series in the order of time.
+    /// `is_constant`: the load was meant to be the same all the time, so that a change of it is the server's.
+    pub fn find(series: &[Observation], is_constant: bool) -> Option<Self> {
+        let count = series.len();
+        if count < FEWEST {
             return None;
         }
-        let half = count / 2;
-        let groups = LoadGroups::new(count, series().map(|one| one.load));
-        let mut sums = vec![[PartSum::default(); 2]; groups.count()];
-        for (at, one) in series().enumerate() {
-            sums[groups.group(one.load)][usize::from(at >= half)].add(one.value);
-        }
-        let (mut weights, mut differences, mut firsts, mut compared) = (0.0, 0.0, 0.0, 0);
-        for [early, late] in sums.iter().filter(|parts| is_comparable(parts)) {
-            let (first, second) = (early.mean(), late.mean());
-            let weight = (early.count * late.count) as f64 / (early.count + late.count) as f64;
-            weights += weight;
-            differences += weight * (second - first);
-            firsts += weight * first;
-            compared += early.count + late.count;
-        }
-        if weights <= 0.0 || (compared as f64) < LEAST_COMPARABLE * count as f64 {
+        let groups = LoadGroups::new(count, series.iter().map(|observation| observation.load));
+        let group = |observation: &Observation| groups.group(observation.load);
+        let by_load = Panel::new(series, groups.highest.len(), group);
+        let by_time = Panel::new(series, 1, |_| 0);
+        let shift = |step: Option<usize>| {
+            let course = |at: usize| match step {
+                Some(step) => f64::from(u8::from(at >= step)),
+                None => at as f64 / count as f64,
+            };
+            let at_equal_load = by_load.effect(course);
+            let bound = if at_equal_load.is_some() { SHIFT_ERRORS } else { ERRORS_AT_ANY_LOAD };
+            let (change, standard_errors) = at_equal_load.or_else(|| is_constant.then(|| by_time.effect(course))?)?;
+            let is_shift = standard_errors.abs() > bound && change.abs() > SHIFT_SHARE.ln_1p();
+            let is_at_equal_load = at_equal_load.is_some();
+            is_shift.then(|| Self { step, ratio: change.exp(), standard_errors, is_at_equal_load })
+        };
+        let steps = (1..STEPS).map(|place| count * place / STEPS);
+        let steps = steps.filter(|step| (FEWEST_OF_SIDE..=count - FEWEST_OF_SIDE).contains(step));
+        let shifts = steps.map(Some).chain([None]).filter_map(shift);
+        shifts.max_by(|a, b| a.rank().total_cmp(&b.rank()))
+    }
+
+    /// What was compared at equal load comes first.
+    fn rank(&self) -> f64 {
+        self.standard_errors.abs() * if self.is_at_equal_load { ERRORS_AT_ANY_LOAD / SHIFT_ERRORS } else { 1.0 }
+    }
+}
+
+/// Logarithms in groups, of which only differences within a group count.
+struct Panel {
+    values: Vec<f64>,
+    members: Vec<usize>,
+    sizes: Vec<f64>,
+}
+
+impl Panel {
+    fn new(series: &[Observation], groups: usize, group: impl Fn(&Observation) -> usize) -> Self {
+        let members: Vec<usize> = series.iter().map(group).collect();
+        let mut sizes = vec![0.0; groups];
+        members.iter().for_each(|member| sizes[*member] += 1.0);
+        let mut panel = Self { values: Vec::new(), members, sizes };
+        let mean = series.iter().map(|observation| observation.value).sum::<f64>() / series.len() as f64;
+        let least = (mean * LEAST_OF_MEAN).max(f64::MIN_POSITIVE);
+        panel.values = panel.centered(|at| series[at].value.max(least).ln());
+        panel
+    }
+
+    /// Without the mean of its group.
+    fn centered(&self, value: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mut means = vec![0.0; self.sizes.len()];
+        self.members.iter().enumerate().for_each(|(at, group)| means[*group] += value(at) / self.sizes[*group]);
+        self.members.iter().enumerate().map(|(at, group)| value(at) - means[*group]).collect()
+    }
+
+    /// How much the values change with `course`, and in how many standard errors; None where it changes between groups
+    /// rather than within them.
+    fn effect(&self, course: impl Fn(usize) -> f64) -> Option<(f64, f64)> {
+        let count = self.values.len();
+        let inside = self.centered(&course);
+        let mean = (0..count).map(&course).sum::<f64>() / count as f64;
+        let total: f64 = (0..count).map(|at| (course(at) - mean).powi(2)).sum();
+        let squares: f64 = inside.iter().map(|x| x * x).sum();
+        if squares < LEAST_COMPARABLE * total {
             return None;
         }
-        let residuals = series().enumerate().filter_map(|(at, one)| {
-            let parts = &sums[groups.group(one.load)];
-            is_comparable(parts).then(|| one.value - parts[usize::from(at >= half)].mean())
-        });
-        Some(Self {
-            difference: differences / weights,
-            first: firsts / weights,
-            standard_error: error_of_mean(compared, residuals) * (compared as f64 / weights).sqrt(),
-        })
+        let change = inside.iter().zip(&self.values).map(|(x, y)| x * y).sum::<f64>() / squares;
+        let residuals: Vec<f64> = inside.iter().zip(&self.values).map(|(x, y)| y - change * x).collect();
+        let size = (count / BATCHES).max(1);
+        let batches = residuals.chunks_exact(size).map(|batch| batch.iter().sum::<f64>() / size as f64);
+        let variance = batches.map(|mean| mean * mean).sum::<f64>() / (count / size - 1) as f64;
+        // What rounding leaves of a series of two constants counts as no scatter.
+        let standard_error = (variance * size as f64 / squares).sqrt().max(1e-9);
+        Some((change, change / standard_error))
     }
-
-    /// The difference as a share of the first half: −0.3 is 30 % faster.
-    pub fn relative(&self) -> f64 {
-        if self.first > 0.0 { self.difference / self.first } else { 0.0 }
-    }
-
-    pub fn standard_errors(&self) -> f64 {
-        if self.standard_error > 0.0 { self.difference / self.standard_error } else { 0.0 }
-    }
-}
-
-/// Change of the lower tenth from the first to the second half of this many values, as a share of the first, if it is
-/// beyond chance: the lower tenths of all eighths of the first half lie on one side of those of the second. The change
-/// is that of the medians of the two groups.
-pub fn separated_floors(count: usize, mut series: impl Iterator<Item = f64>) -> Option<f64> {
-    if count < LEAST_FOR_FLOORS {
-        return None;
-    }
-    let floors: Vec<f64> = (0..2 * EIGHTHS)
-        .map(|_| {
-            let mut part: Vec<f64> = series.by_ref().take(count / (2 * EIGHTHS)).collect();
-            let tenth = part.len() / 10;
-            *part.select_nth_unstable_by(tenth, f64::total_cmp).1
-        })
-        .collect();
-    let (first, second) = floors.split_at(EIGHTHS);
-    let least = |part: &[f64]| part.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
-    let share = |from: f64, to: f64| (from > 0.0).then(|| to / from - 1.0);
-    let is_apart = least(second) > most(first) || most(second) < least(first);
-    if is_apart { share(middle(first), middle(second)) } else { None }
-}
-
-fn middle(part: &[f64]) -> f64 {
-    let mut sorted = part.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
-
-/// The values of one half in a group.
-#[derive(Clone, Copy, Default)]
-struct PartSum {
-    sum: f64,
-    count: usize,
-}
-
-impl PartSum {
-    fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1;
-    }
-
-    fn mean(&self) -> f64 {
-        self.sum / self.count as f64
-    }
-}
-
-const fn is_comparable([early, late]: &[PartSum; 2]) -> bool {
-    early.count > 0 && late.count > 0
 }
 
 /// Observations of similar load, about equally many in each; equal loads are never apart.
@@ -168,25 +165,9 @@ impl LoadGroups {
         Self { highest }
     }
 
-    const fn count(&self) -> usize {
-        self.highest.len()
-    }
-
     fn group(&self, load: u64) -> usize {
         self.highest.partition_point(|highest| *highest < load)
     }
-}
-
-/// Standard error of one value's share in a mean, from the spread of batch means: sd(batch mean) × √(batch size / N).
-fn error_of_mean(count: usize, mut residuals: impl Iterator<Item = f64>) -> f64 {
-    let size = (count / BATCHES).max(1);
-    let means: Vec<f64> = (0..count / size).map(|_| residuals.by_ref().take(size).sum::<f64>() / size as f64).collect();
-    if means.len() < 2 {
-        return f64::INFINITY;
-    }
-    let center = means.iter().sum::<f64>() / means.len() as f64;
-    let variance = means.iter().map(|mean| (mean - center).powi(2)).sum::<f64>() / (means.len() - 1) as f64;
-    (variance / means.len() as f64).sqrt()
 }
 
 #[cfg(test)]
@@ -197,43 +178,44 @@ mod tests {
         f64::from((at * 7_919) % 13)
     }
 
+    fn series(count: u32, observation: impl Fn(u32) -> (f64, u64)) -> Option<LevelShift> {
+        let series: Vec<Observation> =
+            (0..count).map(observation).map(|(value, load)| Observation { value, load }).collect();
+        LevelShift::find(&series, true)
+    }
+
     #[test]
     fn a_busier_half_is_not_a_slower_server() {
         // A wait for each request in flight; the second half has more of them in flight most of the time.
         let load = |at: u32| u64::from(at % 10 + if at >= 100 && at.is_multiple_of(3) { 3 } else { 0 });
-        let observation = |at: u32, slower: f64| Observation {
-            value: 10.0 + slower + load(at) as f64 * 20.0 + noise(at),
-            load: load(at),
+        let value = |at: u32, slower: f64| 10.0 + slower + load(at) as f64 * 20.0 + noise(at);
+        assert_eq!(series(200, |at| (value(at, 0.0), load(at))), None);
+        let shift = series(200, |at| (value(at, if at < 100 { 0.0 } else { 80.0 }), load(at))).unwrap();
+        assert!(shift.step.is_some_and(|step| step.abs_diff(100) <= 10) && shift.is_at_equal_load, "{shift:?}");
+    }
+
+    #[test]
+    fn a_step_and_a_rise_are_found_where_they_are() {
+        let step = series(300, |at| (30.0 * if at < 240 { 1.0 } else { 3.0 } + noise(at) / 10.0, 4)).unwrap();
+        assert!(step.step == Some(240) && (step.ratio - 3.0).abs() < 0.05, "{step:?}");
+        let rise = series(300, |at| (30.0 + f64::from(at) / 40.0, 4)).unwrap();
+        assert!(rise.step.is_none() && (rise.ratio - 1.25).abs() < 0.02, "{rise:?}");
+        assert_eq!(series(300, |at| (30.0 + f64::from(at) / 150.0, 4)), None, "7 % do not matter");
+        assert_eq!(series(99, |at| (if at < 50 { 1.0 } else { 3.0 }, 4)), None, "too few");
+    }
+
+    #[test]
+    fn where_the_load_changes_with_the_level_the_levels_must_be_far_apart() {
+        let at_constant_rate = |late: f64| {
+            move |at: u32| {
+                let value = if at < 400 { 30.0 } else { late } + noise(at);
+                (value, (value / 10.0) as u64 + if at < 400 { 0 } else { 9 })
+            }
         };
-        let same: Vec<Observation> = (0..200).map(|at| observation(at, 0.0)).collect();
-        let change = LevelChange::estimate(&same).unwrap();
-        assert!(change.standard_errors().abs() < 3.0 && change.relative().abs() < 0.1, "{change:?}");
-        let slower: Vec<Observation> = (0..200).map(|at| observation(at, if at < 100 { 0.0 } else { 80.0 })).collect();
-        let change = LevelChange::estimate(&slower).unwrap();
-        assert!((change.difference - 80.0).abs() < 5.0 && change.standard_errors() > 4.0, "{change:?}");
-    }
-
-    #[test]
-    fn a_slower_server_has_no_quick_answers_left() {
-        let slower: Vec<f64> = (0..800).map(|at| f64::from(100 + at / 8) + noise(at)).collect();
-        let share = separated_floors(slower.len(), slower.iter().copied()).unwrap();
-        assert!((0.3..0.5).contains(&share), "{share}");
-        let faster: Vec<f64> = slower.iter().rev().copied().collect();
-        assert!(separated_floors(faster.len(), faster.iter().copied()).unwrap() < -0.2);
-        let busy: Vec<f64> =
-            (0..800).map(|at| 100.0 + if at > 400 && at % 50 > 20 { 300.0 } else { noise(at) }).collect();
-        assert!(
-            separated_floors(busy.len(), busy.iter().copied()).is_none_or(|share| share < 0.05),
-            "quick answers come again"
-        );
-    }
-
-    #[test]
-    fn halves_without_a_common_load_are_not_compared() {
-        let apart: Vec<Observation> = (0..100)
-            .map(|at| Observation { value: noise(at), load: if at < 50 { u64::from(at) } else { 1_000 } })
-            .collect();
-        assert_eq!(LevelChange::estimate(&apart), None);
-        assert_eq!(LevelChange::estimate(&apart[..10]), None);
+        let shift = series(800, at_constant_rate(90.0)).unwrap();
+        assert!(!shift.is_at_equal_load && shift.step == Some(400), "{shift:?}");
+        // A queue that is busy in its second half returns to its quick answers again and again.
+        let busy = |at: u32| if at > 400 && at % 50 > 20 { (300.0, 40) } else { (100.0 + noise(at), 3) };
+        assert_eq!(series(800, busy), None);
     }
 }

@@ -123,7 +123,8 @@ async fn drive(
     let started = jiff::Timestamp::now().to_string();
     let cancel = CancellationToken::new();
     let _cancel_when_dropped = cancel.clone().drop_guard();
-    let lives: Vec<Arc<LiveCounts>> = (0..workers(spec.connections(), users(&spec))).map(|_| Arc::default()).collect();
+    let lives: Vec<Arc<LiveCounts>> =
+        (0..workers(spec.connections(), spec.scenario.users())).map(|_| Arc::default()).collect();
     let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
     let mut workers = Vec::new();
     for (number, live) in lives.iter().enumerate() {
@@ -169,13 +170,13 @@ async fn drive(
     let outputs = gather_outputs(workers, t0, stop, &cancel, || progress(sum_progress(&lives, scheduled))).await?;
     let was_stopped = outputs.iter().any(|output| output.was_stopped);
     progress(sum_progress(&lives, scheduled));
-    let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
+    let untaken = if spec.scenario.users() > 0 { queue.unreached_requests() } else { 0 };
     let schedule = match &spec.scenario {
         LoadPattern::External(_) => {
             let log = log.lock();
             Arc::new(schedule.with_issued(called(&schedule, &log, clock, t0)))
         }
-        _ if users(&spec) > 0 => queue.close()?,
+        _ if spec.scenario.users() > 0 => queue.close()?,
         _ => schedule,
     };
     let start = RunStart { wall: started, zero: clock.instant(t0) };
@@ -250,14 +251,6 @@ async fn sum_up(
 fn connector(protocol: &Transport) -> Result<Option<Connector>, HarnessError> {
     let Transport::Http(http) = protocol else { return Ok(None) };
     Ok(http.tls.as_deref().map(Connector::new).transpose()?)
-}
-
-/// The most users of a closed loop; 0: not a closed loop.
-fn users(spec: &BenchSpec) -> usize {
-    match &spec.scenario {
-        LoadPattern::Concurrency { users } => users.highest().floor().max(1.0) as usize,
-        _ => 0,
-    }
 }
 
 /// As many as there are cores, but every worker with equally many connections, so that servers get equal load, and none

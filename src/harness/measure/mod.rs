@@ -7,6 +7,8 @@
 pub(super) mod arrival_law;
 pub(super) mod collector;
 pub(super) mod consistency;
+pub(super) mod course;
+pub(super) mod freeze;
 pub(super) mod goodput;
 pub(super) mod headline;
 pub(super) mod latency;

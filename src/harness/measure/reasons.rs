@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::measure::course::{LEAST_SLOW, MEAN_ABOVE, P99_ABOVE};
+use crate::measure::freeze::{LEAST_HELD_UP, SEVERAL, SINGLE_S, TIMES_GAP};
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
 use crate::measure::subsets::{LEAST_OF_SERVER, SLOWER, SLOWER_ERRORS};
@@ -14,6 +16,7 @@ use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
 use crate::verdict::servers::COUNTED;
 use crate::verdict::{BACKLOG_MS, CACHED, CORE_WAIT, CPU, RATE, RATE_IN_TIME, REPEATED};
 use base::event::Verdict;
+use base::stats::{SHIFT_ERRORS, SHIFT_SHARE};
 
 /// Everything that is known of one reason before a run: its row.
 #[derive(Clone, Debug, Serialize)]
@@ -201,12 +204,14 @@ verdict_reasons! {
         ("4 times as long as a request takes"); [Warning]; "let requests arrive for longer (`stop`)".
     ColdStart "cold_start":
         "the beginning was slower than the rest and is part of the headline";
-        ("10 % of the mean, 20 % of p99");
+        ("{LEAST_SLOW} requests; {} of the mean, {} of p99", percent(MEAN_ABOVE - 1.0), percent(P99_ABOVE - 1.0));
         [Warning];
         "warm up longer (`warmup`, `warmup_time`)".
     Freeze "freeze":
         "no answer began, continued or ended for a while although requests waited";
-        ("0.5 s, and 30 times the usual gap");
+        (
+            "{TIMES_GAP} times the usual gap, with {LEAST_HELD_UP} requests held up; {SINGLE_S} s, or {SEVERAL} times 0.2 s"
+        );
         [Warning];
         "check the server's log for that period".
     Concurrency "concurrency":
@@ -228,8 +233,8 @@ verdict_reasons! {
         [Warning];
         "compare its settings and its machine with the others', or measure it alone".
     Drift "drift":
-        "at the same load the server answered slower or faster in the second half";
-        ("20 %, and 4 standard errors");
+        "TTFT or TPOT rose or fell during the run, which the load does not explain";
+        ("{}, and {SHIFT_ERRORS} standard errors", percent(SHIFT_SHARE));
         [Warning];
         "a longer warm-up; check clocks and caches".
     Lengths "lengths":

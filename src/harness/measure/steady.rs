@@ -9,20 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::latency::{E2E, LatencyMetric, TPOT, TTFT, e2e, tpot, ttft};
-use crate::measure::load_conditions::Before;
 use crate::{Metric, RequestEnd, RequestRecord, RequestRecords, ServerFreeze};
-use base::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;
 /// Fewer batches say nothing about a beginning.
 const LEAST_BATCHES: usize = 10;
 const WINDOW: &str = "steady: intended arrivals after the cut of MSER-5, to the last one";
-/// Half against half: differences within this many standard errors are noise. Of
-/// stationary queues at ρ = 0.9 at most 3.4 % exceed it (M/M/4, 300 requests).
-const DRIFT_Z: f64 = 4.0;
-/// … and below this share of the mean they do not matter.
-const DRIFT_SHARE: f64 = 0.2;
-
 /// Null where there are too few requests, or arrivals are not spread over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -40,46 +32,6 @@ pub struct Steady {
     pub ttft: Metric,
     pub tpot: Metric,
     pub e2e: Metric,
-    /// Whether the second half of the whole run was like the first.
-    pub drift: TtftDrift,
-}
-
-/// Mean time from issue to first token in the first and in the second half of all requests, those of the beginning
-/// included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct TtftDrift {
-    pub first_half_ms: f64,
-    pub second_half_ms: f64,
-    /// Second half − first half as a share of the first, among requests that found equally many others in flight, so
-    /// that a busier half is no slower server. Null where the halves had no load in common.
-    pub at_equal_load: Option<f64>,
-    /// That difference in its standard errors, from the spread of batch means; 0 where there is none.
-    pub standard_errors: f64,
-    /// Change of the quickest tenth, as a share, where in each eighth of the second half it is beyond all eighths of
-    /// the first. A queue has quick answers again and again, a slower server has not.
-    pub floor: Option<f64>,
-}
-
-impl TtftDrift {
-    /// The server got slower or faster at the same load while it was measured: clocks that fall, caches that fill.
-    pub fn is_significant(&self) -> bool {
-        self.share().is_some()
-    }
-
-    /// `at equal load 1.2 standard errors apart`, or that nothing could be compared.
-    pub fn at_equal_load_text(&self) -> String {
-        match self.at_equal_load {
-            Some(_) => format!("at equal load {:.1} standard errors apart", self.standard_errors),
-            None => "no load occurred in both, so they say nothing about the server".to_owned(),
-        }
-    }
-
-    /// How much slower it got, as a share; below 0 faster.
-    pub(crate) fn share(&self) -> Option<f64> {
-        let at_equal_load = self.at_equal_load.filter(|_| self.standard_errors.abs() > DRIFT_Z);
-        at_equal_load.filter(|share| share.abs() > DRIFT_SHARE).or(self.floor.filter(|share| share.abs() > DRIFT_SHARE))
-    }
 }
 
 impl Steady {
@@ -119,7 +71,6 @@ impl Steady {
             ttft: metric(&TTFT, ttft),
             tpot: metric(&TPOT, tpot),
             e2e: metric(&E2E, e2e),
-            drift: drift(&answered, records)?,
         })
     }
 }
@@ -171,37 +122,6 @@ pub(crate) fn cut(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> O
         0 => Some(0),
         cut => series().nth(cut).map(|(place, _)| place),
     }
-}
-
-/// `answered`: in the order of intended arrivals; `records`: all, whose flights are the load.
-fn drift(answered: &RequestRecords, records: &RequestRecords) -> Option<TtftDrift> {
-    let issues = records.sorted_stamps(|record| record.t_issue);
-    let ends = records.sorted_stamps(|record| record.t_end);
-    // The load is counted in the order of issues, which is not that of intended arrivals.
-    let by_issue = answered.sorted_by_key(|record| record.t_issue);
-    let (mut issued, mut ended) = (Before::new(&issues), Before::new(&ends));
-    let observed = by_issue.iter().filter_map(|record| {
-        let at = record.t_issue;
-        let load = issued.count(at).saturating_sub(ended.count(at + 1));
-        Some((record.t_sched, record.index, record.t_first?.saturating_sub(at), load as u64))
-    });
-    let observed = records.collected(observed).sorted_by_key(|(due, index, ..)| (*due, *index));
-    let series = || observed.iter().map(|(_, _, value, load)| Observation { value: value as f64, load });
-    let half = observed.len() / 2;
-    if half == 0 {
-        return None;
-    }
-    let mean_ms = |part: &mut dyn Iterator<Item = Observation>, count: usize| {
-        part.map(|one| one.value).sum::<f64>() / count as f64 / 1e6
-    };
-    let change = LevelChange::of_many(observed.len(), series);
-    Some(TtftDrift {
-        first_half_ms: mean_ms(&mut series().take(half), half),
-        second_half_ms: mean_ms(&mut series().skip(half), observed.len() - half),
-        at_equal_load: change.map(|change| change.relative()),
-        standard_errors: change.map_or(0.0, |change| change.standard_errors()),
-        floor: separated_floors(observed.len(), series().map(|one| one.value)),
-    })
 }
 
 #[cfg(test)]

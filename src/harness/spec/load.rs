@@ -38,6 +38,19 @@ impl LoadPattern {
     pub const fn is_open_loop(&self) -> bool {
         matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::External(CallSource::AtTimes))
     }
+
+    /// The most users of a closed loop; 0: not a closed loop.
+    pub(crate) fn users(&self) -> usize {
+        match self {
+            Self::Concurrency { users } => users.highest().floor().max(1.0) as usize,
+            _ => 0,
+        }
+    }
+
+    /// One rate or one number of users all the time.
+    pub(crate) const fn is_constant(&self) -> bool {
+        matches!(self, Self::Server { rate: LoadLevel::Fixed(_) } | Self::Concurrency { users: LoadLevel::Fixed(_) })
+    }
 }
 
 /// How the calls of an external driver come.

@@ -57,7 +57,7 @@ fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> Ver
     client(spec, result, &mut reasons);
     admitted_rate(result, &mut reasons);
     limits(spec, result, &mut reasons);
-    stability(result, &mut reasons);
+    result.stability.findings(&mut reasons);
     answers(spec, result, &mut reasons);
     prompts(spec, result, &mut reasons);
     servers::loadgen(result, &mut reasons);
@@ -309,25 +309,6 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
     };
     if let Some(text) = text {
         found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
-    }
-}
-
-fn stability(result: &RunResult, found: &mut VerdictReasons) {
-    result.stability.findings(found);
-    // Growing waits and a server that fills make answers slower, too: either is reported already.
-    let is_explained = result.stability.is_overloaded() || result.stability.shows_only_filling();
-    let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !is_explained);
-    if let Some(drift) = drift.filter(super::TtftDrift::is_significant) {
-        let share = drift.share().unwrap_or(0.0) * 100.0;
-        let how = if share > 0.0 { "slower" } else { "faster" };
-        let text = format!(
-            "the server got {how} while it was measured: at the same load, or of the quickest answers, the time to the \
-             first token was {:.0} % {how} in the second half of the run than in the first (means {:.1} and {:.1} ms)",
-            share.abs(),
-            drift.second_half_ms,
-            drift.first_half_ms
-        );
-        found.warn(VerdictCheck::Drift, text);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::measure::collector::Collector;
 use crate::transport::request_encoder::CallKind;
 use crate::verdict::VerdictReasons;
 use crate::verdict::metric_vector_tests::{ended, spec, summarize_to, summarize_with};
-use crate::{Stability, Steady, *};
+use crate::{Stability, *};
 use triton::{Scrape, ServerMetric, ServerMetrics};
 
 #[path = "../../base/stats/queue.rs"]
@@ -64,6 +64,17 @@ fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
     for index in 0..requests {
         let (at, end) = (index * 10, index * 10 + ms(index));
         ended(&mut all, index, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
+    }
+    all
+}
+
+/// Requests every 20 ms, the first token of each after 30 ms, the nine others at this distance.
+fn with_gaps(requests: u64, gap_ms: impl Fn(u64) -> u64) -> Collector {
+    let mut all = Collector::new();
+    for index in 0..requests {
+        let (at, gap) = (index * 20, gap_ms(index));
+        let chunks: Vec<(u64, u32)> = (0..10).map(|token| (at + 30 + token * gap, 1)).collect();
+        ended(&mut all, index, (at, at, chunks[9].0), 10, &chunks, RequestEnd::Ok);
     }
     all
 }
@@ -181,6 +192,27 @@ fn bad() -> Vec<Case> {
             answered_after(1_000, |index| if (400..600).contains(&index) { (600 - index) * 10 + 3 } else { 3 }),
             |_| (),
         ),
+        case(
+            "pauses of 300 ms every 3 s",
+            1_000,
+            answered_after(1_000, |index| if index % 300 >= 270 { (300 - index % 300) * 10 + 30 } else { 30 }),
+            |_| (),
+        ),
+        case(
+            "4 cold requests of 300",
+            300,
+            answered_after(300, |index| if index < 4 { 430 } else { 30 + index % 3 }),
+            |_| (),
+        ),
+        case("TTFT rises by 25 % over the run", 300, answered_after(300, |index| 100 + index / 12), |_| ()),
+        case(
+            "TTFT is three times as long in the last fifth",
+            300,
+            answered_after(300, |index| if index < 240 { 30 } else { 90 } + index * 7_919 % 7),
+            |_| (),
+        ),
+        case("TPOT doubles in the middle", 300, with_gaps(300, |index| if index < 150 { 10 } else { 20 }), |_| ()),
+        case("TPOT rises by 40 % over the run", 300, with_gaps(300, |index| 20 + index * 8 / 300), |_| ()),
         case("10 prompts sent again and again", 1_000, answered_after(1_000, |_| 30), |spec| {
             spec.content.distinct = Some(10);
         }),
@@ -415,13 +447,10 @@ fn sound_measurements_are_valid() {
 fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
     let records = collected(&queue.run(load, requests, seed)).records.end();
     let stability = Stability::from_records(&spec(requests as u64), &records);
-    let steady = Steady::new(&records, &[], stability.freeze.as_ref(), "schedule", "output_ids");
-    [
-        stability.is_overloaded(),
-        steady.is_some_and(|steady| steady.drift.is_significant()),
-        stability.cold_start.is_some(),
-        stability.freeze.is_some(),
-    ]
+    let has_change = |is_beginning: bool| {
+        !stability.is_overloaded() && stability.changes.iter().any(|change| change.is_beginning == is_beginning)
+    };
+    [stability.is_overloaded(), has_change(false), has_change(true), stability.freeze.is_some()]
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! Times in which no answer moved although several requests waited: pauses of the server, or of the network.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::measure::latency::ttft;
+use crate::measure::load_conditions::Before;
+use crate::measure::metric::percentile;
+use crate::{RequestRecord, RequestRecords};
+use base::units::counted;
+
+/// Shorter silences are a server's usual work.
+const LEAST_NS: u64 = 200_000_000;
+/// A single one counts from this length on, several shorter ones if they are at least `SEVERAL`.
+pub(crate) const SINGLE_S: f64 = 0.5;
+pub(crate) const SEVERAL: u64 = 3;
+/// This many times the mean gap between events of answers while requests were in flight, as of so many as are in
+/// flight. Exponential gaps exceed it once in 10¹³.
+pub(crate) const TIMES_GAP: f64 = 30.0;
+/// This many times the median TTFT of requests that were not in flight during it is a request held up.
+const TIMES_TTFT: f64 = 3.0;
+/// Requests that it must have held up for this long.
+pub(crate) const LEAST_HELD_UP: usize = 3;
+/// Of the silence, that a stream in it must show as its own largest gap.
+const SHARE_OF_GAP: f64 = 0.9;
+/// So many silences are looked at, the longest first.
+const MOST: usize = 50;
+
+/// Times without a first token, a last token or an end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ServerFreeze {
+    /// The longest, from the schedule's start, s.
+    pub from_s: f64,
+    pub to_s: f64,
+    /// Requests that were in flight at some time of the longest.
+    pub held_up: u64,
+    /// How many there were, and how long together.
+    pub pauses: u64,
+    pub total_s: f64,
+}
+
+/// A gap between events, ns, with the requests in flight in it.
+#[derive(Clone, Copy)]
+struct Silence {
+    from: u64,
+    to: u64,
+    in_flight: usize,
+}
+
+impl Silence {
+    const fn length(self) -> u64 {
+        self.to - self.from
+    }
+
+    const fn overlaps(self, record: &RequestRecord) -> bool {
+        record.t_issue < self.to && record.t_end > self.from
+    }
+}
+
+/// Sums of gaps, ns.
+#[derive(Clone, Copy, Default)]
+struct Gaps {
+    count: f64,
+    total: f64,
+    /// Gap times the requests in flight in it.
+    of_requests: f64,
+}
+
+impl Gaps {
+    fn add(&mut self, silence: Silence, sign: f64) {
+        let length = silence.length() as f64;
+        self.count += sign;
+        self.total += sign * length;
+        self.of_requests += sign * length * silence.in_flight as f64;
+    }
+
+    /// What is usual with so many in flight: each of the last few requests of a run may be as quick as one of many, and
+    /// yet something happens seldom.
+    fn usual(&self, in_flight: usize) -> f64 {
+        f64::max(self.total, self.of_requests / in_flight.max(1) as f64) / self.count.max(1.0)
+    }
+}
+
+impl ServerFreeze {
+    pub(super) fn from_records(records: &RequestRecords) -> Option<Self> {
+        let (mut gaps, mut long) = silences(records);
+        long.sort_by_key(|silence| std::cmp::Reverse(silence.length()));
+        long.truncate(MOST);
+        // A silence is no measure of what is usual, so the longest ones are taken out as long as they stand out.
+        let stands_out = |gaps: &Gaps, silence: &Silence| {
+            let mut others = *gaps;
+            others.add(*silence, -1.0);
+            silence.length() as f64 >= TIMES_GAP * others.usual(silence.in_flight)
+        };
+        let unusual = long.iter().take_while(|silence| {
+            let is_unusual = stands_out(&gaps, silence);
+            if is_unusual {
+                gaps.add(**silence, -1.0);
+            }
+            is_unusual
+        });
+        let unusual: Vec<Silence> = unusual.copied().collect();
+        let mut free = Vec::new();
+        let is_free =
+            |record: &RequestRecord| record.is_ok() && !unusual.iter().any(|silence| silence.overlaps(record));
+        records.values_into(&mut free, |record| if is_free(record) { ttft(record) } else { None });
+        free.sort_unstable_by(f64::total_cmp);
+        let usual_ttft = percentile(&free, 0.5).unwrap_or(f64::INFINITY);
+        let pauses: Vec<Silence> =
+            unusual.into_iter().filter(|silence| holds_up(*silence, records, usual_ttft)).collect();
+        let longest = pauses.first()?;
+        let frozen = Self {
+            from_s: longest.from as f64 / 1e9,
+            to_s: longest.to as f64 / 1e9,
+            held_up: records.iter().filter(|record| longest.overlaps(record)).count() as u64,
+            pauses: pauses.len() as u64,
+            total_s: pauses.iter().map(|silence| silence.length() as f64 / 1e9).sum(),
+        };
+        (frozen.to_s - frozen.from_s >= SINGLE_S || frozen.pauses >= SEVERAL).then_some(frozen)
+    }
+
+    /// It was in flight at some time of the longest silence.
+    pub fn overlaps(&self, record: &RequestRecord) -> bool {
+        (record.t_issue as f64) < self.to_s * 1e9 && record.t_end as f64 > self.from_s * 1e9
+    }
+
+    pub(super) fn text(&self) -> String {
+        let others = match self.pauses {
+            0 | 1 => String::new(),
+            pauses => format!("; it was the longest of {} of {:.1} s together", counted(pauses, "pause"), self.total_s),
+        };
+        format!(
+            "no answer began, went on or ended for {:.1} s, from {:.1} s on, which held up {} requests: the server or \
+             the network paused; all latencies count it{others}",
+            self.to_s - self.from_s,
+            self.from_s,
+            self.held_up
+        )
+    }
+}
+
+/// All gaps between events while requests were in flight, and the long ones in which several waited at the end: a server
+/// with little to do has few in flight when it begins to pause.
+fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
+    let stamps = records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
+    let events = records.collected(stamps).sorted();
+    let (mut gaps, mut long) = (Gaps::default(), Vec::new());
+    let starts = records.sorted_stamps(|record| record.t_issue);
+    let ends = records.sorted_stamps(|record| record.t_end);
+    let (mut started, mut ended) = (Before::new(&starts), Before::new(&ends));
+    let (mut started_later, mut ended_later) = (Before::new(&starts), Before::new(&ends));
+    for (from, to) in events.iter().zip(events.iter().skip(1)) {
+        let in_flight = started.count(from + 1) - ended.count(from + 1);
+        // A silence with nothing in flight begins when a request waits in it.
+        let (from, in_flight) = match started.next() {
+            _ if in_flight > 0 => (from, in_flight),
+            Some(issue) if issue < to => (issue, 1),
+            _ => continue,
+        };
+        let silence = Silence { from, to, in_flight };
+        gaps.add(silence, 1.0);
+        let held_up = started_later.count(to) - ended_later.count(to);
+        if held_up >= LEAST_HELD_UP && silence.length() >= LEAST_NS {
+            long.push(silence);
+        }
+    }
+    (gaps, long)
+}
+
+/// Several requests waited for much longer than is usual, and no stream went on.
+fn holds_up(silence: Silence, records: &RequestRecords, usual_ttft: f64) -> bool {
+    let Silence { from, to, .. } = silence;
+    let held = || records.iter().filter(|record| record.t_issue < to && record.t_end >= to);
+    let has_moved = held().any(|record| {
+        let is_streaming = record.t_first.is_some_and(|first| first <= from);
+        is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence.length() as f64
+    });
+    let is_late = |record: &RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
+    !has_moved && held().filter(is_late).count() >= LEAST_HELD_UP
+}
