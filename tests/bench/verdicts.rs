@@ -5,8 +5,7 @@
 //! cargo bench --bench verdicts -- 40           # so many runs, and half as many searches
 //! ```
 //!
-//! Virtual time and fixed seeds: the same numbers on every machine. `earlier drift` is the rule that Regatta had before: the halves of
-//! the part after MSER-5's cut, more than 4 standard errors of batch means of five and more than 20 % apart.
+//! Virtual time and fixed seeds: the same numbers on every machine.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
@@ -17,7 +16,9 @@ mod searches;
 mod systems;
 
 use queue::{ServiceTime, SimulatedQueue, Visit};
-use regatta::stats::{Growth, LevelChange, Observation, separated_floors};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use regatta::stats::{Growth, LevelShift, Observation};
 use searches::{SearchTally, searched_systems};
 use systems::{Kind, System};
 
@@ -43,6 +44,7 @@ fn run(queue: Queue, rate: f64, requests: usize, seed: u64) -> Vec<Visit> {
 fn main() {
     let runs = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(400);
     courses(runs);
+    power(runs);
     searches((runs as usize / 2).max(1));
 }
 
@@ -71,12 +73,12 @@ fn all_courses() -> Vec<(&'static str, OccupancySteps)> {
 fn courses(runs: u64) {
     println!(
         "percent of {runs} runs; seen: arrivals / capacity that a run says it would show in nine of ten cases, median\n\
-         queue    ρ     requests  overload  certain    seen  drift  earlier drift"
+         queue    ρ     requests  overload  certain    seen  drift"
     );
     for (name, course) in all_courses() {
         for load in [0.5, 0.8, 0.9, 1.05, 1.3] {
             for requests in [300, 1_000, 3_000] {
-                let (mut counts, mut seen) = ([0u64; 4], Vec::new());
+                let (mut counts, mut seen) = ([0u64; 3], Vec::new());
                 for seed in 0..runs {
                     let ends = course(load, requests, seed);
                     let growth = Growth::estimate(&ends);
@@ -84,8 +86,7 @@ fn courses(runs: u64) {
                     let found = [
                         growth.is_some_and(|growth| growth.is_likely()),
                         growth.is_some_and(|growth| growth.is_certain()),
-                        growth.is_none_or(|growth| !growth.is_likely()) && drifts(&ends),
-                        drifted_earlier(&ends),
+                        growth.is_none_or(|growth| !growth.is_likely()) && shifts(&ends),
                     ];
                     for (count, is_found) in counts.iter_mut().zip(found) {
                         *count += u64::from(is_found);
@@ -93,57 +94,65 @@ fn courses(runs: u64) {
                 }
                 seen.sort_by(f64::total_cmp);
                 let seen = seen.get(seen.len() / 2).copied().unwrap_or(f64::NAN);
-                let [overload, certain, drift, earlier] = counts.map(|count| count as f64 * 100.0 / runs as f64);
-                println!(
-                    "{name:<8} {load:<5} {requests:>8} {overload:>9.1} {certain:>8.1} {seen:>7.2} {drift:>6.1} {earlier:>14.1}"
-                );
+                let [overload, certain, drift] = counts.map(|count| count as f64 * 100.0 / runs as f64);
+                println!("{name:<8} {load:<5} {requests:>8} {overload:>9.1} {certain:>8.1} {seen:>7.2} {drift:>6.1}");
             }
         }
     }
 }
 
-/// The rule of the harness: at equal load more than 4 standard errors and 20 %, or separated floors by 20 %.
-fn drifts(visits: &[(f64, f64)]) -> bool {
+/// A change that neither chance nor the load explains.
+fn shifts(visits: &[(f64, f64)]) -> bool {
     let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
     ends.sort_by(f64::total_cmp);
-    let series: Vec<Observation> = visits
-        .iter()
-        .enumerate()
-        .map(|(before, (arrival, end))| Observation {
-            value: end - arrival,
-            load: before.saturating_sub(ends.partition_point(|one| one <= arrival)) as u64,
-        })
-        .collect();
-    let values: Vec<f64> = series.iter().map(|one| one.value).collect();
-    LevelChange::estimate(&series)
-        .is_some_and(|change| change.standard_errors().abs() > 4.0 && change.relative().abs() > 0.2)
-        || separated_floors(values.len(), values.iter().copied()).is_some_and(|share| share.abs() > 0.2)
+    let observed = |(before, (arrival, end)): (usize, &(f64, f64))| Observation {
+        value: end - arrival,
+        load: before.saturating_sub(ends.partition_point(|one| one <= arrival)) as u64,
+    };
+    let series: Vec<Observation> = visits.iter().enumerate().map(observed).collect();
+    LevelShift::find(&series, true).is_some()
 }
 
-fn drifted_earlier(visits: &[(f64, f64)]) -> bool {
-    let means: Vec<f64> = visits
-        .chunks_exact(5)
-        .map(|batch| batch.iter().map(|(arrival, end)| end - arrival).sum::<f64>() / 5.0)
-        .collect();
-    let (mut sum, mut squares, mut best) = (0.0, 0.0, (f64::INFINITY, 0));
-    for cut in (0..means.len()).rev() {
-        sum += means[cut];
-        squares += means[cut] * means[cut];
-        let left = (means.len() - cut) as f64;
-        let score = (squares - sum * sum / left).max(0.0) / (left * left);
-        if cut <= means.len() / 2 && score <= best.0 {
-            best = (score, cut);
+/// What becomes of the service time over the run.
+type Course = fn(f64) -> f64;
+
+const CHANGES: [(&str, Course); 8] = [
+    ("none", |_| 1.0),
+    ("+10 % from the middle on", |at| if at < 0.5 { 1.0 } else { 1.1 }),
+    ("+20 % from the middle on", |at| if at < 0.5 { 1.0 } else { 1.2 }),
+    ("+50 % from the middle on", |at| if at < 0.5 { 1.0 } else { 1.5 }),
+    ("+20 % in the last fifth", |at| if at < 0.8 { 1.0 } else { 1.2 }),
+    ("three times in the last fifth", |at| if at < 0.8 { 1.0 } else { 3.0 }),
+    ("+25 % over the run", |at| 1.0 + 0.25 * at),
+    ("+40 % over the run", |at| 1.0 + 0.4 * at),
+];
+
+/// A server without a queue, three requests in flight on average, whose service times have this coefficient of variation.
+fn power(runs: u64) {
+    println!(
+        "\npercent of {runs} runs in which a change is seen; cv: of the service times\n{:<32}cv    requests  seen",
+        "change"
+    );
+    for (name, course) in CHANGES {
+        for cv in [0.02, 0.1, 0.3] {
+            for requests in [100, 300, 1_000] {
+                let seen = (0..runs).filter(|seed| shifts(&unqueued(course, cv, requests, *seed))).count();
+                println!("{name:<32}{cv:<5} {requests:>8} {:>5.0}", seen as f64 * 100.0 / runs as f64);
+            }
         }
     }
-    let steady = &means[best.1..];
-    let (first, second) = steady.split_at(steady.len() / 2);
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let error = |part: &[f64]| {
-        let center = mean(part);
-        part.iter().map(|value| (value - center).powi(2)).sum::<f64>() / ((part.len() - 1) * part.len()) as f64
+}
+
+fn unqueued(course: Course, cv: f64, requests: usize, seed: u64) -> Vec<(f64, f64)> {
+    let mut random = Pcg64::seed_from_u64(seed);
+    let (mut arrival, mean) = (0.0, 3.0);
+    let visit = |at: usize| {
+        arrival -= (1.0 - random.random::<f64>()).ln();
+        // The sum of twelve is nearly normal.
+        let noise = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
+        (arrival, arrival + mean * course(at as f64 / requests as f64) * (cv * noise).exp())
     };
-    let difference = mean(second) - mean(first);
-    difference > 4.0 * (error(first) + error(second)).sqrt() && mean(second) > 1.2 * mean(first)
+    (0..requests).map(visit).collect()
 }
 
 fn searches(runs: usize) {

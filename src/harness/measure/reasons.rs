@@ -271,10 +271,10 @@ verdict_reasons! {
         "send more different prompts; give each run another `seed`, or start the server anew".
     CutPrompts "cut_prompts":
         "`usage.prompt_tokens` is far below what was sent (0.95 of the tokens with a tokenizer, else half of the \
-         words): the server cuts prompts";
+         words): the server cuts prompts, or another tokenizer counted what was sent";
         ("{} of the answers", percent(NEGLIGIBLE));
         [Warning];
-        "raise the server's context length, or send shorter prompts".
+        "raise the server's context length, send shorter prompts, or give the tokenizer of the server's model".
     Loadgen "loadgen":
         "LoadGen reports no valid result, or errors";
         ("none");

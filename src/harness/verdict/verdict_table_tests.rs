@@ -276,6 +276,13 @@ fn bad() -> Vec<Case> {
         ended(&mut short, index, (at, at, at + 30), 100, &[(at + 30, 1)], RequestEnd::Ok);
     }
     cases.push(case("answers of 1 token where 100 were requested", 300, short, |_| ()));
+    let mut bursts = Collector::new();
+    for index in 0..300 {
+        let (at, gap) = (index * 10, if index % 2 == 0 { 0 } else { 10 });
+        let chunks: Vec<(u64, u32)> = (0..10).map(|token| (at + 120 - 9 * gap + token * gap, 1)).collect();
+        ended(&mut bursts, index, (at, at, at + 120), 10, &chunks, RequestEnd::Ok);
+    }
+    cases.push(case("half of the answers in one burst", 300, bursts, |_| ()));
     cases.push(case("a limit that is missed", 300, answered_after(300, |_| 30), |spec| {
         spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(20).into());
     }));
