@@ -101,7 +101,9 @@ impl Panel {
     fn new(series: &[Observation], groups: usize, group: impl Fn(&Observation) -> usize) -> Self {
         let members: Vec<usize> = series.iter().map(group).collect();
         let mut sizes = vec![0.0; groups];
-        members.iter().for_each(|member| sizes[*member] += 1.0);
+        for member in &members {
+            sizes[*member] += 1.0;
+        }
         let mut panel = Self { values: Vec::new(), members, sizes };
         let mean = series.iter().map(|observation| observation.value).sum::<f64>() / series.len() as f64;
         let least = (mean * LEAST_OF_MEAN).max(f64::MIN_POSITIVE);
@@ -112,7 +114,9 @@ impl Panel {
     /// Without the mean of its group.
     fn centered(&self, value: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut means = vec![0.0; self.sizes.len()];
-        self.members.iter().enumerate().for_each(|(at, group)| means[*group] += value(at) / self.sizes[*group]);
+        for (at, group) in self.members.iter().enumerate() {
+            means[*group] += value(at) / self.sizes[*group];
+        }
         self.members.iter().enumerate().map(|(at, group)| value(at) - means[*group]).collect()
     }
 
