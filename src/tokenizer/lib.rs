@@ -8,7 +8,7 @@ mod error;
 #[cfg(feature = "tokenizers")]
 mod tokenizer_file;
 #[cfg(not(feature = "tokenizers"))]
-#[path = "left_out.rs"]
+#[path = "tokenizer_stub.rs"]
 mod tokenizer_file;
 
 pub use error::TokenizerError;

@@ -14,10 +14,10 @@ mod quantity;
 mod request;
 mod request_field;
 mod request_headers;
+mod schema_format;
 mod sim_calibration;
 mod sweep_levels;
 mod test_mode;
-mod text_format;
 mod text_schema;
 
 pub use connection::{
@@ -39,9 +39,9 @@ pub use request_field::{
 pub use request_headers::{
     AUTHORIZATION, HeaderFault, HeaderPart, RequestHeaders, is_secret_header, parts as header_parts, secret_variable,
 };
+pub use schema_format::{
+    LARGEST_SHAPE, MOST_ANSWER_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS, TextFormat,
+};
 pub use sim_calibration::{AcceptanceRate, AcceptanceRateError, SimCalibration, SimScheduler};
 pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};
 pub use test_mode::TestMode;
-pub use text_format::{
-    LARGEST_SHAPE, MOST_ANSWER_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS, TextFormat,
-};

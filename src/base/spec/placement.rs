@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::TimeSpan;
-use super::text_format::MOST_PARTS;
+use super::schema_format::MOST_PARTS;
 use super::text_schema::{JOB_TIME_LIMIT, text_schema};
 use crate::units::DurationError;
 

@@ -15,7 +15,7 @@ mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]
-#[path = "parquet_left_out.rs"]
+#[path = "parquet_stub.rs"]
 mod parquet;
 mod row;
 mod synthetic;

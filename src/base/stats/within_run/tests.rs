@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::super::queue::{ServiceTime, SimulatedQueue};
+use super::super::simulated_queue::{ServiceTime, SimulatedQueue};
 use super::*;
 
 /// How often an interval was there, and how often it held the truth.
