@@ -21,7 +21,6 @@ mod official_checker;
 mod package;
 mod provenance;
 mod submission_check;
-mod synthetic_words;
 mod test_record;
 mod truncate_accuracy_log;
 

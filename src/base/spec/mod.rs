@@ -5,9 +5,9 @@
 //! ignores them here: a result of another version may have some, and is read all the same.
 
 mod connection;
-mod division;
 mod limits;
 mod load;
+mod mlperf;
 mod placement;
 mod prompts;
 mod quantity;
@@ -17,18 +17,16 @@ mod request_headers;
 mod schema_format;
 mod sim_calibration;
 mod sweep_levels;
-mod test_mode;
-mod text_schema;
 
 pub use connection::{
     Protocol, ResponseSizeLimits, Retries, RetryOn, StreamMode, Tls, UNMEASURED, UnmeasuredProtocol,
     requests_token_ids, sets_length,
 };
-pub use division::Division;
 pub use limits::{
     GoodputLimit, GoodputLimitError, LatencyLimit, LimitedMetric, Limits, Percent, PercentError, SloLimits, Statistic,
 };
 pub use load::{Arrivals, Ramp, RampStep, RandomSeed, Scenario, StopAfter, ThinkTime};
+pub use mlperf::{Division, TestMode};
 pub use placement::{ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun};
 pub use prompts::{DelayPlace, History, LONGEST_LENGTH, Length, Prefixes, RecordOrder, Sessions, Weighted};
 pub use quantity::{BLANK, Formula, NumberKind, Numeric, Quantity, TimeSpan};
@@ -44,4 +42,3 @@ pub use schema_format::{
 };
 pub use sim_calibration::{AcceptanceRate, AcceptanceRateError, SimCalibration, SimScheduler};
 pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};
-pub use test_mode::TestMode;

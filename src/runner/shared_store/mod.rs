@@ -35,10 +35,7 @@
 
 mod address;
 mod bucket;
-mod eligibility;
 mod error;
-#[cfg(feature = "buckets")]
-mod error_text;
 mod folder;
 mod gc;
 mod inventory;
@@ -55,12 +52,11 @@ mod scan;
 mod store;
 
 pub use address::StoreAddress;
-pub use eligibility::why_not;
 pub use error::SharedStoreError;
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{
     Inventory, Presence, ResultSummary, SharedSummaries, UploadOutcome, share_summaries, shared_summaries,
 };
-pub use machine::{Machine, MachineGpus, UnknownGpus};
+pub use machine::{Machine, MachineGpus, UnknownGpus, why_not};
 pub use record::SignaturePolicy;
 pub use store::{SharedStore, UnsentOutputs};

@@ -11,9 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::address::StoreAddress;
 use super::bucket::Bucket;
-use super::eligibility::why_not;
 use super::error::SharedStoreError;
-use super::machine::{Machine, name};
+use super::machine::{Machine, name, why_not};
 use super::pull::pull;
 use super::push::{PushOutcome, push};
 use super::record::SignaturePolicy;
