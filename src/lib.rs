@@ -53,8 +53,8 @@
 //! | `app` | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others |
 //!
 //! Three parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `parquet` (`interop`,
-//! `mlperf`) and `tokenizers` (`tokenizer`). A file `…_stub.rs` takes the place of a part that the program
-//! was built without, and reports that.
+//! `mlperf`) and `tokenizers` (`tokenizer`). A file `…_stub.rs` takes the place of a part that the program was
+//! built without, and reports that.
 //!
 //! # Glossary
 //!
@@ -68,7 +68,7 @@
 //! | request record | what was measured of one request: a line of `requests.jsonl` |
 //! | job | a job of the batch system; `-j` counts slots for tasks |
 //! | cache, store | outputs of this project on this machine; outputs that machines share (`--store`, `regatta store`) |
-//! | settled | of a need: its output is cached or made (a service's: its key is known); of a Slurm job: it ended |
+//! | settled | of a need: its output is cached or made (a service's: its key is known); of a job: its end was seen |
 //! | event, journal | a fact of a run; the file with all of them |
 //! | system | hardware and tuning of one machine type: `manifests/<workload>/<system>.yaml` |
 //! | scenario | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen issues them |
