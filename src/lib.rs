@@ -31,30 +31,30 @@
 //! | room | crate | what it does |
 //! |---|---|---|
 //! | `diag` | `base` | errors that point at a place in a text, with hints; panics of libraries as errors |
-//! | `files` | `base` | reads files: whole, bounded and only where they have an end; their digests, made by all cores; when one counts as absent |
+//! | `files` | `base` | reads files, whole and bounded; their digests; which errors mean that a file is absent |
 //! | `event` | `base` | what can happen in a run: ids, events, outcomes |
-//! | `units` | `base` | numbers, arguments and paths as text: sizes, counts, durations, quoting for a shell, credentials in URLs |
-//! | `spec` | `base` | the settings of a manifest that the harness and the launch of servers act on: one type for each |
-//! | `stats` | `base` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure |
+//! | `units` | `base` | numbers and arguments as text: sizes, durations, shell quoting, credentials in URLs |
+//! | `spec` | `base` | one type for each setting that the harness and the launch of servers act on |
+//! | `stats` | `base` | statistics of one run and of several: tests, intervals, searches; pure |
 //! | `manifest` | `plan` | text → a checked `Manifest`; the JSON Schema |
 //! | `plan` | `plan` | manifest and parameters → a frozen graph of tasks; pure data |
-//! | `runner` | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` |
-//! | `exec` | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` |
+//! | `runner` | `runner` | what may start and what must stop; `store`, `shared_store`; owns `trait TaskExecutor` |
+//! | `exec` | `exec` | runs a command in a `process` or `container`: confines, follows and reliably stops it |
 //! | `tokenizer` | `tokenizer` | a model's `tokenizer.json`: text to token ids and back |
-//! | `triton` | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches |
-//! | `harness` | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict |
+//! | `triton` | `triton` | talks to Triton (KServe v2, metrics); model repositories and engines; plans launches |
+//! | `harness` | `harness` | sends requests on schedule over KServe v2 or OpenAI's API, measures, judges |
 //! | `rules` | `rules` | MLPerf's rules: rounds, benchmarks, LoadGen's settings and logs, fields of a system; pure |
-//! | `mlperf` | `mlperf` | what MLPerf's runs are worth: accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own |
+//! | `mlperf` | `mlperf` | accuracy, audits, packages and their check; `loadgen`: MLPerf's own LoadGen |
 //! | `interop` | `interop` | other tools: their command lines, their result files, what their metrics mean |
-//! | `sim` | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet |
-//! | `stages` | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) |
+//! | `sim` | `sim` | simulated servers, without a GPU; step times fitted to real servers; load in virtual time |
+//! | `stages` | `stages` | executes each kind of task: on this machine or `remote` (in a Slurm job, over ssh) |
 //! | `report` | `report` | events and results → terminal, JSON, HTML, comparisons |
 //! | `cli` | `app` | arguments → an `Invocation`; exit codes; what a shell completes |
 //! | `app` | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others |
 //!
 //! Three parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `parquet` (`interop`,
-//! `mlperf`) and `tokenizers` (`tokenizer`). A file `…left_out.rs` stands in for a part that a program was built
-//! without, and reports that.
+//! `mlperf`) and `tokenizers` (`tokenizer`). A file `…_stub.rs` takes the place of a part that the program was
+//! built without, and reports that.
 //!
 //! # Glossary
 //!
@@ -64,17 +64,20 @@
 //! | action | the one thing that a stage does: `shell`, `engine`, `serve`, `bench`, … |
 //! | service | a task with a lifetime: a server that runs while a task needs it |
 //! | key | digest of everything that decides a task's output |
-//! | cache record, request record | the sealed line that accepts an output into the cache; what was measured of one request (a line of `requests.jsonl`) |
+//! | cache record | the sealed line that accepts an output into the cache |
+//! | request record | what was measured of one request: a line of `requests.jsonl` |
 //! | job | a job of the batch system; `-j` counts slots for tasks |
-//! | cache, store | the outputs of this project on this machine; the outputs that machines share (`--store`, `regatta store`) |
-//! | settled | of a need: its output is known, cached or made (a service's: its key); of an attempt in a Slurm job: its end was seen |
+//! | cache, store | outputs of this project on this machine; outputs that machines share (`--store`, `regatta store`) |
+//! | settled | of a need: its output is cached or made (a service's: its key is known); of a job: its end was seen |
 //! | event, journal | a fact of a run; the file with all of them |
 //! | system | hardware and tuning of one machine type: `manifests/<workload>/<system>.yaml` |
-//! | scenario, load pattern | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen issues them; the same with its numbers |
-//! | setting | what a manifest sets and a room acts on, as one type in `spec`; what is resolved from it has a name of its own |
+//! | scenario | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen issues them |
+//! | load pattern | a scenario with its numbers |
+//! | setting | what a manifest sets and a room acts on, as one type in `spec`; its resolved form has another name |
 //! | scheduled, issued | when a request is due; when it was handed to its connection |
 //! | chunk, token | one piece of a streamed answer; a chunk may have several tokens |
-//! | verdict, reason | VALID, VALID WITH WARNINGS, LIMIT MISSED, OVERLOADED or INVALID(client, server); a finding that led to it |
+//! | verdict | VALID, VALID WITH WARNINGS, LIMIT MISSED, OVERLOADED, INVALID(client) or INVALID(server) |
+//! | reason | a finding that led to a verdict |
 //! | repeat, probe | one of several runs of a measurement; one rate tried by a search |
 //! | identity | what a result was measured on, as servers and machine report it |
 //! | twin | the simulated counterpart of a real system: `sim-h200-x8` |

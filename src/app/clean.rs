@@ -39,7 +39,7 @@ pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, Command
         print_garbage(&home, &leftovers, false);
         let (lost, unreadable) = lost_measurements(&home, &leftovers)?;
         for error in unreadable {
-            print_error(&format!("note: what of it is in the history is not known: {error}\n"));
+            print_error(&format!("note: cannot check what `regatta history` would lose: {error}\n"));
         }
         if lost > 0 {
             print_error(&format!(

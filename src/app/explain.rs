@@ -53,10 +53,10 @@ impl<'k> Topic<'k> {
             Self::Number(entry) => explain::json(entry),
             Self::Key(key) => json!(key),
             Self::Reason(reason, _) => json!(reason),
-            Self::Verdicts(verdicts) => {
-                let row = |verdict: &Verdict| json!({ "verdict": verdict.as_str(), "about": verdict.about(), "cure": verdict.cure() });
-                verdicts.iter().map(row).collect()
-            }
+            Self::Verdicts(verdicts) => verdicts
+                .iter()
+                .map(|verdict| json!({"verdict": verdict.as_str(), "about": verdict.about(), "cure": verdict.cure()}))
+                .collect(),
             Self::Term(name, about) => json!({ "term": name, "about": about }),
         }
     }

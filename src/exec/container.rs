@@ -247,7 +247,10 @@ mod tests {
 
     #[test]
     fn docker_is_given_devices_names_of_variables_and_a_name() {
-        insta::assert_snapshot!(line(ContainerEngine::Docker, ContainerGpus::Leased), @r#"docker run --rm --init --name=run-task --stop-timeout=10 --network=host --shm-size=2g --ulimit=memlock=-1 --ulimit=stack=67108864 --gpus="device=2,3" --user=1000:1000 --workdir=/p/out --volume=/p:/p:ro --volume=/p/out:/p/out --volume=/m:/m --env=A=1 2 --env=OUT --env=HF_TOKEN --extra img"#);
+        insta::assert_snapshot!(line(ContainerEngine::Docker, ContainerGpus::Leased), @"docker run --rm \
+            --init --name=run-task --stop-timeout=10 --network=host --shm-size=2g --ulimit=memlock=-1 \
+            --ulimit=stack=67108864 --gpus=\"device=2,3\" --user=1000:1000 --workdir=/p/out --volume=/p:/p:ro \
+            --volume=/p/out:/p/out --volume=/m:/m --env=A=1 2 --env=OUT --env=HF_TOKEN --extra img");
         let with_all_gpus = line(ContainerEngine::Docker, ContainerGpus::All);
         assert!(
             with_all_gpus.contains("--gpus=all") && with_all_gpus.contains("--env=CUDA_VISIBLE_DEVICES=2,3"),
@@ -267,7 +270,10 @@ mod tests {
 
     #[test]
     fn enroot_and_apptainer_run_as_child_processes() {
-        insta::assert_snapshot!(line(ContainerEngine::Enroot, ContainerGpus::Leased), @r#"NVIDIA_VISIBLE_DEVICES=2,3 enroot start --mount /p:/p:none:x-create=auto,bind,ro --mount /p/out:/p/out:none:x-create=auto,bind,rw --mount /m:/m:none:x-create=auto,bind,rw --env A=1 2 --env OUT --env HF_TOKEN --extra img /bin/sh -c cd "$0" && exec "$@" /p/out"#);
+        insta::assert_snapshot!(line(ContainerEngine::Enroot, ContainerGpus::Leased), @"NVIDIA_VISIBLE_DEVICES=2,3 \
+            enroot start --mount /p:/p:none:x-create=auto,bind,ro --mount /p/out:/p/out:none:x-create=auto,bind,rw \
+            --mount /m:/m:none:x-create=auto,bind,rw --env A=1 2 --env OUT --env HF_TOKEN --extra img /bin/sh -c cd \
+            \"$0\" && exec \"$@\" /p/out");
         insta::assert_snapshot!(line(ContainerEngine::Apptainer, ContainerGpus::Leased), @"APPTAINERENV_A=1 2 \
             APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer exec --nv --pwd=/p/out --bind=/p:/p:ro \
             --bind=/p/out:/p/out --bind=/m:/m --extra img");

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf
-//!  curl  docker  genai_perf  git_clone  guidellm  llmb_run  nvidia_harness  nvidia_smi  sglang  slurm
+//!  curl  docker  genai_perf  git_clone_command  guidellm  llmb_run  nvidia_harness  nvidia_smi  sglang  slurm
 //!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
@@ -22,7 +22,7 @@ mod curl;
 mod docker;
 mod formats;
 mod genai_perf;
-mod git_clone;
+mod git_clone_command;
 mod guidellm;
 mod llmb_run;
 mod metrics;

@@ -1,7 +1,7 @@
 //! What runs of MLPerf Inference are worth: accuracy, audit tests, the package and its check, by the `rules`.
 //!
 //! ```text
-//!  mlperf_log_*.txt, accuracy log, test.json ─→ what a run is worth ─→ accuracy.txt, verify_*.txt ─→ package ─→ submission check
+//!  mlperf_log_*.txt, accuracy log, test.json ─→ accuracy.txt, verify_*.txt ─→ package ─→ submission check
 //! ```
 //!
 //! Pure, except for [`loadgen`]: reads and writes texts and folders that it is given, starts no process and connects to
@@ -21,7 +21,6 @@ mod official_checker;
 mod package;
 mod provenance;
 mod submission_check;
-mod synthetic_words;
 mod test_record;
 mod truncate_accuracy_log;
 

@@ -1,6 +1,6 @@
 //! Entry point: a manifest → a plan, or every error that only shows once expressions are computed.
 //!
-//! Three phases: which tasks there are (`instance`), what each one does and refers to (`plan_builder`), in which order
+//! Three phases: which tasks there are (`instance`), what each one does and refers to (`task_builder`), in which order
 //! they could run (here). Nothing recurses over the graph.
 //!
 //! Servers that a task uses and that its run does not start: attached ones, and those that a target names.
@@ -21,9 +21,9 @@ use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
     load_with_errors, on_expression_stack, targets, topological_order,
 };
-use crate::plan_builder::{PlanBuilder, TaskDraft};
 use crate::references::{Directory, KnownInstance, KnownStages};
 use crate::task::{Lifetime, Need, Plan, Task};
+use crate::task_builder::{PlanBuilder, TaskDraft};
 use crate::task_part::{TaskPart, UnwritableAction};
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::Endpoint;

@@ -5,7 +5,7 @@
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
 //!
 //! ```text
-//!  Manifest ─expand→ Plan: each Task with its typed action, PlanReference in its texts ─→ what it needs, in which order
+//!  Manifest ─expand→ Plan: each Task with its typed action, PlanReference in its texts ─→ its needs, their order
 //! ```
 //!
 //! `actions` lists all actions. A new one is a row there, a file there with its settings and `Check`, and a file in
@@ -16,10 +16,10 @@ mod expand;
 mod instance;
 pub mod loadgen;
 pub mod manifest;
-mod plan_builder;
 mod references;
 mod repeats;
 mod task;
+mod task_builder;
 mod task_part;
 
 pub use actions::{ActionFacts, ActionKind};

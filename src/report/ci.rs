@@ -1,11 +1,11 @@
 //! A run for other programs: JUnit XML, the form in which most CI systems read tests; Markdown for the summary page
 //! of a CI job; and OpenMetrics text (1.0) for Prometheus and what reads its format.
 
+use crate::command_tables::run_word;
 use crate::page_template::escape;
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{clean, clean_lines, duration_text};
 use crate::summary::{failure_lines, failure_text};
-use crate::tables::run_word;
 use base::event::{FailureKind, LiveMeasurement};
 use base::units::counted;
 use std::fmt::Write as _;

@@ -2,10 +2,8 @@
 //! sweep or history.
 //!
 //! ```text
-//!  results ─what_if · history · compare · sweep · ratio→ Document (facts, sections: tables, charts, texts) ─┬→
-//! terminal
-//!                                                                                                          └→ HTML
-//! page
+//!  results ─what_if · history · compare · sweep · ratio→ Document (facts, tables, charts, texts) ─┬→ terminal
+//!                                                                                                 └→ HTML page
 //! ```
 
 use std::fmt::Write as _;

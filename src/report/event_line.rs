@@ -27,8 +27,8 @@ pub(crate) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
         Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
             let (sign, tone) = if *will_retry { ("↻", TextRole::Warning) } else { ("✗", TextRole::Bad) };
             let again = if *will_retry { format!("; attempt {attempt} failed, trying again") } else { String::new() };
-            let what = clean(&failure.what);
-            put(out, styler, (tone, sign), task, &format!("{}  {what}{again}", duration_text(*seconds)), "");
+            let problem = clean(&failure.what);
+            put(out, styler, (tone, sign), task, &format!("{}  {problem}{again}", duration_text(*seconds)), "");
         }
         Event::Notice { task, text } => {
             let about = task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();

@@ -258,11 +258,10 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         zero_point: "schedule, of the trial",
         token_source: "planned ones; each chunk of the null server is one",
         window: "the trial, about 2 s before the measurement",
-        mind: "Warning if more than 1 % of the requests, beyond chance, are later than 1 ms, or if twice the planned tokens/s \
-            would need more than 85 % of a core for each worker. INVALID(client) if they are later than 5 ms, or if the \
-            planned tokens/s alone need more than \
-            85 %. Users have no planned rate: more than 85 % is a warning. Streaming over HTTP needs more CPU than \
-            this trial over gRPC.",
+        mind: "Warning if more than 1 % of the requests, beyond chance, are later than 1 ms, or if twice the planned \
+            tokens/s would need more than 85 % of a core for each worker. INVALID(client) if they are later than 5 ms, \
+            or if the planned tokens/s alone need more than 85 %. Users have no planned rate: more than 85 % is a \
+            warning. Streaming over HTTP needs more CPU than this trial over gRPC.",
         ..MS
     },
 ];

@@ -47,8 +47,8 @@ impl FleetRow {
         let limits: Vec<_> =
             self.limits.iter().filter(|limit| latencies_of(&result.hours[0], limit).is_some()).collect();
         let holds = |hour: &&FleetHour| {
-            let found = |limit| statistic(latencies_of(hour, limit)?, limit);
-            hour.requests == 0 || limits.iter().all(|limit| found(limit).is_some_and(|ms| ms <= limit.ms))
+            let value = |limit| statistic(latencies_of(hour, limit)?, limit);
+            hour.requests == 0 || limits.iter().all(|limit| value(limit).is_some_and(|ms| ms <= limit.ms))
         };
         (!limits.is_empty()).then(|| result.hours.iter().filter(holds).count())
     }

@@ -202,7 +202,7 @@ pub fn launch_problems(launches: &[LaunchRow]) -> String {
 /// `{"launches":[{"task", "servers":[…], "notes":[…]} | {"task","attach":[…],"models":[…]} |
 /// {"task","problems":[…]}]}`, indented.
 pub fn launch_json(launches: &[LaunchRow]) -> String {
-    let one = |launch: &LaunchRow| -> Value {
+    let row = |launch: &LaunchRow| -> Value {
         match &launch.starts {
             LaunchKind::Plan(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),
             LaunchKind::Nothing { attach, models } => {
@@ -215,5 +215,5 @@ pub fn launch_json(launches: &[LaunchRow]) -> String {
             }
         }
     };
-    format!("{:#}\n", json!({ "launches": launches.iter().map(one).collect::<Vec<_>>() }))
+    format!("{:#}\n", json!({ "launches": launches.iter().map(row).collect::<Vec<_>>() }))
 }

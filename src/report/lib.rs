@@ -1,12 +1,11 @@
 //! Folds events and results into a run state and shows it: terminal, JSON, HTML.
 //!
 //! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`run_page()`] as
-//! a report.
-//! `plan` shows what a plan would do, `server` where servers are, `tables` what exists, `doctor` what a machine has;
-//! [`compare`] compares results with each other, [`explain`] explains what a number means. A comparison, sweep,
-//! history, what-if or table of ratios is a [`Document`], drawn once for a terminal and a page. This module reads and
-//! writes no file and decides nothing about a run: its callers pass in the data to show. Everything except
-//! [`LiveDisplay`] returns text or bytes.
+//! a report. `plan` shows what a plan would do, `server` where servers are, `command_tables` which manifests and runs
+//! exist, `doctor` what a machine has; [`compare`] compares results with each other, [`explain`] explains what a number
+//! means. A comparison, sweep, history, what-if or table of ratios is a [`Document`], drawn once for a terminal and a
+//! page. This module reads and writes no file and decides nothing about a run: its callers pass in the data to show.
+//! Everything except [`LiveDisplay`] returns text or bytes.
 //!
 //! ```text
 //!  Event, Event, … ─fold→ RunState ─→ LiveDisplay, summary, JSON, JUnit, HTML
@@ -16,6 +15,7 @@
 mod calibration;
 mod chart;
 mod ci;
+mod command_tables;
 pub mod compare;
 mod doctor;
 mod document;
@@ -39,13 +39,16 @@ mod styler;
 mod summary;
 mod sweep;
 mod sweep_charts;
-mod tables;
 #[cfg(test)]
 mod test_runs;
 mod what_if;
 
 pub use calibration::{calibration_json, calibration_preset, calibration_text};
 pub use ci::{OPEN_METRICS_TYPE, junit_xml, markdown_summary, open_metrics};
+pub use command_tables::{
+    BulkRow, ManifestRow, RunRow, ValueRow, bulk_table, manifest_list, manifest_list_json, run_list, run_list_json,
+    run_status, run_status_json, tool_metrics, value_table,
+};
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use document::Document;
 pub use fleet::{FleetRow, fleet, fleet_json};
@@ -63,8 +66,4 @@ pub use server::{
 pub use styler::{Styler, TextRole, clean, cut, signed_percent, table};
 pub use summary::{RunPaths, summary};
 pub use sweep::sweep;
-pub use tables::{
-    BulkRow, ManifestRow, RunRow, ValueRow, bulk_table, manifest_list, manifest_list_json, run_list, run_list_json,
-    run_status, run_status_json, tool_metrics, value_table,
-};
 pub use what_if::{WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if, what_if_json};

@@ -93,14 +93,14 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
         .collect();
     out.push_str(&table(styler, "", &rows));
     for (seen, power) in examined.results.iter().filter_map(|seen| Some((seen, seen.power.as_ref()?))) {
-        let of = format!("{} {} {}", seen.system, seen.benchmark, seen.scenario);
+        let result = format!("{} {} {}", seen.system, seen.benchmark, seen.scenario);
         let per_watt =
             power.per_watt.map_or_else(String::new, |rate| format!(", {rate:.3} {} for each W", seen.judged.unit));
         let (watts, kilojoules, seconds) = (power.watts, power.joules / 1000.0, power.seconds);
         let _ = writeln!(
             out,
             "power of {}: {watts:.2} W on average of {} samples, {kilojoules:.1} kJ in {seconds:.1} s{per_watt}",
-            clean(&of),
+            clean(&result),
             power.samples
         );
     }

@@ -296,8 +296,8 @@ mod tests {
             cost: None,
             estimate: None,
         };
-        let all = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
-        insta::assert_snapshot!(decisions_text(&all, Styler::OFF), @r"
+        let tasks = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
+        insta::assert_snapshot!(decisions_text(&tasks, Styler::OFF), @r"
         skipped  a (2)  no
         skipped  a/z    other
         skipped  b      other

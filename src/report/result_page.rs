@@ -58,33 +58,33 @@ pub(crate) struct ResultSection {
 pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&SearchReport>) -> ResultSection {
     let identity = result.identity();
     let tone = result.verdict().map_or(TextRole::Plain, TextRole::from);
-    let own = result.own();
-    let loadgen = own.and_then(|own| own.loadgen.as_ref());
+    let run = result.own();
+    let loadgen = run.and_then(|run| run.loadgen.as_ref());
     let mut metrics = metrics(result);
     let mut shared = shared(&mut metrics);
-    shared.extend(own.filter(|own| own.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
-    let mut plots = own.map(|own| distributions(&own.curves, &metrics)).unwrap_or_default();
-    plots.extend(own.map(series).unwrap_or_default());
-    let blocks = own.map(|own| sections(own, search)).unwrap_or_default();
-    let found = search.map(search::head);
-    let workload = own.map(|own| own.workload().to_string()).into_iter();
-    let remarks = [loadgen.map(loadgen_mode), found.as_ref().map(|found| format!("{} of a search", found.probe))];
+    shared.extend(run.filter(|run| run.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
+    let mut plots = run.map(|run| distributions(&run.curves, &metrics)).unwrap_or_default();
+    plots.extend(run.map(series).unwrap_or_default());
+    let blocks = run.map(|run| sections(run, search)).unwrap_or_default();
+    let head = search.map(search::head);
+    let workload = run.map(|run| run.workload().to_string()).into_iter();
+    let remarks = [loadgen.map(loadgen_mode), head.as_ref().map(|head| format!("{} of a search", head.probe))];
     let remarks: Vec<String> = remarks.into_iter().flatten().collect();
-    let top = own.map(|own| match &found {
-        Some(found) => top_of_search(own, top(own, &plots), found, &blocks),
-        None => top(own, &plots),
+    let top = run.map(|run| match &head {
+        Some(head) => top_of_search(run, top(run, &plots), head, &blocks),
+        None => top(run, &plots),
     });
     ResultSection {
         task: task.to_string(),
-        verdict: own.map(RunResult::verdict_text),
+        verdict: run.map(RunResult::verdict_text),
         simulated: identity.is_some_and(|identity| identity.simulated),
-        rehearsal: own.is_some_and(RunResult::is_rehearsal),
+        rehearsal: run.is_some_and(RunResult::is_rehearsal),
         remark: (!remarks.is_empty()).then(|| remarks.join(", ")),
-        about: workload.chain(found.into_iter().map(|found| found.note)).chain(loadgen.map(loadgen_note)).collect(),
+        about: workload.chain(head.into_iter().map(|head| head.note)).chain(loadgen.map(loadgen_note)).collect(),
         identity: identity.map(RunIdentity::line),
         identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
         tone,
-        reasons: own.map(|own| own.reasons().iter().map(Reason::line).collect()).unwrap_or_default(),
+        reasons: run.map(|run| run.reasons().iter().map(Reason::line).collect()).unwrap_or_default(),
         shared,
         numbers: first(result),
         row: row(result),
@@ -93,7 +93,7 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
         metrics,
         plots,
         blocks,
-        server: own.and_then(|own| own.server_metrics.as_ref()).map(server),
+        server: run.and_then(|run| run.server_metrics.as_ref()).map(server),
     }
 }
 
@@ -145,7 +145,7 @@ fn loadgen_note(loadgen: &LoadgenResult) -> String {
 /// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove,
 /// LoadGen's own numbers; of its accuracy runs and audits none.
 fn row(result: &MeasuredResult) -> Vec<String> {
-    let of = |key: &str, stat: &str| {
+    let statistic = |key: &str, stat: &str| {
         let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
         metric.stats.into_iter().find(|(name, _)| *name == stat)?.1
     };
@@ -160,7 +160,7 @@ fn row(result: &MeasuredResult) -> Vec<String> {
         }
     }
     let latencies =
-        [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| of(key, stat));
+        [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| statistic(key, stat));
     let rates = ["output_tokens", "requests_full"].map(|name| result.rate(name));
     rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
 }
@@ -249,14 +249,14 @@ fn loadgen_top(loadgen: &LoadgenResult, answers: u64) -> Option<Vec<[String; 3]>
     }
     let [tokens, samples, _, ttft, _, tpot] = loadgen_numbers(loadgen)?;
     let judged = if loadgen.is_performance() { "" } else { "; an audit is not judged by its speed" };
-    let one = |name: &str, value: Option<f64>, unit: &str, about: &str| {
+    let fact = |name: &str, value: Option<f64>, unit: &str, about: &str| {
         Some([name.to_owned(), format!("{} {unit}", number(value?)), format!("LoadGen's own{about}{judged}")])
     };
     let facts = [
-        one("output tokens", tokens, "tok/s", ""),
-        one("samples", samples.filter(|_| ttft.is_none()), "samples/s", ""),
-        one("TTFT p99", ttft, "ms", ", from the issue of a sample"),
-        one("TPOT p99", tpot, "ms", ""),
+        fact("output tokens", tokens, "tok/s", ""),
+        fact("samples", samples.filter(|_| ttft.is_none()), "samples/s", ""),
+        fact("TTFT p99", ttft, "ms", ", from the issue of a sample"),
+        fact("TPOT p99", tpot, "ms", ""),
     ];
     Some(facts.into_iter().flatten().collect())
 }
@@ -296,20 +296,20 @@ fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
 
 /// Name, value, and what was counted, of the run that the result shows.
 fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
-    let own = result.own();
+    let run = result.own();
     let imported = result.imported();
-    let count = |of: fn(&Counts) -> u64| own.map(|own| of(&own.counts) as f64);
-    let rate = |name: &str, of_run: fn(&Rates) -> Option<f64>| match own {
-        Some(own) => of_run(&own.rates),
+    let count = |of: fn(&Counts) -> u64| run.map(|run| of(&run.counts) as f64);
+    let rate = |name: &str, of_run: fn(&Rates) -> Option<f64>| match run {
+        Some(run) => of_run(&run.rates),
         None => result.rate(name),
     };
-    let window = own.map(|own| own.rates.window_s).or_else(|| imported?.rates.get("window_s").copied());
+    let window = run.map(|run| run.rates.window_s).or_else(|| imported?.rates.get("window_s").copied());
     let failed = count(|counts| counts.failed).or_else(|| imported?.counts.failed);
     let tokens = match result.token_source() {
         "" => String::new(),
         source => format!("; tokens from {source}"),
     };
-    let all: [(&str, Option<f64>, String); 9] = [
+    let rows: [(&str, Option<f64>, String); 9] = [
         (
             "output tokens per second",
             rate("output_tokens", |rates| rates.output_tokens),
@@ -322,7 +322,7 @@ fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
         ),
         (
             "offered per second",
-            own.and_then(|own| own.rates.offered),
+            run.and_then(|run| run.rates.offered),
             "N − 1 over the time from first to last intended arrival".to_owned(),
         ),
         ("window, seconds", window, "schedule start to the end of the last successful request".to_owned()),
@@ -332,7 +332,7 @@ fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
         ("not sent", count(|counts| counts.not_sent), "because the run was stopped".to_owned()),
         ("output tokens", result.tokens()[1], format!("of successful requests{tokens}")),
     ];
-    all.into_iter().filter_map(|(name, value, what)| Some((name.to_owned(), number(value?), what))).collect()
+    rows.into_iter().filter_map(|(name, value, what)| Some((name.to_owned(), number(value?), what))).collect()
 }
 
 /// Every single value of the file that no other part of the page shows, under its place. It reads the file's own
@@ -526,7 +526,7 @@ fn interval(metric: &Metric) -> Option<String> {
     if metric.mean_interval.is_none() {
         return reason.map(|reason| format!("no 95 % interval from this run alone: {reason}"));
     }
-    let all = [
+    let intervals = [
         ("mean", metric.mean_interval),
         ("p50", metric.p50_interval),
         ("p90", metric.p90_interval),
@@ -537,9 +537,9 @@ fn interval(metric: &Metric) -> Option<String> {
         let ConfidenceInterval { low, high } = interval?;
         Some(format!("{statistic} {} … {}", number(low?), number(high?)))
     };
-    let all: Vec<String> = all.into_iter().filter_map(text).collect();
+    let intervals: Vec<String> = intervals.into_iter().filter_map(text).collect();
     let rest = reason.map_or_else(String::new, |reason| format!("; no further one: {reason}"));
-    Some(format!("95 % intervals from this run alone: {}{rest}", all.join(", ")))
+    Some(format!("95 % intervals from this run alone: {}{rest}", intervals.join(", ")))
 }
 
 pub(crate) fn scalar(value: &Value) -> String {

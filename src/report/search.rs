@@ -97,27 +97,27 @@ pub(crate) struct FoundHead {
 }
 
 pub(crate) fn head(report: &SearchReport) -> FoundHead {
-    let found = &report.found;
-    let upper = found.below.map_or_else(|| " or more".to_owned(), |high| format!(" … {}", number(high)));
-    let ends = format!("{}{upper}", number(found.at_least));
+    let range = &report.found;
+    let upper = range.below.map_or_else(|| " or more".to_owned(), |high| format!(" … {}", number(high)));
+    let ends = format!("{}{upper}", number(range.at_least));
     let (rate, how) = match &report.rules {
         SearchRules::Limits(LimitSearch { estimate: Some(estimate), .. }) => {
             (estimated(estimate, report, " req/s"), format!("95 % interval {ends}"))
         }
-        SearchRules::Limits(_) if found.below.is_some() => {
+        SearchRules::Limits(_) if range.below.is_some() => {
             (format!("{ends} req/s"), "bracketed, not estimated".to_owned())
         }
         SearchRules::Limits(_) => {
-            (format!("{} req/s or more", number(found.at_least)), "the highest rate that was tried".to_owned())
+            (format!("{} req/s or more", number(range.at_least)), "the highest rate that was tried".to_owned())
         }
         SearchRules::Loadgen { .. } => (format!("{ends} req/s"), "by LoadGen's rules".to_owned()),
     };
     let limits = limits(report).join(" and ");
     let at = if limits.is_empty() { limits } else { format!(" at {limits}") };
     let probes = report.probes.len();
-    let is_shown = |tried: &SearchProbe| tried.probe.rate.total_cmp(&found.at_least).is_eq();
+    let is_shown = |tried: &SearchProbe| tried.probe.rate.total_cmp(&range.at_least).is_eq();
     let place = report.probes.iter().rposition(is_shown).map_or_else(String::new, |at| format!(" {}", at + 1));
-    let probe = format!("probe{place} of {probes}, at {} req/s", number(found.at_least));
+    let probe = format!("probe{place} of {probes}, at {} req/s", number(range.at_least));
     FoundHead {
         sentence: format!("{rate}{at}, {how}"),
         number: [
@@ -155,7 +155,7 @@ fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> Strin
     let SearchReport { bounds, probes, found, .. } = report;
     let last = probes.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq());
     let came = last.map_or("is not known", |last| if last.probe.met { "held" } else { "missed" });
-    let found = match (estimate, found.below) {
+    let outcome = match (estimate, found.below) {
         (Some(estimate), _) => format!(
             "estimated as {}, with a 95 % interval; the last probe, at its lower end, {came}.",
             estimated(estimate, report, " req/s")
@@ -170,7 +170,7 @@ fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> Strin
         (None, None) => "not reached: the limits held at the highest rate that may be tried.".to_owned(),
     };
     format!(
-        "{found} Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful \
+        "{outcome} Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful \
             requests, full window. What stands above is the last probe at the lower end."
     )
 }

@@ -262,9 +262,9 @@ mod tests {
             value: value.to_owned(),
             per_second,
         };
-        let all =
+        let rows =
             [row("a", "model=\"m\"", "12", Some(3.0)), row("a", "model=\"long\"", "4", None), row("b", "", "1", None)];
-        insta::assert_snapshot!(metrics(&all, 7, Styler::OFF), @r#"
+        insta::assert_snapshot!(metrics(&rows, 7, Styler::OFF), @r#"
         a  counter  What it is
           model="m"     12  3.0 per second
           model="long"  4

@@ -244,8 +244,8 @@ fn from_zero_points(names: &[&str]) -> String {
 fn notes(report: &SweepReport) -> Vec<Block> {
     let mut notes = match &report.imported {
         None => vec![format!(
-            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests; at a rate req/s and \
-             tok/s are of the time in which requests arrived; tok/s/user is 1,000 / TPOT p50",
+            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests; at a rate \
+             req/s and tok/s are of the time in which requests arrived; tok/s/user is 1,000 / TPOT p50",
             from_zero_points(&report.zero_points())
         )],
         Some(origin) => imported_notes(origin).to_vec(),

@@ -54,20 +54,20 @@ type Pick = fn(&LatencySummary) -> Option<MeasuredNumber>;
 fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
     const STATS: [(&str, Pick); 3] = [("p50", |it| it.p50), ("p99", |it| it.p99), ("mean", |it| it.mean)];
     type Latency = (&'static str, fn(&SweepPoint) -> &LatencySummary, LimitedMetric);
-    let all: [Latency; 3] = [
+    let latencies: [Latency; 3] = [
         ("TTFT", |point| &point.ttft, LimitedMetric::Ttft),
         ("TPOT", |point| &point.tpot, LimitedMetric::Tpot),
         ("E2E", |point| &point.e2e, LimitedMetric::E2e),
     ];
     let mut charts = Vec::new();
-    for (name, of, metric) in all {
+    for (name, latency, metric) in latencies {
         let limits = sweeps.first().map(|sweep| limits(sweep.report, metric)).unwrap_or_default();
         let series = |place: usize, sweep: &NamedSweep<'_>, label: &str, stat: &str, pick: Pick| ChartSeries {
             place,
             name: label.to_owned(),
             is_front: false,
             points: points(sweep.report, |point| {
-                let value = pick(of(point))?;
+                let value = pick(latency(point))?;
                 let interval = value.low.zip(value.high);
                 let at = point.requests_per_s.map_or_else(String::new, |rate| format!(", {} req/s", number(rate)));
                 let hint = format!("{name} {stat} {} ms{}{at}", number(value.value), ends(interval));
@@ -75,9 +75,9 @@ fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
             }),
         };
         if let [sweep] = sweeps {
-            let all = STATS.iter().enumerate();
+            let statistics = STATS.iter().enumerate();
             let title = format!("{name}, ms");
-            let series = all.map(|(place, (stat, pick))| {
+            let series = statistics.map(|(place, (stat, pick))| {
                 let mut series = series(place, sweep, stat, stat, *pick);
                 // One label for each level is enough.
                 if place > 0 {

@@ -16,11 +16,11 @@ pub(super) fn result() -> RunResult {
 
 /// A result of these fields alone, with the least that makes it one.
 pub(super) fn result_of(fields: serde_json::Value) -> MeasuredResult {
-    let mut all = serde_json::json!({ "schema": 1, "verdict": "valid", "reasons": [], "requested": {} });
-    if let (Some(all), serde_json::Value::Object(fields)) = (all.as_object_mut(), fields) {
-        all.extend(fields);
+    let mut object = serde_json::json!({ "schema": 1, "verdict": "valid", "reasons": [], "requested": {} });
+    if let (Some(object), serde_json::Value::Object(fields)) = (object.as_object_mut(), fields) {
+        object.extend(fields);
     }
-    MeasuredResult::read(&all.to_string()).expect("a result")
+    MeasuredResult::read(&object.to_string()).expect("a result")
 }
 
 /// A request of three tokens, 10 ms apart: scheduled at `sched` ms, its first token `ttft` ms later.

@@ -47,7 +47,6 @@ mod options;
 mod predict;
 mod project_folder;
 mod provenance;
-mod result_age;
 mod run;
 mod schedule;
 mod secret_values;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::keying::{Keyed, is_made_by_another, key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
-use super::{OpenFact, TaskExecutor, result_age};
+use super::run::age_notice;
+use super::{OpenFact, TaskExecutor};
 use crate::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
 use base::event::{Failure, TaskId};
 use base::files::Digest;
@@ -159,7 +160,7 @@ impl<W: TaskExecutor> Predictor<'_, W> {
         };
         match look {
             Lookup::Hit(record) if !forced && task.cache => {
-                let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
+                let age = age_notice(task, &keyed.key, &record).map(|(_, text)| text);
                 let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
                 let reasons = age.into_iter().chain(self.source_notice(task, &record)).chain(conditions).collect();
                 self.as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);

@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::Run;
-use crate::task_context::{TaskContext, memory};
+use crate::task_context::{TaskContext, out_of_memory};
 use base::event::{Done, Failure};
 use base::files::{metadata_if_there, read_text_up_to};
 use plan::manifest::model::{
@@ -26,7 +26,7 @@ impl Run for Engine {
 
     async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
-        let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(self, lowered));
+        let lowered = context.lease.lowered.as_ref().map(|lowered| out_of_memory::lower(self, lowered));
         let engine = lowered.as_ref().unwrap_or(self);
         match engine.backend {
             EngineBackend::TensorrtLlm => build(context, engine).await,
@@ -168,7 +168,8 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         context.lease.report_progress(name, index as u64, Some(total));
         outcome = context.run(context.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
-        outcome = outcome.map_err(|failure| memory::explain(failure, context, &engine, is_first(&engine, index)));
+        outcome =
+            outcome.map_err(|failure| out_of_memory::explain(failure, context, &engine, is_first(&engine, index)));
         if outcome.is_err() {
             break;
         }

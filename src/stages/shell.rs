@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::task_context::{TaskContext, memory};
+use crate::task_context::{TaskContext, out_of_memory};
 use crate::{Run, task_context};
 use base::event::{Done, Failure};
 use exec::process::probe;
@@ -47,7 +47,7 @@ impl Run for ShellScript {
             Self::Words(words) => {
                 let mut words = words.clone();
                 if let Some(lowered) = &context.lease.lowered {
-                    memory::lower_option(&mut words, lowered);
+                    out_of_memory::lower_option(&mut words, lowered);
                 }
                 words.into_iter().map(OsString::from).collect()
             }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::error::{LibraryError, TokenizerError};
+use super::{LibraryError, TokenizerError};
 use base::diag::catch_panic;
 
 /// Text to token ids and back, whole: what the file says of cutting and padding for training is not done.

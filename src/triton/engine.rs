@@ -183,11 +183,13 @@ mod tests {
 
     use super::*;
 
-    const TEXT: &str = r#"{"version":"0.19.0","pretrained_config":{"architecture":"LlamaForCausalLM","dtype":"float16","num_hidden_layers":32,
-        "hidden_size":4096,"num_attention_heads":32,"hidden_act":"silu","mapping":{"world_size":2,"tp_size":2,"pp_size":1,"moe_tp_size":2},
+    const TEXT: &str = r#"{"version":"0.19.0",
+        "pretrained_config":{"architecture":"LlamaForCausalLM","dtype":"float16","num_hidden_layers":32,
+        "hidden_size":4096,"num_attention_heads":32,"hidden_act":"silu",
+        "mapping":{"world_size":2,"tp_size":2,"pp_size":1,"moe_tp_size":2},
         "quantization":{"quant_algo":"FP8","group_size":128}},
-        "build_config":{"max_input_len":2048,"max_seq_len":3072,"max_batch_size":64,"max_num_tokens":8192,"strongly_typed":true,
-        "plugin_config":{"tokens_per_block":64,"gemm_plugin":"fp8"}}}"#;
+        "build_config":{"max_input_len":2048,"max_seq_len":3072,"max_batch_size":64,"max_num_tokens":8192,
+        "strongly_typed":true,"plugin_config":{"tokens_per_block":64,"gemm_plugin":"fp8"}}}"#;
 
     #[test]
     fn unknown_keys_are_kept() {

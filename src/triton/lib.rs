@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  InferRequest ─TritonClient→ a server ─→ StreamResponse, …; its metrics ─→ Exposition
-//!  EngineConfig, RepositorySpec ─repository→ a model repository, and what speaks against one; ─launch→ the command of a server
+//!  EngineConfig, RepositorySpec ─repository→ a model repository or its problems; ─launch→ the command of a server
 //! ```
 
 mod client;

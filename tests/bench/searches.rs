@@ -3,7 +3,7 @@
 
 use regatta::stats::{Growth, ProbeOutcome, RateSearcher, RateStep};
 
-use super::queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
+use super::simulated_queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 use super::systems::{Kind, System};
 
 /// The least margin of a probe whose queue grew all the time, as the load test has it.

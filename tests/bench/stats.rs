@@ -11,12 +11,11 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
-#[path = "../../src/base/stats/queue.rs"]
+#[path = "../../src/base/stats/simulated_queue.rs"]
 #[allow(dead_code, reason = "tests of the library use the rest")]
-mod queue;
+mod simulated_queue;
 mod systems;
 
-use queue::{QueuedRequest, ServiceTime, ServiceTimeNoise, SimulatedQueue};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::interop::Tool;
@@ -24,6 +23,7 @@ use regatta::interop::{ChunkKind, MeasuredResult, MeasuredRun, RequestTrace, Tra
 use regatta::report::compare::{CompareRules, ComparedResult, Comparison, Judgement, RunSet};
 use regatta::stats::{NoInterval, RunSeries};
 use serde_json::json;
+use simulated_queue::{QueuedRequest, ServiceTime, ServiceTimeNoise, SimulatedQueue};
 use systems::{Kind as SystemKind, System};
 
 const STATISTICS: [(&str, f64); 5] = [("mean", 0.0), ("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];

@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::queue::{ServerPool, Visit};
+use super::simulated_queue::{ServerPool, Visit};
 
 /// What serves, and how requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,17 +9,17 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
-#[path = "../../src/base/stats/queue.rs"]
-#[allow(dead_code, reason = "tests of the library and another benchmark use the rest")]
-mod queue;
 mod searches;
+#[path = "../../src/base/stats/simulated_queue.rs"]
+#[allow(dead_code, reason = "tests of the library and another benchmark use the rest")]
+mod simulated_queue;
 mod systems;
 
-use queue::{ServiceTime, SimulatedQueue, Visit};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::stats::{Growth, LevelShift, Observation};
 use searches::{SearchTally, searched_systems};
+use simulated_queue::{ServiceTime, SimulatedQueue, Visit};
 use systems::{Kind, System};
 
 /// Mean service time 1 s.

@@ -1,12 +1,12 @@
 //! What the interval of a search is worth: on queues whose true rate is known it holds that rate about as often as it says, and it is
 //! narrow enough to be of use.
 
-#[path = "../../src/base/stats/queue.rs"]
-#[allow(dead_code, reason = "tests of the library and benchmarks use the rest")]
-mod queue;
 #[path = "../bench/searches.rs"]
 #[allow(dead_code, reason = "the benchmark prints the rest")]
 mod searches;
+#[path = "../../src/base/stats/simulated_queue.rs"]
+#[allow(dead_code, reason = "tests of the library and benchmarks use the rest")]
+mod simulated_queue;
 #[path = "../bench/systems.rs"]
 #[allow(dead_code, reason = "benchmarks use the rest")]
 mod systems;

@@ -44,11 +44,11 @@ pub enum RepositoryRequest {
 pub struct RepositoryFill {
     pub templates: PathBuf,
     pub out: PathBuf,
-    /// For every model.
+    /// Settings for every model.
     pub settings: Vec<KeyValueArg>,
-    /// A YAML file of more.
+    /// A YAML file with more settings.
     pub values: Option<PathBuf>,
-    /// Of one model each.
+    /// A model's name, and a setting for that model alone.
     pub of_models: Vec<(String, KeyValueArg)>,
     /// `key:value,key:value`.
     pub substitutions: Option<String>,

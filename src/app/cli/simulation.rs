@@ -117,11 +117,11 @@ pub struct WhatIfRequest {
     pub rates: Vec<f64>,
     /// LoRA adapters that requests name in turn.
     pub adapters: Option<u32>,
-    /// `CONTEXT:GENERATION`, each is tried.
+    /// Numbers of servers to try, each as `CONTEXT:GENERATION`.
     pub disaggregated: Vec<String>,
-    /// GB/s of each GPU. `None`: 50.
+    /// Bandwidth for KV cache transfers in GB/s per GPU; `None` means 50.
     pub kv_link: Option<f64>,
-    /// `None`: the fewest requests.
+    /// How a request's server is chosen; `None` chooses the one with the fewest requests.
     pub router: Option<BalancerPolicy>,
     /// A day of a fleet instead of one system.
     pub fleet: Option<FleetRequest>,

@@ -12,7 +12,7 @@ use crate::console::print;
 use crate::error::CommandError;
 use crate::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockFile, LockFileError, LockPart, LockSection, LockedTask,
-    Strictness, compare, outcome, pin, read, render, run_section,
+    Strictness, compare, display, outcome, pin, read, run_section,
 };
 use crate::project::{Project, options};
 use base::diag::ErrorText;
@@ -30,7 +30,7 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
     match request {
         LockRequest::Show { file, json } => {
             let file = open(file)?;
-            print(&if *json { render::show_json(&file) } else { render::show(&file, styler) });
+            print(&if *json { display::show_json(&file) } else { display::show(&file, styler) });
             Ok(CliExit::Done)
         }
         LockRequest::Diff { a, b, settings, json } => {
@@ -46,7 +46,7 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
             };
             print(&if *json {
-                render::differences_json(&differences)
+                display::differences_json(&differences)
             } else {
                 format_differences(&differences, sides, is_now, styler)
             });
@@ -64,9 +64,9 @@ fn format_differences(
 ) -> String {
     let mut out = String::new();
     for (run, found) in found.iter().filter(|(_, found)| !found.is_empty()) {
-        let _ = write!(out, "{run}\n{}", render::differences(found, sides, styler));
+        let _ = write!(out, "{run}\n{}", display::differences(found, sides, styler));
         if is_now {
-            out.push_str(&render::advice(found, styler));
+            out.push_str(&display::advice(found, styler));
         }
     }
     let same = found.values().filter(|found| found.is_empty()).count();
@@ -212,7 +212,8 @@ pub fn enforce(
     let stops = differences.iter().filter(|difference| strictness.stops(difference)).count();
     if stops > 0 {
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
-        let table = render::differences(&differences, ["locked", "now"], paint) + &render::advice(&differences, paint);
+        let table =
+            display::differences(&differences, ["locked", "now"], paint) + &display::advice(&differences, paint);
         let is_other_stage = |difference: &LockDifference| difference.task.is_some() && difference.field == "stage";
         let has_other_stages = differences.iter().any(is_other_stage);
         let others = if has_other_stages { run_section::namesakes(project, plan) } else { Vec::new() };
@@ -235,7 +236,7 @@ pub fn enforce(
         } else {
             ""
         };
-        holding.messages.push((None, format!("differs from {shown}: {place}{}{reason}", render::line(difference))));
+        holding.messages.push((None, format!("differs from {shown}: {place}{}{reason}", display::line(difference))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding).map_err(anyhow::Error::from)?;
     options.output_check = output_check(section, strictness, shown);
@@ -286,14 +287,14 @@ fn output_check(section: LockSection, strictness: Strictness, file: String) -> O
         let (stops, reported): (Vec<LockDifference>, Vec<LockDifference>) =
             outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
         match stops.first() {
-            None => Ok(reported.iter().map(|one| format!("differs from {file}: {}", render::line(one))).collect()),
+            None => Ok(reported.iter().map(|one| format!("differs from {file}: {}", display::line(one))).collect()),
             Some(first) => Err(failure(entry, first, &stops, &file)),
         }
     })
 }
 
 fn failure(entry: &LockedTask, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
-    let lines: Vec<String> = stops.iter().map(render::line).collect();
+    let lines: Vec<String> = stops.iter().map(display::line).collect();
     let problem = format!("it does not match {file}: {}", lines.join("; "));
     let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
     Failure::new(FailureKind::Differs, problem)

@@ -13,8 +13,8 @@
 
 pub(super) mod command;
 mod compare;
+mod display;
 mod format;
-mod render;
 pub(super) mod run_section;
 mod splice;
 

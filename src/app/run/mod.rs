@@ -1,16 +1,16 @@
 //! `regatta run` and `regatta serve`: on this machine ([`perform`]), or as a job of Slurm that runs the same command
-//! (`allocation`).
+//! (`slurm_allocation`).
 
-mod allocation;
 mod begun_run;
 mod finish;
 mod kept_servers;
 mod preparation;
 mod signals;
+mod slurm_allocation;
 
-pub(super) use allocation::run_in_allocation;
 pub(super) use finish::RunEnd;
 pub(super) use signals::StopSignals;
+pub(super) use slurm_allocation::run_in_allocation;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use stages::{StageExecutor, end_abandoned};
 
 pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit, CommandError> {
     if let RunTarget::Slurm(flags) = &request.on {
-        return allocation::submit_and_follow(global, request, flags);
+        return slurm_allocation::submit_and_follow(global, request, flags);
     }
     perform(global, request, false).map(RunEnd::exit_of_process)
 }
@@ -47,7 +47,7 @@ pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit,
 /// `regatta serve`: a run that keeps servers up.
 pub(super) fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
     if let RunTarget::Slurm(flags) = &request.run.on {
-        return allocation::submit_and_follow(global, &request.run, flags);
+        return slurm_allocation::submit_and_follow(global, &request.run, flags);
     }
     serve_here(global, request)
 }

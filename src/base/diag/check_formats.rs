@@ -110,7 +110,7 @@ pub fn check_sarif(problems: &[CheckProblem]) -> String {
     let results: Vec<Value> = problems
         .iter()
         .map(|one| {
-            let locations: Vec<Value> = one
+            let places: Vec<Value> = one
                 .place
                 .iter()
                 .map(|place| {
@@ -125,7 +125,7 @@ pub fn check_sarif(problems: &[CheckProblem]) -> String {
                     }})
                 })
                 .collect();
-            json!({"ruleId": "manifest", "level": one.severity, "message": {"text": one.text()}, "locations": locations})
+            json!({"ruleId": "manifest", "level": one.severity, "message": {"text": one.text()}, "locations": places})
         })
         .collect();
     let driver = json!({
@@ -157,9 +157,10 @@ mod tests {
         let problems = found();
         let place = problems[1].place.as_ref().unwrap();
         assert_eq!((place.line, place.column, place.end_line, place.end_column), (2, 1, 2, 7));
-        insta::assert_snapshot!(check_github(&problems), @r"
+        insta::assert_snapshot!(check_github(&problems), @"
         ::error title=regatta check a::a,b: 100 %25%0Aof it
-        ::error file=manifests/a b.yaml,line=2,endLine=2,col=1,endColumn=7,title=regatta check a::unknown key `stäges`: here%0Ahint: did you mean `stages`?
+        ::error file=manifests/a b.yaml,line=2,endLine=2,col=1,endColumn=7,title=regatta check a::unknown key \
+            `stäges`: here%0Ahint: did you mean `stages`?
         ");
     }
 

@@ -73,6 +73,11 @@ pub fn with_causes(mut text: String, error: &dyn Error) -> String {
     text
 }
 
+/// A feature of `Cargo.toml` that this program was built without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this program was built without `{0}`; build it with `--features {0}`")]
+pub struct FeatureLeftOut(pub &'static str);
+
 #[cfg(test)]
 mod tests {
     use std::io;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::quantity::TimeSpan;
-use super::text_format::{MOST_ANSWER_BYTES, MOST_USERS};
+use super::schema_format::{MOST_ANSWER_BYTES, MOST_USERS};
 
 // `bench.protocol:` — what requests are written in.
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::TimeSpan;
-use super::text_schema::{GOODPUT, PERCENT, text_schema};
+use super::schema_format::{GOODPUT, PERCENT, text_schema};
 
 /// A field for each metric and statistic, so that a misspelt key is found with a suggestion.
 macro_rules! limits {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::quantity::TimeSpan;
-use super::text_format::MOST_REQUESTS;
+use super::schema_format::MOST_REQUESTS;
 
 // The distribution of arrivals at a rate.
 

@@ -5,30 +5,28 @@
 //! ignores them here: a result of another version may have some, and is read all the same.
 
 mod connection;
-mod division;
 mod limits;
 mod load;
+mod mlperf;
 mod placement;
 mod prompts;
 mod quantity;
 mod request;
 mod request_field;
 mod request_headers;
+mod schema_format;
 mod sim_calibration;
 mod sweep_levels;
-mod test_mode;
-mod text_format;
-mod text_schema;
 
 pub use connection::{
     Protocol, ResponseSizeLimits, Retries, RetryOn, StreamMode, Tls, UNMEASURED, UnmeasuredProtocol,
     requests_token_ids, sets_length,
 };
-pub use division::Division;
 pub use limits::{
     GoodputLimit, GoodputLimitError, LatencyLimit, LimitedMetric, Limits, Percent, PercentError, SloLimits, Statistic,
 };
 pub use load::{Arrivals, Ramp, RampStep, RandomSeed, Scenario, StopAfter, ThinkTime};
+pub use mlperf::{Division, TestMode};
 pub use placement::{ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun};
 pub use prompts::{DelayPlace, History, LONGEST_LENGTH, Length, Prefixes, RecordOrder, Sessions, Weighted};
 pub use quantity::{BLANK, Formula, NumberKind, Numeric, Quantity, TimeSpan};
@@ -39,9 +37,8 @@ pub use request_field::{
 pub use request_headers::{
     AUTHORIZATION, HeaderFault, HeaderPart, RequestHeaders, is_secret_header, parts as header_parts, secret_variable,
 };
-pub use sim_calibration::{AcceptanceRate, AcceptanceRateError, SimCalibration, SimScheduler};
-pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};
-pub use test_mode::TestMode;
-pub use text_format::{
+pub use schema_format::{
     LARGEST_SHAPE, MOST_ANSWER_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS, TextFormat,
 };
+pub use sim_calibration::{AcceptanceRate, AcceptanceRateError, SimCalibration, SimScheduler};
+pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};

@@ -9,8 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::TimeSpan;
-use super::text_format::MOST_PARTS;
-use super::text_schema::{JOB_TIME_LIMIT, text_schema};
+use super::schema_format::{JOB_TIME_LIMIT, MOST_PARTS, text_schema};
 use crate::units::DurationError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

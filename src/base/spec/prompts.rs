@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::load::ThinkTime;
-use super::text_format::MOST_USERS;
+use super::schema_format::MOST_USERS;
 
 /// The order in which the records of a file are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

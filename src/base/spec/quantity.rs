@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::text_schema::{TIME_SPAN, text_schema};
+use super::schema_format::{TIME_SPAN, text_schema};
 use crate::units::{DurationError, parse_duration};
 
 /// A number, or what it is computed from.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::connection::Protocol::{self, Generate, Kserve, OpenaiChat, OpenaiCompletions};
 use super::load::RandomSeed;
 use super::request::{CancelBy, CancelPolicy, Interface, Request, WordList};
-use super::text_format::{MOST_PARTS, MOST_USERS};
+use super::schema_format::{MOST_PARTS, MOST_USERS};
 
 /// What a field may be.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -156,7 +156,7 @@ fn rank_among(sorted: &[f64], value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::queue::{ServiceTime, SimulatedQueue};
+    use crate::stats::simulated_queue::{ServiceTime, SimulatedQueue};
 
     fn trend(visits: &[(f64, f64)]) -> Option<LatencyTrend> {
         LatencyTrend::estimate(&VisitsInOrder {

@@ -10,11 +10,11 @@ mod change_points;
 mod growth;
 mod latency_trend;
 mod level;
-#[cfg(test)]
-#[allow(dead_code, reason = "tests of verdicts and benchmarks use the rest")]
-mod queue;
 mod rate_search;
 mod replicate;
+#[cfg(test)]
+#[allow(dead_code, reason = "tests of verdicts and benchmarks use the rest")]
+mod simulated_queue;
 mod student;
 mod within_run;
 

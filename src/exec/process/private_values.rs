@@ -302,7 +302,10 @@ mod redact_tests {
 
     proptest! {
         #[test]
-        fn where_the_chunks_are_cut_makes_no_difference(text in "[ab]{0,40}", cuts in prop::collection::vec(0_usize..40, 0..5)) {
+        fn where_the_chunks_are_cut_makes_no_difference(
+            text in "[ab]{0,40}",
+            cuts in prop::collection::vec(0_usize..40, 0..5),
+        ) {
             let whole = through(&["aba", "bb"], &[text.as_bytes()]);
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
             cuts.extend([0, text.len()]);

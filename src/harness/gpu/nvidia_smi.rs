@@ -279,7 +279,9 @@ mod tests {
             probe,
             [
                 "nvidia-smi",
-                "--query-gpu=index,uuid,name,driver_version,memory.total,enforced.power.limit,clocks.max.sm,clocks.max.memory,timestamp,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,clocks.mem,clocks_event_reasons.active",
+                "--query-gpu=index,uuid,name,driver_version,memory.total,enforced.power.limit,clocks.max.sm,\
+                    clocks.max.memory,timestamp,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,\
+                    clocks.mem,clocks_event_reasons.active",
                 "--format=csv,noheader,nounits"
             ]
         );
@@ -288,7 +290,8 @@ mod tests {
             sampler,
             [
                 "nvidia-smi",
-                "--query-gpu=timestamp,index,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,clocks.mem,clocks_event_reasons.active",
+                "--query-gpu=timestamp,index,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,\
+                    clocks.mem,clocks_event_reasons.active",
                 "--format=csv,noheader,nounits",
                 "--id=2,3",
                 "-lms",

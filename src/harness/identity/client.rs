@@ -210,7 +210,10 @@ mod tests {
 
     #[test]
     fn a_key_that_a_server_repeats_is_not_read_however_it_is_written() {
-        let body = r#"{"version": "0.9 sk-61f/0a", "data": [{"root": "sk-61f\/0a", "n": 1}, "sk-\u0036\u0031f/0a"], "cut": "x sk-61…"}"#;
+        let body = concat!(
+            r#"{"version": "0.9 sk-61f/0a", "data": [{"root": "sk-61f\/0a", "n": 1}, "sk-\u0036\u0031f/0a"],"#,
+            r#" "cut": "x sk-61…"}"#
+        );
         let expected = r#"{"version":"0.9 ***","data":[{"root":"***","n":1},"***"],"cut":"x ***…"}"#;
         assert_eq!(read(body, "sk-61f/0a"), expected);
     }

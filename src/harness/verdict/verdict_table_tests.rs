@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
+use simulated_queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 
 use crate::measure::collector::Collector;
 use crate::transport::request_encoder::CallKind;
@@ -15,9 +15,9 @@ use crate::verdict::metric_vector_tests::{ended, spec, summarize_to, summarize_w
 use crate::{Stability, *};
 use triton::{Scrape, ServerMetric, ServerMetrics};
 
-#[path = "../../base/stats/queue.rs"]
+#[path = "../../base/stats/simulated_queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
-mod queue;
+mod simulated_queue;
 
 /// A queue with its mean service time in ms.
 #[derive(Clone, Copy)]

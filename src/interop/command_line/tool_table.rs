@@ -342,8 +342,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, perf_analyzer, sglang, slurm,
-        tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
+        aiperf, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run, perf_analyzer, sglang,
+        slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
     };
 
     /// Every table, in the order of the files.
@@ -355,7 +355,7 @@ mod tests {
             &curl::TABLE,
             &docker::TABLE,
             &genai_perf::PROFILE,
-            &git_clone::TABLE,
+            &git_clone_command::TABLE,
             &guidellm::BENCHMARK,
             &guidellm::RUN,
             &llmb_run::TABLE,

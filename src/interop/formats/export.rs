@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use base::diag::FeatureLeftOut;
 use serde_json::{Value, json};
 
-use super::{export_genai_perf, export_vllm, parquet};
+use super::{export_genai_perf, export_parquet, export_vllm};
 use crate::metrics::{
     ChunkFilter, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues, Tool,
 };
@@ -43,7 +43,7 @@ impl ExportFormat {
 pub enum ExportError {
     #[cfg(feature = "parquet")]
     #[error(transparent)]
-    Parquet(#[from] ::parquet::errors::ParquetError),
+    Parquet(#[from] parquet::errors::ParquetError),
     #[error(transparent)]
     LeftOut(#[from] FeatureLeftOut),
 }
@@ -96,7 +96,7 @@ pub fn export(run: &MeasuredRun, records: &[RequestRecord], format: ExportFormat
         ExportFormat::AiPerf => export_genai_perf::write_aiperf(run, &mut out),
         ExportFormat::Vllm => export_vllm::write(run, &mut out),
         ExportFormat::PerfAnalyzer => export_genai_perf::write_perf_analyzer(run, &mut out),
-        ExportFormat::Parquet => parquet::write(run, records, &mut out)?,
+        ExportFormat::Parquet => export_parquet::write(run, records, &mut out)?,
     }
     Ok(out)
 }

@@ -6,18 +6,18 @@
 //!
 //! ```text
 //!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ a sweep
-//!  MeasuredRun ─ export ─→ export_genai_perf · export_vllm · parquet ─→ files
+//!  MeasuredRun ─ export ─→ export_genai_perf · export_vllm · export_parquet ─→ files
 //! ```
 
 mod export;
 mod export_genai_perf;
+#[cfg(feature = "parquet")]
+mod export_parquet;
 mod export_vllm;
 mod file_format;
 mod import_identity;
 mod imported_sweep;
 mod located_runs;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod printed;
 mod read;
 mod records;
@@ -32,7 +32,7 @@ pub use request_columns::{COLUMNS, Column, schema as requests_schema};
 
 /// A program without the feature `parquet` writes no Parquet files.
 #[cfg(not(feature = "parquet"))]
-mod parquet {
+mod export_parquet {
     use super::export::{ExportError, Exported};
     use crate::metrics::MeasuredRun;
     use base::diag::FeatureLeftOut;

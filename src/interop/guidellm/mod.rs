@@ -1,14 +1,14 @@
 //! GuideLLM's command lines: `guidellm benchmark` of before 0.8, and `guidellm run` since.
 
 mod data;
-mod measured;
+mod load;
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 use self::data::{GuideLlmData, numeric, pairs};
-use self::measured::{GuideLlmRun, WarmUp};
+use self::load::{GuideLlmRun, WarmUp};
 use crate::command_line::{GivenOption, ToolTable, Translation, TranslationBuilder, TranslationError, quantity};
 use base::diag::{did_you_mean, nearest};
 use base::spec::Quantity;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::request_trace::ChunkFilter;
-use super::rules::{
+use super::tool_definitions::{
     AnswerEnd, ChunkGapRule, ClockZero, MetricConcept, PerRequestMetric, RateRule, SingleTokenRule, Tool, ToolRules,
 };
 use harness::are_counted_alike;

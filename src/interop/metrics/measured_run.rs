@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::request_trace::RequestTrace;
-use super::rules::Tool;
+use super::tool_definitions::Tool;
 use super::{MetricMeaning, MetricStats};
 use base::event::Verdict;
 use harness::{REPEATS, RunIdentity, RunResult, TimeSlice};

@@ -8,24 +8,24 @@
 //! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was
 //! kept, the row shows why.
 
-mod apply;
+mod compute;
 mod meaning;
 mod measured_run;
 mod request_trace;
-mod rules;
 mod spread;
+mod tool_definitions;
 
 use serde::Serialize;
 
-pub use apply::MissingMetric;
+pub use compute::MissingMetric;
 pub use meaning::MetricMeaning;
 pub use measured_run::{
     COPY_REPEATS, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict,
     MeasuredResult, MeasuredRun, StatedMetric,
 };
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks, vector};
-pub use rules::{MetricConcept, PercentileRule, Tool, UnknownTool};
 pub use spread::{DeviationRule, SortedValues};
+pub use tool_definitions::{MetricConcept, PercentileRule, Tool, UnknownTool};
 
 use base::units::counted;
 use harness::{FailureClass, LatencyMetrics, Metric};

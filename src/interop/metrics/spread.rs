@@ -1,6 +1,6 @@
 //! Values and how they are spread: mean, deviation, percentiles by a named rule.
 
-use super::rules::PercentileRule;
+use super::tool_definitions::PercentileRule;
 
 /// Sorted values, finite ones only.
 #[derive(Clone, Debug, PartialEq)]

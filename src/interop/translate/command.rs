@@ -18,8 +18,8 @@ use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::triton_backend::{benchmarks, fill_template, grpc_clients, launch_triton_server, tritonserver};
 use crate::{
-    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer, sglang,
-    slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run, nvidia_smi, perf_analyzer,
+    sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 use base::diag::did_you_mean;
 use base::files::{open_text, read_text_up_to};
@@ -193,7 +193,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
         ("srun", _) => slurm::srun(arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments)?,
-        ("git", _) => git_clone::translate(arguments, &|path| surroundings.path(path))?,
+        ("git", _) => git_clone_command::translate(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
         ("make", _) => {
             // Both places are good for make.

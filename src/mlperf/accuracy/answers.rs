@@ -12,7 +12,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::{is_space, stripped};
-use crate::synthetic_words;
+use crate::dataset::synthetic_text;
 use base::files::{Sha256Of, read_bytes};
 use tokenizer::{Tokenizer, TokenizerError};
 
@@ -231,7 +231,7 @@ impl TokenDecoder {
     }
 
     pub fn spell(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        let Some(tokenizer) = &self.tokenizer else { return Ok(synthetic_words::text(ids)) };
+        let Some(tokenizer) = &self.tokenizer else { return Ok(synthetic_text(ids)) };
         let text = tokenizer.decode(ids, self.skips_special)?;
         Ok(if self.cleans { cleaned(&text) } else { text })
     }

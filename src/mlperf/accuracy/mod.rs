@@ -2,8 +2,9 @@
 //! the round.
 //!
 //! ```text
-//!  mlperf_log_accuracy.json ─AnswerLog→ LoggedAnswer ─Width→ token ids ─TokenDecoder→ text ─ScoringMethod→ AnswerScore ─→ accuracy.txt, .json
-//!                                                                       dataset.jsonl → target ───┘
+//!  mlperf_log_accuracy.json ─AnswerLog→ LoggedAnswer ─Width→ token ids ─TokenDecoder→ text ─┐
+//!  dataset.jsonl ─→ target ─────────────────────────────────────────────────────────────────┴─→ ScoringMethod
+//!  ScoringMethod ─→ AnswerScore, … ─→ accuracy.txt, accuracy.json
 //! ```
 //!
 //! The numbers are those of the reference scripts, to the last digit that they print; tests hold them against values

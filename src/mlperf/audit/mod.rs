@@ -1,9 +1,465 @@
-//! The audit tests of the rules: LoadGen's settings in them, and whether the results pass.
+//! The audit tests of the rules: whether an audit run passes. Stricter than the official scripts: an empty log does not
+//! pass, nor does a run in which the test's settings were not in force.
 
-mod verify;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use super::{TEST_FILE, TestRecord, TestRecordError};
+use base::spec::TestMode;
+use base::units::counted;
+use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError, LoggedAnswer};
+use rules::{Accuracy, AuditConfig, LOG_SEED, MlperfScenario, ResolvedTest, audit_config};
+
+/// What a verification found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditVerification {
+    pub test: TestMode,
+    /// The name of the file for the package.
+    pub file: &'static str,
+    pub text: String,
+    /// Everything that is wrong; empty: it passes, or what is left is not judged.
+    pub wrong: Vec<String>,
+    /// What the data, which is made up, cannot show; nothing passes or fails by it.
+    pub not_judged: Option<String>,
+    /// One line for display.
+    pub headline: String,
+}
+
+/// Why nothing could be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error("`{}` cannot be read: {error}", path.display())]
+    Log { path: PathBuf, error: String },
+    #[error(transparent)]
+    Record(#[from] TestRecordError),
+    #[error("`{}` has no {TEST_FILE}, which describes the run", folder.display())]
+    NoRecord { folder: PathBuf },
+    #[error("`{}`: {error}", path.display())]
+    Detail { path: PathBuf, error: DetailError },
+    #[error("`{}`: {error}", path.display())]
+    Answers { path: PathBuf, error: LogError },
+    #[error("`{}` is a {is} run, and that is no audit test", folder.display())]
+    NoTest { folder: PathBuf, is: &'static str },
+    #[error("TEST07 needs the exact match of the run's answers")]
+    NoScore,
+    /// The data is not made up, so the score is the verdict.
+    #[error("the score of TEST07's answers has no `exact_match`")]
+    NotScored,
+}
+
+/// The score of TEST07's answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Test07Score {
+    /// Percent.
+    ExactMatch(f64),
+    /// The answers were looked at, and some of them cannot be scored here.
+    Unscored,
+}
+
+/// Verifies the audit run in a folder. `end_ids`: tokens that end an answer (TEST06).
+pub fn verify(
+    folder: &Path,
+    found: &ResolvedTest,
+    benchmark: &str,
+    end_ids: &[i32],
+    exact_match: Option<Test07Score>,
+) -> Result<AuditVerification, VerifyError> {
+    let test_record =
+        TestRecord::in_folder(folder)?.ok_or_else(|| VerifyError::NoRecord { folder: folder.to_owned() })?;
+    let mut wrong = Vec::new();
+    if test_record.round != found.round.name || test_record.benchmark != benchmark {
+        wrong.push(format!(
+            "it is a run of {} of {}, not of {benchmark} of {}",
+            test_record.benchmark, test_record.round, found.round.name
+        ));
+    }
+    let detail = detail(folder)?;
+    // What a rehearsal loaded is what it was to issue.
+    let rehearsed = test_record
+        .rehearsal
+        .then(|| detail.count("effective_performance_sample_count").unwrap_or(test_record.dataset.samples));
+    let config = audit_config(found, test_record.mode, rehearsed);
+    wrong.extend(not_in_force(&detail, config.as_ref()));
+    let samples = config.map_or(0, |config| config.min_query_count);
+    let run = AuditedRun { log: folder.join(ACCURACY_FILE), record: &test_record, resolved: found, samples, wrong };
+    match test_record.mode {
+        TestMode::Performance | TestMode::Accuracy => {
+            Err(VerifyError::NoTest { folder: folder.to_owned(), is: test_record.mode.as_str() })
+        }
+        TestMode::Test06 => run.test06(end_ids),
+        TestMode::Test07 => run.test07(exact_match),
+        TestMode::Test09 => run.test09(),
+    }
+}
+
+/// An audit run, and what is known to be wrong before its answers are looked at.
+struct AuditedRun<'a> {
+    /// Its answers.
+    log: PathBuf,
+    record: &'a TestRecord,
+    resolved: &'a ResolvedTest,
+    /// Answers that the test logs.
+    samples: u64,
+    wrong: Vec<String>,
+}
+
+impl AuditedRun<'_> {
+    fn answers(&self) -> Result<AnswerLog<BufReader<File>>, VerifyError> {
+        AnswerLog::open(&self.log)
+            .map_err(|error| VerifyError::Log { path: self.log.clone(), error: error.to_string() })
+    }
+
+    fn unreadable(&self, error: LogError) -> VerifyError {
+        VerifyError::Answers { path: self.log.clone(), error }
+    }
+
+    fn lengths(&self) -> Result<AnswerLengths, VerifyError> {
+        AnswerLengths::measure(self.answers()?).map_err(|error| self.unreadable(error))
+    }
+
+    fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, VerifyError> {
+        let outputs = AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids)
+            .map_err(|error| self.unreadable(error))?;
+        self.wrong.extend(outputs.first_offences.iter().cloned());
+        self.wrong.extend(too_few(outputs.answers, self.samples));
+        let passes = self.wrong.is_empty() && outputs.holds();
+        Ok(AuditVerification {
+            test: TestMode::Test06,
+            file: "verify_accuracy.txt",
+            text: outputs.text(passes),
+            wrong: self.wrong,
+            not_judged: None,
+            headline: format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers),
+        })
+    }
+
+    fn test07(mut self, exact_match: Option<Test07Score>) -> Result<AuditVerification, VerifyError> {
+        let is_made_up = self.record.dataset.synthetic;
+        let score = match exact_match.ok_or(VerifyError::NoScore)? {
+            Test07Score::ExactMatch(score) => Some(score),
+            Test07Score::Unscored if is_made_up => None,
+            Test07Score::Unscored => return Err(VerifyError::NotScored),
+        };
+        let lengths = self.lengths()?;
+        self.wrong.extend(too_few(lengths.count, self.samples));
+        let audit = self.resolved.benchmark.audits.get(&TestMode::Test07);
+        let least = audit.and_then(|audit| audit.exact_match).unwrap_or_default().min.unwrap_or(0.0);
+        let score_text = score.map_or_else(|| "not computed".to_owned(), |score| score.to_string());
+        let passes_score = score.is_some_and(|score| score >= least);
+        if !is_made_up && !passes_score {
+            self.wrong.push(format!("exact match is {score_text}, less than {least}"));
+        }
+        let outcome = Outcome::judge(&self.wrong, is_made_up);
+        let check = match (is_made_up, passes_score) {
+            (true, _) => "Not judged",
+            (false, true) => "True",
+            (false, false) => "False",
+        };
+        let not_judged = is_made_up
+            .then(|| format!("exact match, {score_text} of at least {least}: the answers are to made-up samples"));
+        let text = format!(
+            "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy \
+             threshold: {least}\n\
+             Accuracy check pass: {check}\n{}TEST {}\n",
+            note(not_judged.as_deref()),
+            outcome.line()
+        );
+        let headline = format!(
+            "TEST07 {}: exact match {score_text} of at least {least}, {} answers",
+            outcome.verb(),
+            lengths.count
+        );
+        let (test, file, wrong) = (TestMode::Test07, "verify_accuracy.txt", self.wrong);
+        Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
+    }
+
+    fn test09(mut self) -> Result<AuditVerification, VerifyError> {
+        let is_made_up = self.record.dataset.synthetic;
+        let lengths = self.lengths()?;
+        let audit = self.resolved.benchmark.audits.get(&TestMode::Test09);
+        let bounds = audit.and_then(|audit| audit.output_tokens).unwrap_or_default();
+        self.wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
+        self.wrong.extend(too_few(lengths.count, self.samples));
+        let outcome = Outcome::judge(&self.wrong, is_made_up);
+        let mean = lengths.mean().unwrap_or(0.0);
+        let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", outcome.verb(), lengths.count);
+        let not_judged = is_made_up.then(|| {
+            format!("the mean length, {mean:.2} tokens: the lengths of answers to made-up samples are made up")
+        });
+        let text = lengths.text(bounds, &note(not_judged.as_deref()), outcome.line(), !is_made_up);
+        let (test, file, wrong) = (TestMode::Test09, "verify_output_len.txt", self.wrong);
+        Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
+    }
+}
+
+/// How TEST07 or TEST09 ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passes,
+    Fails,
+    /// Everything but what made-up data cannot show is right.
+    NotJudged,
+}
+
+impl Outcome {
+    const fn judge(wrong: &[String], is_made_up: bool) -> Self {
+        match (wrong.is_empty(), is_made_up) {
+            (false, _) => Self::Fails,
+            (true, true) => Self::NotJudged,
+            (true, false) => Self::Passes,
+        }
+    }
+
+    /// As the official checker looks for it: it takes no other line than `TEST PASS`.
+    const fn line(self) -> &'static str {
+        match self {
+            Self::Passes => "PASS",
+            Self::Fails => "FAIL",
+            Self::NotJudged => NOT_JUDGED,
+        }
+    }
+
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Passes => "passes",
+            Self::Fails => "fails",
+            Self::NotJudged => "is NOT JUDGED, SIMULATED",
+        }
+    }
+}
+
+/// The line of a verification about what is not judged.
+fn note(not_judged: Option<&str>) -> String {
+    not_judged.map_or_else(String::new, |what| format!("SIMULATED, not judged: {what}\n"))
+}
+
+/// The last word of a verification that made-up data leaves open.
+pub(crate) const NOT_JUDGED: &str = "NOT JUDGED";
+
+const fn verdict(passes: bool) -> &'static str {
+    if passes { "passes" } else { "fails" }
+}
+
+fn detail(folder: &Path) -> Result<Detail, VerifyError> {
+    Detail::read_folder(folder).map_err(|error| VerifyError::Detail { path: folder.join(DETAIL_FILE), error })
+}
+
+/// Whether LoadGen worked with the test's audit.config.
+fn not_in_force(detail: &Detail, config: Option<&AuditConfig>) -> Vec<String> {
+    let Some(config) = config else { return Vec::new() };
+    let mut wrong = Vec::new();
+    let mut expect = |key: &str, is: Option<String>, should: String| {
+        if is.as_deref() != Some(&should) {
+            let is = is.unwrap_or_else(|| "not reported".to_owned());
+            wrong.push(format!("audit.config was not in force: `{key}` is {is}, not {should}"));
+        }
+    };
+    let count = |key: &str| detail.count(key).map(|value| value.to_string());
+    let flag = |key: &str| detail.flag(key).map(|value| value.to_string());
+    expect("accuracy_log_rng_seed", count("effective_accuracy_log_rng_seed"), LOG_SEED.to_string());
+    expect(
+        "accuracy_log_sampling_target",
+        count("effective_accuracy_log_sampling_target"),
+        config.sampling_target.to_string(),
+    );
+    expect("min_query_count", count("requested_min_query_count"), config.min_query_count.to_string());
+    expect("sample_concatenate_permutation", flag("effective_sample_concatenate_permutation"), "false".to_owned());
+    expect("performance_issue_unique", flag("effective_performance_issue_unique"), config.issue_unique.to_string());
+    let errors = detail.all_errors();
+    if errors > 0 {
+        let first = detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));
+        wrong.push(format!("LoadGen logged {}{first}", counted(errors, "error")));
+    }
+    wrong
+}
+
+fn too_few(answers: u64, needed: u64) -> Option<String> {
+    (answers < needed).then(|| format!("the log holds {}; the test logs {needed}", counted(answers, "answer")))
+}
+
+// TEST09: answers are as long as the reference's, on average.
+
+/// Lengths of answers, tokens.
+#[derive(Clone, Debug, PartialEq)]
+struct AnswerLengths {
+    pub count: u64,
+    sum: u64,
+    squares: f64,
+    min: u64,
+    max: u64,
+}
+
+impl AnswerLengths {
+    fn measure(answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>) -> Result<Self, LogError> {
+        let mut lengths = Self { count: 0, sum: 0, squares: 0.0, min: u64::MAX, max: 0 };
+        for answer in answers {
+            let length = answer?.tokens()?.len() as u64;
+            lengths.count += 1;
+            lengths.sum += length;
+            lengths.squares += (length as f64).powi(2);
+            lengths.min = lengths.min.min(length);
+            lengths.max = lengths.max.max(length);
+        }
+        Ok(lengths)
+    }
+
+    /// `None` without answers.
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// What is wrong with the mean.
+    fn mean_violation(&self, bounds: Accuracy) -> Option<String> {
+        let Some(mean) = self.mean() else { return Some("there is no answer".to_owned()) };
+        let at_least = bounds.min.filter(|min| mean < *min);
+        let at_most = bounds.max.filter(|max| mean > *max);
+        let describe = |limit: f64, side: &str| format!("answers have {mean:.2} tokens on average, {side} {limit}");
+        at_least.map(|min| describe(min, "less than")).or_else(|| at_most.map(|max| describe(max, "more than")))
+    }
+
+    /// `verify_output_len.txt`: the checker looks for its last line.
+    /// `note`: lines in front of the last one. `judges`: whether the bounds are applied.
+    fn text(&self, bounds: Accuracy, note: &str, outcome: &str, judges: bool) -> String {
+        let mean = self.mean().unwrap_or(0.0);
+        let spread =
+            if self.count == 0 { 0.0 } else { (self.squares / self.count as f64 - mean.powi(2)).max(0.0).sqrt() };
+        let least = if self.count == 0 { 0 } else { self.min };
+        let mut text = format!(
+            "TEST09: length of answers in performance mode\n\nTotal samples: {}\nMean output tokens: {mean:.2}\n\
+             Min output tokens: {least}\nMax output tokens: {}\nStd deviation: {spread:.2}\n\n",
+            self.count, self.max
+        );
+        let flag = |fine: bool| match (judges, fine) {
+            (false, _) => "Not judged",
+            (true, true) => "True",
+            (true, false) => "False",
+        };
+        if let Some(min) = bounds.min {
+            let _ = writeln!(text, "Min threshold: {min}\nMin check pass: {}", flag(mean >= min));
+        }
+        if let Some(max) = bounds.max {
+            let _ = writeln!(text, "Max threshold: {max}\nMax check pass: {}", flag(mean <= max));
+        }
+        let _ = write!(text, "\n{note}TEST {outcome}\n");
+        text
+    }
+}
+
+// TEST06: answers are consistent with what the system reported while it made them.
+
+/// How many offending samples are named.
+const NAMED: usize = 5;
+
+/// The three things that TEST06 looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct AuditOutputs {
+    pub answers: u64,
+    /// None: Offline reports no first token.
+    pub first_token: Option<bool>,
+    pub end: bool,
+    pub length: bool,
+    /// The first samples that offend.
+    pub first_offences: Vec<String>,
+    offences: u64,
+}
+
+impl AuditOutputs {
+    /// Looks at every answer. `end_ids` are the tokens that end one.
+    fn collect(
+        answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>,
+        scenario: MlperfScenario,
+        end_ids: &[i32],
+    ) -> Result<Self, LogError> {
+        let needs_first = scenario != MlperfScenario::Offline;
+        let mut outputs = Self { first_token: needs_first.then_some(true), end: true, length: true, ..Self::default() };
+        for answer in answers {
+            let answer = answer?;
+            outputs.answers += 1;
+            let tokens = answer.tokens()?;
+            let first = answer.first_tokens()?;
+            if needs_first && let Some(what) = first_differs(&tokens, first.as_deref()) {
+                outputs.first_token = Some(false);
+                outputs.add_offence(&answer, &what);
+            }
+            let ends = tokens
+                .iter()
+                .rev()
+                .take_while(|token| end_ids.iter().any(|end| i64::from(*end) == i64::from(**token)))
+                .count();
+            if ends > 1 {
+                outputs.end = false;
+                outputs
+                    .add_offence(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
+            }
+            if answer.token_count != Some(tokens.len() as i64) {
+                outputs.length = false;
+                let text = answer
+                    .token_count
+                    .map_or_else(|| "no number of tokens".to_owned(), |count| format!("{count} tokens"));
+                outputs.add_offence(&answer, &format!("{text} were reported, and the answer has {}", tokens.len()));
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn add_offence(&mut self, answer: &LoggedAnswer, what: &str) {
+        self.offences += 1;
+        if self.first_offences.len() < NAMED {
+            self.first_offences.push(format!("sample {} (query {}): {what}", answer.qsl_idx, answer.seq_id));
+        } else if self.first_offences.len() == NAMED {
+            self.first_offences.push(String::new());
+        }
+        if self.offences > NAMED as u64
+            && let Some(last) = self.first_offences.last_mut()
+        {
+            *last = format!("and {} more", self.offences - NAMED as u64);
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.first_token != Some(false) && self.end && self.length
+    }
+
+    /// `verify_accuracy.txt`, in the format that the official checker looks for.
+    fn text(&self, passes: bool) -> String {
+        let flag = |fine: bool| if fine { "True" } else { "False" };
+        format!(
+            "First token check pass: {}\nEOS check pass: {}\nSample length check pass: {}\nTEST06 verification {}\n",
+            self.first_token.map_or("Skipped", flag),
+            flag(self.end),
+            flag(self.length),
+            if passes { "complete" } else { "failed" },
+        )
+    }
+}
+
+/// What the log of a TEST06 run shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test06Answers {
+    pub answers: u64,
+    /// The first answers that fail the test, each with what is wrong.
+    pub offences: Vec<String>,
+}
+
+/// Looks at every answer in a log. None: it is not there, or not whole.
+pub fn test06_answers(log: &Path, scenario: MlperfScenario, end_ids: &[i32]) -> Option<Test06Answers> {
+    let outputs = AuditOutputs::collect(AnswerLog::open(log).ok()?, scenario, end_ids).ok()?;
+    Some(Test06Answers { answers: outputs.answers, offences: outputs.first_offences })
+}
+
+/// Compares the reported first token with the beginning of the answer.
+fn first_differs(tokens: &[u32], first: Option<&[u32]>) -> Option<String> {
+    match first {
+        None | Some([]) => Some("no first token was reported".to_owned()),
+        Some(first) if tokens.starts_with(first) => None,
+        Some(first) => {
+            let begins = &tokens[..tokens.len().min(first.len())];
+            Some(format!("{first:?} was reported first, and the answer begins with {begins:?}"))
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;
-
-pub(super) use verify::NOT_JUDGED;
-pub use verify::{AuditVerification, Test06Answers, Test07Score, VerifyError, test06_answers, verify};

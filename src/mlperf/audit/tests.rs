@@ -230,7 +230,7 @@ fn test09_holds_the_mean_length_against_its_bounds() {
 
 #[test]
 fn lengths_within_their_bounds_pass() {
-    use super::verify::AnswerLengths;
+    use super::AnswerLengths;
     use rules::Accuracy;
     let answer =
         |bytes: usize| Ok(rules::log::LoggedAnswer { data: vec![1; bytes], ..rules::log::LoggedAnswer::default() });

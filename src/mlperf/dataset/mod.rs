@@ -8,20 +8,21 @@
 //!
 //! Rows go through one at a time. Pickle is refused with the command that converts it: reading one runs what is in it.
 
-mod description;
 mod error;
 mod json;
 mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]
-#[path = "parquet_left_out.rs"]
+#[path = "parquet_stub.rs"]
 mod parquet;
 mod row;
 mod synthetic;
 mod write;
 
-pub use description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub use error::{ColumnError, DatasetError, NpyRowsError, ParquetFileError, SampleFileError};
+pub(crate) use synthetic::synthetic_text;
 pub use synthetic::{LengthDistribution, assumed_lengths};
-pub use write::{DatasetRequest, make, read};
+pub use write::{
+    DATASET_FILE, DatasetFile, DatasetFormat, DatasetRequest, LengthSpread, SAMPLES_FILE, SyntheticSpec, make, read,
+};

@@ -2,7 +2,7 @@
 //!
 //! Lengths are log-normal around a mean and cut at the limits of the real set. Means and limits are published ones
 //! where they exist; each names its source. No width of the distribution is published; ours is a choice.
-//! References are synthetic words ([`crate`]'s own, one for each token id), so that scoring has something to score.
+//! References are synthetic words (one for each token id), so that scoring has something to score.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::row::DatasetRow;
 use crate::accuracy::ScoringMethod;
-use crate::synthetic_words;
 
 /// Lengths of made-up samples: a log-normal distribution, cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -177,9 +176,7 @@ impl DatasetShape {
                 };
                 [8, 4, 4, 4, 12].map(&mut hex).join("-")
             }
-            (ScoringMethod::LongContext, "qa_em") => {
-                synthetic_words::synthetic_word(rng.random_range(self.ids.0..self.ids.1))
-            }
+            (ScoringMethod::LongContext, "qa_em") => synthetic_word(rng.random_range(self.ids.0..self.ids.1)),
             (ScoringMethod::DeepSeek | ScoringMethod::GptOss, task) if task.starts_with("aime") => {
                 rng.random_range(0..1_000).to_string()
             }
@@ -198,7 +195,7 @@ impl DatasetShape {
         for at in 0..length {
             let uniform: f64 = rng.random();
             let rare = libm::exp(uniform * libm::log(f64::from(self.ids.1 - self.ids.0))) - 1.0;
-            let word = synthetic_words::synthetic_word(self.ids.0 + rare as u32);
+            let word = synthetic_word(self.ids.0 + rare as u32);
             let begins = text.is_empty() || text.ends_with(". ");
             let (first, rest) = word.split_at(1);
             text.push_str(&if begins { first.to_uppercase() } else { first.to_owned() });
@@ -207,5 +204,37 @@ impl DatasetShape {
             text.push_str(if ends { ". " } else { " " });
         }
         text.trim_end().to_owned()
+    }
+}
+
+// Words without a real tokenizer: one for each token id.
+
+const CONSONANTS: [char; 16] = ['b', 'd', 'f', 'g', 'h', 'j', 'k', 'l', 'm', 'n', 'p', 'r', 's', 't', 'v', 'z'];
+const VOWELS: [char; 4] = ['a', 'i', 'o', 'u'];
+
+/// Syllables of a consonant and a vowel, at least two: another word for every id.
+fn synthetic_word(id: u32) -> String {
+    let mut rest = id;
+    let mut word = String::new();
+    while rest > 0 || word.len() < 4 {
+        word.push(CONSONANTS[(rest % 16) as usize]);
+        word.push(VOWELS[(rest / 16 % 4) as usize]);
+        rest /= 64;
+    }
+    word
+}
+
+/// The words of token ids, with spaces between.
+pub fn synthetic_text(ids: &[u32]) -> String {
+    let words: Vec<String> = ids.iter().map(|id| synthetic_word(*id)).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_id_has_its_own_word() {
+        let words: std::collections::BTreeSet<String> = (0..200_000).map(super::synthetic_word).collect();
+        assert_eq!(words.len(), 200_000);
     }
 }

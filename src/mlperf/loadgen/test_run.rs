@@ -102,15 +102,15 @@ pub(super) fn run_loadgen(
             send(&ChildMessage::Progress { issued: far.issued, ended: far.ended, failed: far.failed });
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(ChildError::Runtime)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ChildError::Runtime)?;
     let stop = Stop::new();
     let measured = runtime.block_on(async {
         let signals = signal(SignalKind::terminate());
         let signals = signals.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
         let stopped = stop_on_signal(signals?, &stop);
+        let observer = Arc::new(CompletionSender(sender));
         tokio::select! {
-            measured = harness::measure_external(&test.spec, samples, Arc::new(CompletionSender(sender)), open, &stop, progress) => measured,
+            measured = harness::measure_external(&test.spec, samples, observer, open, &stop, progress) => measured,
             () = stopped => unreachable!("signals have no end"),
         }
     });

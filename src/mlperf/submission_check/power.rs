@@ -494,7 +494,8 @@ mod tests {
     fn the_products_of_channels_are_summed() {
         let line = "Time,08-24-2023 \
             10:15:00.507,Watts,2884.000000,Volts,211.026667,Amps,4.640333,PF,0.982045,Mark,a_testing,\
-            Ch1,Watts,976.000000,Volts,210.390000,Amps,4.715000,PF,0.984200,Ch2,Watts,956.000000,Volts,211.370000,Amps,4.613000,PF,0.980900,\
+            Ch1,Watts,976.000000,Volts,210.390000,Amps,4.715000,PF,0.984200,\
+            Ch2,Watts,956.000000,Volts,211.370000,Amps,4.613000,PF,0.980900,\
             Ch3,Watts,952.000000,Volts,211.320000,Amps,4.593000,PF,0.981100\n";
         let average = PowerAverage::parse(line, window()).unwrap();
         assert!(average.product_deviation < 0.001, "{average:?}");

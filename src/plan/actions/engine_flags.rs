@@ -354,8 +354,8 @@ impl StageChecker<'_> {
                 self.push_error(&["repository", key, word], "is more than its engine can do", &reason, Some(hint));
             }
         }
-        let is_unpaged = matches!(engine.build_flags.get("use_paged_context_fmha"), Some(Value::String(text)) if text == "disable")
-            || engine.build_flags.get("use_paged_context_fmha") == Some(&Value::Bool(false));
+        let paged = engine.build_flags.get("use_paged_context_fmha");
+        let is_unpaged = paged.is_some_and(|value| value == "disable" || value == false);
         for flag in ["enable_chunked_context", "enable_kv_cache_reuse"] {
             let Some((key, word, text)) = facts.get(flag) else { continue };
             if text == "true" && is_unpaged {

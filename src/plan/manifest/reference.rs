@@ -142,10 +142,10 @@ impl ManifestKey {
 const PAGE_OPENING: &str = "\
 # Reference of the manifest language
 
-Every key, generated from the types. `regatta explain KEY` prints the same for one key: `regatta explain stages.bench.target`.
-Names that you choose, of stages, parameters and environment variables, are left out of the paths. Inside `stages`, an
-expression (`{{ … }}`) can take the place of any value and stand inside any text; the section of each action ends with a whole
-manifest, which the tests check.
+Every key, generated from the types. `regatta explain KEY` prints the same for one key; try
+`regatta explain stages.bench.target`. Names that you choose, of stages, parameters and environment variables, are left
+out of the paths. Inside `stages`, an expression (`{{ … }}`) can take the place of any value and stand inside any text;
+the section of each action ends with a whole manifest, which the tests check.
 ";
 
 const COMMON: &str = "Keys that a stage can have beside its action.";

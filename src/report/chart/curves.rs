@@ -166,17 +166,17 @@ pub(crate) enum SecondValue {
 impl StepPlot<'_> {
     /// `None` below two values.
     pub fn draw(&self) -> Option<String> {
-        let known: Vec<(f64, f64)> =
+        let points: Vec<(f64, f64)> =
             self.seconds.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-        let (last, highest) = (known.last()?.0, known.iter().map(|point| point.1).fold(0.0, f64::max));
-        if known.len() < 2 {
+        let (last, highest) = (points.last()?.0, points.iter().map(|point| point.1).fold(0.0, f64::max));
+        if points.len() < 2 {
             return None;
         }
         let end = if self.end > last && self.end < last + 1.0 { self.end } else { last + 1.0 };
         let (unit, scale) = if end > MINUTES { ("minutes", 60.0) } else { ("seconds", 1.0) };
         let frame = Frame::of_curves(end / scale, highest);
         let mut picture = frame.draw(self.title, &format!("{unit} from the start"), "");
-        let steps = binned(&known, end, self.kind);
+        let steps = binned(&points, end, self.kind);
         let (x, y) = (|at: f64| frame.x(at / scale), |value: f64| frame.y(value));
         let floor = y(0.0);
         for run in steps.chunk_by(|a, b| (a.to - b.from).abs() < 1e-9) {
@@ -202,7 +202,7 @@ impl StepPlot<'_> {
             );
             picture.text(SMALL.end(), SMALL.top - 8.0, "tick", Anchor::End, "shaded: partial second");
         }
-        if known.len() <= READABLE {
+        if points.len() <= READABLE {
             for step in &steps {
                 let at = if self.kind == SecondValue::AtStart { "at " } else { "" };
                 let hint = format!("{at}second {}: {}", number(step.from), number(step.value));

@@ -21,8 +21,11 @@ fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
         section.rows,
         [["TTFT ms", "100", "10", "51", "∞, 10 unanswered", "∞, 10 unanswered", "∞, 10 unanswered"]]
     );
-    let all = json!({ "n": 100, "unanswered": 0, "p50": 51.0, "p90": 1.0, "p95": 1.0, "p99": 1.0 });
-    assert!(blocks(json!({ "latency": { "ttft_adjusted": all } })).is_empty(), "with no failure it is TTFT itself");
+    let adjusted = json!({ "n": 100, "unanswered": 0, "p50": 51.0, "p90": 1.0, "p95": 1.0, "p99": 1.0 });
+    assert!(
+        blocks(json!({ "latency": { "ttft_adjusted": adjusted } })).is_empty(),
+        "with no failure it is TTFT itself"
+    );
 }
 
 #[test]
@@ -87,12 +90,12 @@ fn the_interval_of_a_search_by_limits_is_that_of_its_estimate() {
         let search: SearchReport = serde_json::from_value(search.clone()).expect("a search");
         sections(&test_runs::result(), Some(&search)).remove(0)
     };
-    let found = block(&search);
+    let section = block(&search);
     let wanted = "Highest rate with E2E p95 ≤ 4s: estimated as 115 req/s, with a 95 % interval; the last probe, at \
         its lower end, missed.";
-    assert!(found.about.starts_with(wanted), "{}", found.about);
-    assert_eq!([&found.facts[0][1], &found.facts[1][1]], ["115", "110 – 121"]);
-    assert_eq!(found.facts[1][0], "its 95 % interval");
+    assert!(section.about.starts_with(wanted), "{}", section.about);
+    assert_eq!([&section.facts[0][1], &section.facts[1][1]], ["115", "110 – 121"]);
+    assert_eq!(section.facts[1][0], "its 95 % interval");
     // The line through the probes may be 0 above all rates that may be tried.
     search["estimate"]["rate"] = json!(170.0);
     search["found"] = json!({ "at_least": 150.0, "below": null });

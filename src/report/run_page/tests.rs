@@ -104,7 +104,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
 
 #[test]
 fn a_run_of_loadgen_shows_its_numbers_and_comes_before_its_accuracy_run() {
-    let of = |task: &str, mode: &str, metrics: Value| PageResult {
+    let loadgen_result = |task: &str, mode: &str, metrics: Value| PageResult {
         task: TaskId::new(task),
         result: test_runs::result_of(json!({
             "requested": { "scenario": "offline" }, "counts": { "scheduled": 256, "ok": 256 },
@@ -119,8 +119,11 @@ fn a_run_of_loadgen_shows_its_numbers_and_comes_before_its_accuracy_run() {
         { "metric": "result_tokens_per_second", "unit": "1/s", "loadgen": 132_261.0 },
         { "metric": "result_samples_per_second", "unit": "1/s", "loadgen": 1_033.29 },
     ]);
-    let all = [of("accuracy/offline", "accuracy", json!([])), of("run_harness/offline", "performance", metrics)];
-    let page = page("loadgen.html", &test_runs::valid(), &all);
+    let results = [
+        loadgen_result("accuracy/offline", "accuracy", json!([])),
+        loadgen_result("run_harness/offline", "performance", metrics),
+    ];
+    let page = page("loadgen.html", &test_runs::valid(), &results);
     let (top, rest) = page.split_once("<nav").unwrap();
     for wanted in ["<b>run_harness/offline</b>", "132,261 tok/s", "1,033 samples/s", "badge odd\">REHEARSAL<"] {
         assert!(top.contains(wanted), "{wanted}: {top}");
@@ -280,19 +283,20 @@ fn nothing_from_outside_becomes_markup() {
     ];
     let metric = json!({ "percentile_rule": evil, "unit": evil, "population": evil, "no_interval": evil });
     let reason = json!({ "check": evil, "severity": "warning", "text": evil });
-    let own = test_runs::result_of(json!({ evil: 1, "reasons": [reason], "latency": { "ttft": metric },
+    let regatta = test_runs::result_of(json!({ evil: 1, "reasons": [reason], "latency": { "ttft": metric },
         "curves": { evil: [[0, 0], [1, 1]] }, "tokens": { "source": evil } }));
-    let other = test_runs::result_of(
+    let imported = test_runs::result_of(
         json!({ "imported": { "tool": evil }, "verdict": "not_judged", "requested": { evil: evil },
         "latency": { evil: { "percentile_rule": evil, "unit": evil } } }),
     );
-    let found = json!({ "at_least": 1.0, "below": 2.0 });
+    let range = json!({ "at_least": 1.0, "below": 2.0 });
     let search: SearchReport = serde_json::from_value(json!({
-        "started_from": { "path": evil, "digest": base::files::Digest::hash(b""), "found": found },
-        "probes": [{ "rate": 1.0, "met": false, "why": evil, "folder": evil }], "found": found,
+        "started_from": { "path": evil, "digest": base::files::Digest::hash(b""), "found": range },
+        "probes": [{ "rate": 1.0, "met": false, "why": evil, "folder": evil }], "found": range,
     }))
     .expect("a search");
-    let results = [own, other].map(|result| PageResult { task: id.clone(), result, search: Some(search.clone()) });
+    let results =
+        [regatta, imported].map(|result| PageResult { task: id.clone(), result, search: Some(search.clone()) });
     let about = RunOrigin {
         manifest_path: evil.to_owned(),
         manifest: evil.to_owned(),
@@ -341,14 +345,14 @@ fn repeated_runs_are_their_means() {
         "stddev": 1.0, "low": mean - 2.5, "high": mean + 2.5 })
     };
     let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
-    let mut own = result().result.own().expect("one of Regatta's").clone();
-    own.repeats = serde_json::from_value(json!({
+    let mut run_result = result().result.own().expect("one of Regatta's").clone();
+    run_result.repeats = serde_json::from_value(json!({
         "runs": [run, run, run], "shown": 1,
         "over_runs": { "output_tokens": over("/s", 1500.0), "ttft_p99": over("ms", 333.0),
             "requests_failed": over("", 7.0) },
     }))
     .expect("repeats");
-    let repeated = PageResult { result: MeasuredResult::Regatta(Box::new(own)), ..result() };
+    let repeated = PageResult { result: MeasuredResult::Regatta(Box::new(run_result)), ..result() };
     let two = ["load/1", "load/2"].map(|task| PageResult { task: TaskId::new(task), ..repeated.clone() });
     let table = page("repeated-two.html", &test_runs::valid(), &two);
     let row = ["1,500", "n/a", "n/a", "333", "n/a", "n/a", "21"];

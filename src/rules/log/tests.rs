@@ -172,7 +172,12 @@ fn written(list: &[(u64, Vec<u32>, bool)]) -> String {
 
 proptest! {
     #[test]
-    fn every_answer_comes_back(list in prop::collection::vec((0..1u64 << 40, prop::collection::vec(0..1u32 << 31, 0..40), any::<bool>()), 0..30)) {
+    fn every_answer_comes_back(
+        list in prop::collection::vec(
+            (0..1u64 << 40, prop::collection::vec(0..1u32 << 31, 0..40), any::<bool>()),
+            0..30,
+        ),
+    ) {
         let text = written(&list);
         // A small buffer: answers lie across its ends.
         let read: Vec<LoggedAnswer> =
@@ -186,7 +191,10 @@ proptest! {
     }
 
     #[test]
-    fn a_log_that_is_cut_anywhere_is_never_whole(list in prop::collection::vec((0..99u64, prop::collection::vec(0..1u32 << 31, 1..4), any::<bool>()), 1..6), cut in any::<prop::sample::Index>()) {
+    fn a_log_that_is_cut_anywhere_is_never_whole(
+        list in prop::collection::vec((0..99u64, prop::collection::vec(0..1u32 << 31, 1..4), any::<bool>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let text = written(&list);
         let cut = cut.index(text.len());
         let read: Vec<Result<LoggedAnswer, LogError>> = AnswerLog::new(&text.as_bytes()[..cut]).collect();
@@ -201,7 +209,8 @@ proptest! {
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = AnswerLog::new(bytes.as_slice()).count();
-        let _ = AnswerLog::new([b"[{\"seq_id\":0,\"qsl_idx\":1,\"data\":\"", bytes.as_slice(), b"\"}]"].concat().as_slice()).count();
+        let answer = [b"[{\"seq_id\":0,\"qsl_idx\":1,\"data\":\"", bytes.as_slice(), b"\"}]"].concat();
+        let _ = AnswerLog::new(answer.as_slice()).count();
         let _ = Detail::read(bytes.as_slice());
         let _ = LoadgenSummary::parse(&String::from_utf8_lossy(&bytes));
         let mut log = b":::MLLOG {\"key\": \"a\", \"value\": ".to_vec();

@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn values_that_a_field_cannot_have_and_names_near_a_field_are_found() {
         let given = serde_json::json!({
-            "system_type": "cloud", "status": "Available", "number_of_nodes": "1", "accelerators_per_node": 7.5, "coolin": "air",
-            "is_network": "false", "cooling": "",
+            "system_type": "cloud", "status": "Available", "number_of_nodes": "1",
+            "accelerators_per_node": 7.5, "coolin": "air", "is_network": "false", "cooling": "",
         });
         let given = given.as_object().unwrap();
         let wrong: Vec<String> = wrong_values(given).into_iter().map(|wrong| wrong.what).collect();

@@ -24,6 +24,7 @@ use crate::schedule::ScheduledTask;
 use crate::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
 use base::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use base::files::Digest;
+pub(super) use cache_lookup::age_notice;
 use plan::{Lifetime, Plan, SharedTask, Task};
 use task_key::KeyState;
 

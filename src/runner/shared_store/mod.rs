@@ -1,17 +1,17 @@
 //! What machines share: outputs that one has made and another need not make again, in a store that both can reach.
 //!
 //! ```text
-//!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked ─→ accepted as if made here
-//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, unless the store has one
+//!  runner ─fetch(key)→ record? ─→ its files: local │ from the store ─→ digests checked ─→ accepted as if made here
+//!  runner ─offer(record)→ queue ─→ files that the store does not have ─→ the record, last, unless the store has one
 //! ```
 //!
 //! # What is in a store
 //!
 //! ```text
-//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed, and signed
-//!                               where a key is named
+//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed, and
+//!                               signed where a key is named
 //! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
-//! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` of other machines
+//! regatta-1/summaries/<digest>  one for each valid result, for `runs` and `history` on other machines
 //! regatta-1/tmp/…               in a folder only: what is being written
 //! ```
 //!
@@ -35,10 +35,7 @@
 
 mod address;
 mod bucket;
-mod eligibility;
 mod error;
-#[cfg(feature = "buckets")]
-mod error_text;
 mod folder;
 mod gc;
 mod inventory;
@@ -46,7 +43,7 @@ mod machine;
 #[cfg(feature = "buckets")]
 mod objects;
 #[cfg(not(feature = "buckets"))]
-#[path = "objects_left_out.rs"]
+#[path = "objects_stub.rs"]
 mod objects;
 mod pull;
 mod push;
@@ -55,12 +52,11 @@ mod scan;
 mod store;
 
 pub use address::StoreAddress;
-pub use eligibility::why_not;
 pub use error::SharedStoreError;
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{
     Inventory, Presence, ResultSummary, SharedSummaries, UploadOutcome, share_summaries, shared_summaries,
 };
-pub use machine::{Machine, MachineGpus, UnknownGpus};
+pub use machine::{Machine, MachineGpus, UnknownGpus, why_not};
 pub use record::SignaturePolicy;
 pub use store::{SharedStore, UnsentOutputs};

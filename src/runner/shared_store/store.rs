@@ -11,9 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::address::StoreAddress;
 use super::bucket::Bucket;
-use super::eligibility::why_not;
 use super::error::SharedStoreError;
-use super::machine::{Machine, name};
+use super::machine::{Machine, name, why_not};
 use super::pull::pull;
 use super::push::{PushOutcome, push};
 use super::record::SignaturePolicy;
@@ -88,12 +87,11 @@ impl SharedStore {
                 () = stop.requested() => {}
                 () = tokio::time::sleep(pause) => {
                     pause = NOTICE_INTERVAL;
-                    let (left, sent) = (self.inner.unsettled.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
+                    let left = self.inner.unsettled.load(Ordering::Relaxed);
+                    let sent = size(self.inner.sent_bytes.load(Ordering::Relaxed));
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
-                    self.inner.notice(None, format!(
-                        "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest \
-                         out", self.inner.address, size(sent)
-                    ));
+                    self.inner.notice(None, format!("waiting until {things} in {}; {sent} sent so far; Ctrl-C \
+                        leaves the rest out", self.inner.address));
                 }
             }
         }

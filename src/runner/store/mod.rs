@@ -44,9 +44,9 @@
 //! before it is trusted (it carries another boot id).
 
 mod array_files;
+mod attempt_folders;
 mod digests;
 mod durable;
-mod failed_attempts;
 mod folder_digest;
 mod gc;
 mod jobs;
@@ -60,7 +60,6 @@ mod parallel_map;
 mod plan_cache;
 mod portable_output;
 mod record;
-mod resumed_folders;
 mod sealed;
 mod state_folder;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! digest of the rest | value
-//! digest of the rest | head | length, 256 items | length, 256 items | …      a list, whose pieces are read on several threads
+//! digest of the rest | head | length, 256 items | length, 256 items | …    a list, read on several threads
 //! ```
 
 use super::parallel_map::parallel_map;

@@ -129,8 +129,8 @@ pub async fn measure(
 /// What disturbed a measurement, and what to do.
 fn busy_notice(BusyProcess { pid, program, cores }: &BusyProcess) -> String {
     format!(
-        "this machine was busy: `{program}` (process {pid}) used {cores:.1} cores meanwhile; end it or wait for it, and \
-         measure again with `--force`"
+        "this machine was busy: `{program}` (process {pid}) used {cores:.1} cores meanwhile; end it or wait for it, \
+         and measure again with `--force`"
     )
 }
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use super::argv::option_value;
 use super::planned_server::{PlannedServer, StopTarget};
 use super::repository_copies;
-use crate::task_context::memory::LINES_SEARCHED;
-use crate::task_context::{TaskContext, memory, signal_name};
+use crate::task_context::out_of_memory::LINES_SEARCHED;
+use crate::task_context::{TaskContext, out_of_memory, signal_name};
 use base::event::{Failure, FailureKind, MemoryKind, OutOfMemory};
 use exec::process::{self, ExitKind, Shortage, Splitter};
 use triton::EngineConfig;
@@ -88,17 +88,17 @@ pub fn explain(
     far: &[String],
     how: ExitKind,
 ) -> Failure {
-    let Some(found) = process::shortage(far, memory::is_killed(how)) else { return failure };
+    let Some(found) = process::shortage(far, out_of_memory::is_killed(how)) else { return failure };
     let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
         Some(repository) => repository_copies::value(repository, &rule.setting),
-        None => memory::value(&server.argv, &rule.setting).or_else(|| option_value(context, &rule.setting)),
+        None => out_of_memory::value(&server.argv, &rule.setting).or_else(|| option_value(context, &rule.setting)),
     });
     failure.out_of_memory = Some(OutOfMemory { of: found.of, value });
     if found.of == MemoryKind::Gpu
         && let Some(fit) = server.repository.as_deref().and_then(|repository| fit(repository, &found))
     {
-        let advice = advise(&fit, found.missing().map(memory::bytes));
+        let advice = advise(&fit, found.missing().map(out_of_memory::bytes));
         failure.hint = Some(advice.text());
     }
     failure
@@ -117,9 +117,9 @@ fn fit(repository: &Path, found: &Shortage) -> Option<Fit> {
     fit.max_batch_size = number("max_batch_size").or(fit.max_batch_size);
     fit.max_num_tokens = number("max_num_tokens").or(fit.max_num_tokens);
     fit.fraction = number("kv_cache_free_gpu_mem_fraction");
-    fit.memory = fit.memory.or(found.total.map(memory::bytes));
+    fit.memory = fit.memory.or(found.total.map(out_of_memory::bytes));
     if fit.share == KvFractionBase::FreeMemory {
-        fit.free = found.available.map(memory::bytes);
+        fit.free = found.available.map(out_of_memory::bytes);
     }
     Some(fit)
 }

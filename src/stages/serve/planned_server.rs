@@ -11,7 +11,7 @@ use super::repository_copies::repositories;
 use super::{argv, launch, repository_copies};
 use crate::container;
 use crate::container::wrap;
-use crate::task_context::{TaskContext, memory};
+use crate::task_context::{TaskContext, out_of_memory};
 use base::event::{Endpoint, ExternalResource, Failure, FailureKind, GpuId};
 use base::files::read_text;
 use base::spec::Launcher;
@@ -358,7 +358,7 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
     let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
     let mut words = server.words.clone();
     if let Some(lowered) = &context.lease.lowered {
-        memory::lower_option(&mut words, lowered);
+        out_of_memory::lower_option(&mut words, lowered);
     }
     let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
     let ServerCommand { argv, wrapped, stop_target: world } = placed(context, argv, &context.lease.gpus, &[])?;

@@ -157,7 +157,7 @@ impl EngineCopies {
         for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
             let mut words = argv(&port.to_string());
             if let Some(lowered) = &context.lease.lowered {
-                crate::task_context::memory::lower_option(&mut words, lowered);
+                crate::task_context::out_of_memory::lower_option(&mut words, lowered);
             }
             let words = words.into_iter().map(OsString::from);
             let ServerCommand { argv, wrapped, stop_target: world } =

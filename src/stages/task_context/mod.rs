@@ -8,7 +8,7 @@
 //!
 //! `confine: true`: a command that sees what its stage declares, the system's folders, and nothing else.
 
-pub mod memory;
+pub mod out_of_memory;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -218,8 +218,8 @@ impl TaskContext {
             failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
         }
         let rule = self.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
-        let value = rule.and_then(|rule| memory::value(argv, &rule.setting));
-        failure.out_of_memory = memory::ran_out(self, how, value);
+        let value = rule.and_then(|rule| out_of_memory::value(argv, &rule.setting));
+        failure.out_of_memory = out_of_memory::ran_out(self, how, value);
         failure
     }
 

@@ -176,7 +176,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cutting_gives_the_same_events(texts in prop::collection::vec("[a-z {}\"é]{0,12}", 0..8), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12)) {
+        fn any_cutting_gives_the_same_events(
+            texts in prop::collection::vec("[a-z {}\"é]{0,12}", 0..8),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
             let body = texts.iter().flat_map(|text| ["data: ", text.as_str(), "\n\n"]).collect::<String>();
             let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
             at.extend([0, body.len()]);

@@ -266,9 +266,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_taken_from_the_kv_cache_and_the_sum_is_shown() {
-        insta::assert_snapshot!(advise(&llama(), Some(1.5e9)).text(), @r"
+        insta::assert_snapshot!(advise(&llama(), Some(1.5e9)).text(), @"
         lower kv_cache_free_gpu_mem_fraction 0.95 → 0.92
-        141.00 GB of memory − 69.00 GB of weights (rank0.engine) − 0.36 GB of activations (max_num_tokens 1536 × 238 KB, estimated) = 71.64 GB free after loading
+        141.00 GB of memory − 69.00 GB of weights (rank0.engine) − 0.36 GB of activations (max_num_tokens 1536 × 238 \
+            KB, estimated) = 71.64 GB free after loading
         KV cache with fraction 0.95: 68.05 GB, 415365 tokens of 164 KB; in addition 3.58 GB are left
         buffers: max_batch_size 2048 × 256 KB = 0.52 GB (estimated)
         1.50 GB were missing: 0.95 − 1.50 / 71.64 = 0.92

@@ -100,7 +100,9 @@ mod tests {
     fn what_is_written_is_read_back_and_is_the_same_every_time() {
         let text = r#"
             name: "m" backend: "python" max_batch_size: 8
-            input [ { name: "a \"b\"" data_type: TYPE_INT32 dims: [ -1, 2 ] }, { name: "c" data_type: TYPE_BOOL dims: 1 } ]
+            input [
+                { name: "a \"b\"" data_type: TYPE_INT32 dims: [ -1, 2 ] }, { name: "c" data_type: TYPE_BOOL dims: 1 }
+            ]
             instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] } ]
             dynamic_batching { preferred_batch_size: [ 4 ] default_queue_policy { max_queue_size: 3 } }
             parameters { key: "z" value { string_value: "1" } } parameters { key: "b" value { string_value: "${x}" } }

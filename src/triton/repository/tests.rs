@@ -12,8 +12,9 @@ use base::spec::{FieldKind, REQUEST_FIELDS, WireForm};
 fn engine(world: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"version": "0.19.0",
-        "pretrained_config": {"architecture": "LlamaForCausalLM", "dtype": "float16", "num_hidden_layers": 2, "hidden_size": 64,
-            "num_attention_heads": 4, "mapping": {"world_size": world, "tp_size": world, "pp_size": 1}},
+        "pretrained_config": {"architecture": "LlamaForCausalLM", "dtype": "float16", "num_hidden_layers": 2,
+            "hidden_size": 64, "num_attention_heads": 4,
+            "mapping": {"world_size": world, "tp_size": world, "pp_size": 1}},
         "build_config": {"max_input_len": 1024, "max_seq_len": 2048, "max_batch_size": 64, "max_num_tokens": 4096,
             "plugin_config": {"tokens_per_block": 32}}});
     std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
@@ -100,8 +101,9 @@ fn the_same_spec_gives_the_same_bytes() {
 #[test]
 fn runtime_flags_reach_the_file() {
     let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
-    let flags = json!({"batch_scheduler_policy": "max_util", "kvcache_free_gpu_mem_frac": 0.95, "enable_chunked_context": true,
-        "max_num_tokens": 2048, "exclude_input_from_output": false, "max_batch_size": 16, "context_chunking_policy": "equal_progress"});
+    let flags = json!({"batch_scheduler_policy": "max_util", "kvcache_free_gpu_mem_frac": 0.95,
+        "enable_chunked_context": true, "max_num_tokens": 2048, "exclude_input_from_output": false,
+        "max_batch_size": 16, "context_chunking_policy": "equal_progress"});
     write(&RepositorySpec { runtime_flags: map(&flags), ..spec(&engine) }, out.path()).unwrap();
     let llm = config(&out, 0, "tensorrt_llm");
     for (key, value) in [
@@ -163,13 +165,14 @@ fn all_errors_are_reported_at_once_with_a_suggestion() {
         ),
         ..spec(&engine)
     };
-    insta::assert_snapshot!(problems(&wrong).join("\n"), @r"
+    insta::assert_snapshot!(problems(&wrong).join("\n"), @"
     unknown model `ensembel` (did you mean `ensemble`?)
     unknown runtime flag `batch_scheduler_polici` (did you mean `batch_scheduler_policy`?)
     runtime flag `moe_backend` belongs to another executor; no config.pbtxt has a place for it (remove it)
     unknown parameter `max_queu_size` (did you mean `max_queue_size`?)
     parameter `kv_cache_free_gpu_mem_fraction`: `1.5` is not a number from 0 to 1
-    `triton_max_batch_size` is 65, and the engine was built with max_batch_size 64 (lower it, or build the engine with a larger max_batch_size)
+    `triton_max_batch_size` is 65, and the engine was built with max_batch_size 64 (lower it, or build the engine with \
+        a larger max_batch_size)
     ");
 }
 

@@ -101,20 +101,30 @@ proptest! {
     }
 
     #[test]
-    fn a_ramp_brings_as_many_as_its_area_says(seed: u64, from in 0.0f64..50.0, to in 1.0f64..200.0, seconds in 5.0f64..40.0) {
+    fn a_ramp_brings_as_many_as_its_area_says(
+        seed: u64,
+        from in 0.0f64..50.0,
+        to in 1.0f64..200.0,
+        seconds in 5.0f64..40.0,
+    ) {
         let rate = LoadLevel::Ramp(vec![LoadSegment { from, to, seconds }]);
         let expected = rate.area(seconds);
         let until = StopAfter { requests: None, duration: Some(Duration::from_secs_f64(seconds).into()) };
-        let poisson = plan(&spec(LoadPattern::Server { rate: rate.clone() }, Arrivals::Poisson, until.clone(), seed)).unwrap();
+        let load = LoadPattern::Server { rate };
+        let poisson = plan(&spec(load.clone(), Arrivals::Poisson, until.clone(), seed)).unwrap();
         prop_assert!(poisson.requests.iter().is_sorted_by_key(|request| request.at_ns));
         // A Poisson count is within 6 deviations of its mean, always in practice.
         prop_assert!((poisson.requests.len() as f64 - expected).abs() < 6.0 * expected.sqrt() + 1.0);
-        let constant = plan(&spec(LoadPattern::Server { rate }, Arrivals::Constant, until, seed)).unwrap();
+        let constant = plan(&spec(load, Arrivals::Constant, until, seed)).unwrap();
         prop_assert!((constant.requests.len() as f64 - expected).abs() <= 1.0);
     }
 
     #[test]
-    fn neither_workers_nor_connections_nor_servers_are_in_the_plan(seed: u64, servers in 1usize..4, clients in 1u32..5) {
+    fn neither_workers_nor_connections_nor_servers_are_in_the_plan(
+        seed: u64,
+        servers in 1usize..4,
+        clients in 1u32..5,
+    ) {
         let one = spec(server(40.0), Arrivals::Poisson, requests(20), seed);
         let mut other = one.clone();
         other.endpoints = vec![one.endpoints[0].clone(); servers];
@@ -288,7 +298,9 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
     }
     let (_folder, mut recorded) = with_file(
         "s.json",
-        r#"[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": "human", "value": "c"}, {"from": "gpt", "value": "d"}]}]"#,
+        r#"[{"conversations": [
+            {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"},
+            {"from": "human", "value": "c"}, {"from": "gpt", "value": "d"}]}]"#,
         DataKind::Sharegpt,
     );
     recorded.output_len = Length::Fixed(4);
@@ -410,7 +422,8 @@ fn later_turns_of_a_trace_keep_their_times_also_in_a_written_plan() {
 fn the_list_of_benchmark_core_model_is_read() {
     let text = r#"
       [{"input": "one two", "instruction": "three", "output": "a b c d"},
-       {"input": "", "instruction": "five six", "output": "a b c d e f g h i j"}, {"prompt": "seven", "output_length": 3}]"#;
+       {"input": "", "instruction": "five six", "output": "a b c d e f g h i j"},
+       {"prompt": "seven", "output_length": 3}]"#;
     let (_folder, spec) = with_file("core.json", text, DataKind::Jsonl);
     let plan = plan_of(&spec);
     let lengths: Vec<_> = plan.requests.iter().map(|request| (request.input_len, request.output_len)).collect();
@@ -422,10 +435,18 @@ fn the_list_of_benchmark_core_model_is_read() {
 
 #[test]
 fn every_mistake_of_a_file_has_its_line() {
-    let text = "{\"prompt\": \"fine\", \"output_length\": 3}\n{\"prompt\": \n\n{\"output_length\": 0, \"text\": \"x\"}\n\
-                {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"color\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n\
-                {\"input_length\": 4294967295, \"output_length\": 1}\n";
-    let (_folder, spec) = with_file("wrong.jsonl", text, DataKind::Jsonl);
+    let text = [
+        r#"{"prompt": "fine", "output_length": 3}"#,
+        r#"{"prompt": "#,
+        "",
+        r#"{"output_length": 0, "text": "x"}"#,
+        r#"{"input_ids": [1, -4], "output_length": 2}"#,
+        r#"{"color": "red"}"#,
+        r#"{"prompt": "a", "input_ids": [3]}"#,
+        r#"{"input_length": 4294967295, "output_length": 1}"#,
+        "",
+    ];
+    let (_folder, spec) = with_file("wrong.jsonl", &text.join("\n"), DataKind::Jsonl);
     let reason = plan(&spec).unwrap_err().to_string();
     for (line, what) in [
         (2, "EOF"),

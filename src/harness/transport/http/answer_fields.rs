@@ -320,7 +320,12 @@ mod tests {
 
     fn chunk(delta: &str, finish: &str) -> String {
         format!(
-            r#"{{"id":"x","object":"chat.completion.chunk","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}],"usage":null}}"#
+            concat!(
+                r#"{{"id":"x","object":"chat.completion.chunk","choices":[{{"index":0,"delta":{delta},"#,
+                r#""finish_reason":{finish}}}],"usage":null}}"#
+            ),
+            delta = delta,
+            finish = finish
         )
     }
 

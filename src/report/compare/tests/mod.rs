@@ -2,12 +2,12 @@
 
 mod page;
 mod plans;
-#[path = "../../../base/stats/queue.rs"]
+#[path = "../../../base/stats/simulated_queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
-mod queue;
+mod simulated_queue;
 
-use queue::{ServiceTime, SimulatedQueue};
 use serde_json::{Value, json};
+use simulated_queue::{ServiceTime, SimulatedQueue};
 
 use super::*;
 use crate::test_runs;

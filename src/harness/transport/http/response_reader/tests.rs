@@ -54,7 +54,10 @@ fn several_events_in_one_read_share_its_time() {
 
 proptest! {
     #[test]
-    fn however_the_body_is_cut_the_tokens_are_the_same(words in prop::collection::vec("[a-z]{0,5}", 1..9), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..9)) {
+    fn however_the_body_is_cut_the_tokens_are_the_same(
+        words in prop::collection::vec("[a-z]{0,5}", 1..9),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..9),
+    ) {
         // An event without text at the end would be no token.
         let words = [words, vec!["z".to_owned()]].concat();
         let usage = format!("data: {{\"choices\":[],\"usage\":{{\"completion_tokens\":{}}}}}\n\n", words.len());
@@ -290,7 +293,8 @@ fn of_a_refusal_without_end_no_more_is_read_than_is_kept() {
 fn blanks_around_the_end_a_byte_order_mark_and_empty_names_are_understood() {
     let event = |name: &str| {
         format!(
-            "data: {{\"id\":\"{name}\",\"model\":\"{name}\",\"choices\":[{{\"delta\":{{\"content\":\"a\"}},\"finish_reason\":null}}]}}\n\n"
+            "data: {{\"id\":\"{name}\",\"model\":\"{name}\",\
+             \"choices\":[{{\"delta\":{{\"content\":\"a\"}},\"finish_reason\":null}}]}}\n\n"
         )
     };
     let about = "data: {\"id\":\"\",\"model\":\"\",\"choices\":[],\"prompt_filter_results\":[]}\n\n";

@@ -36,7 +36,11 @@ fn response(tokens: &[i32], is_final: bool, error: &str) -> ModelStreamInferResp
 
 proptest! {
     #[test]
-    fn the_scan_sees_what_was_written(tokens in prop::collection::vec(any::<i32>(), 0..20), fin: bool, error in "[a-z]{0,9}") {
+    fn the_scan_sees_what_was_written(
+        tokens in prop::collection::vec(any::<i32>(), 0..20),
+        fin: bool,
+        error in "[a-z]{0,9}",
+    ) {
         let bytes = response(&tokens, fin, &error).encode_to_vec();
         let seen = scan_stream(&bytes, &IDS).unwrap();
         prop_assert_eq!(named(&bytes).unwrap(), ("17", seen.error));
@@ -70,7 +74,8 @@ proptest! {
 
     #[test]
     fn frames_survive_any_cut(sizes in prop::collection::vec(0usize..40, 1..10), step in 1usize..17) {
-        let messages: Vec<ModelStreamInferResponse> = sizes.iter().map(|len| response(&vec![7; *len], false, "")).collect();
+        let messages: Vec<ModelStreamInferResponse> =
+            sizes.iter().map(|len| response(&vec![7; *len], false, "")).collect();
         let whole: Vec<u8> = messages.iter().flat_map(|message| frame(message).to_vec()).collect();
         let mut frames = Frames::new(u64::MAX);
         let mut seen = Vec::new();

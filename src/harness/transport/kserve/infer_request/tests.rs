@@ -145,9 +145,11 @@ fn all_missing_inputs_are_reported_at_once() {
         return_perf_metrics: true,
         ..Request::default()
     };
-    insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &metadata).unwrap_err().faults.join("\n"), @r"
+    insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &metadata).unwrap_err().faults.join("\n"), @"
     request.length_field is of openai-chat, not of kserve
-    request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)
+    request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
+        `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's \
+        templates)
     request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own
     request.batch is 3, and the model's max_batch_size is 2
     request.end_id needs the input `end_id`, which the model does not have
@@ -156,7 +158,9 @@ fn all_missing_inputs_are_reported_at_once() {
     request.bad_words: this model takes token ids, so `ids` are required
     request.return_perf_metrics needs the input `return_perf_metrics`, which the model does not have
     the model's inputs are input_ids, input_lengths, request_output_len
-    the model has no output `kv_cache_alloc_new_blocks`, `kv_cache_reused_blocks`, `kv_cache_alloc_total_blocks`, `arrival_time_ns`, `first_scheduled_time_ns`, `first_token_time_ns`, `last_token_time_ns`, `batch_index`; it has output_ids
+    the model has no output `kv_cache_alloc_new_blocks`, `kv_cache_reused_blocks`, `kv_cache_alloc_total_blocks`, \
+        `arrival_time_ns`, `first_scheduled_time_ns`, `first_token_time_ns`, `last_token_time_ns`, `batch_index`; it \
+        has output_ids
     ");
 }
 

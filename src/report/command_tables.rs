@@ -375,8 +375,9 @@ mod tests {
         let events = test_runs::failing();
         let mut run_state = RunState::new();
         events.iter().take(events.len() - 1).for_each(|event| run_state.fold(event));
-        insta::assert_snapshot!(run_status(&run_state, false, Styler::OFF), @r"
-        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: interrupted; `regatta run` continues from there
+        insta::assert_snapshot!(run_status(&run_state, false, Styler::OFF), @"
+        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: interrupted; `regatta run` continues from \
+            there
           cached     engine
           skipped    smoke                     `when` is false
           ran        repository/server  12 ms

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::error::TokenizerError;
+use super::TokenizerError;
 use base::diag::FeatureLeftOut;
 
 /// Cannot be made: the feature is left out.

@@ -1,11 +1,11 @@
 //! Applies a tool's definitions to requests: values in ms, or one rate. Pure.
 
 use super::request_trace::{RequestTrace, UNCOUNTED};
-use super::rules::{
+use super::spread::SortedValues;
+use super::tool_definitions::{
     AnswerEnd, ChunkGapRule, ClockZero, MetricConcept, PerRequestMetric, RateRule, SingleTokenRule, TokenCountRule,
     Tool, ToolRules,
 };
-use super::spread::SortedValues;
 
 /// Why a metric has no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
