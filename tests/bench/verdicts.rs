@@ -17,7 +17,7 @@ mod systems;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use regatta::stats::{Growth, LevelShift, Observation};
+use regatta::stats::{Growth, LatencyShift, Observation};
 use searches::{SearchTally, searched_systems};
 use simulated_queue::{ServiceTime, SimulatedQueue, Visit};
 use systems::{Kind, System};
@@ -110,7 +110,7 @@ fn shifts(visits: &[(f64, f64)]) -> bool {
         load: before.saturating_sub(ends.partition_point(|one| one <= arrival)) as u64,
     };
     let series: Vec<Observation> = visits.iter().enumerate().map(observed).collect();
-    LevelShift::find(&series, true).is_some()
+    LatencyShift::find(&series, true).is_some()
 }
 
 /// What becomes of the service time over the run.

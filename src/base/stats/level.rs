@@ -31,7 +31,7 @@ const LEAST_OF_MEAN: f64 = 0.01;
 /// Standard errors of a change at equal load, the largest of all places.
 pub const SHIFT_ERRORS: f64 = 6.0;
 /// The same where no load was common to both sides: one busy period is many standard errors from another.
-const ERRORS_AT_ANY_LOAD: f64 = 20.0;
+const ERRORS_AT_ANY_LOAD: f64 = 15.0;
 /// Smaller changes do not matter.
 pub const SHIFT_SHARE: f64 = 0.1;
 
@@ -45,7 +45,7 @@ pub struct Observation {
 
 /// A change of level that neither chance nor the load explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LevelShift {
+pub struct LatencyShift {
     /// The first observation of the later level. None: a rise or fall over the whole series.
     pub step: Option<usize>,
     /// Later over earlier level, of geometric means: 1.5 is 50 % slower.
@@ -54,7 +54,7 @@ pub struct LevelShift {
     pub is_at_equal_load: bool,
 }
 
-impl LevelShift {
+impl LatencyShift {
     /// The change that is the most standard errors from none, of a series in the order of time.
     /// `is_constant`: the load was meant to be the same all the time, so that a change of it is the server's.
     pub fn find(series: &[Observation], is_constant: bool) -> Option<Self> {
@@ -182,10 +182,10 @@ mod tests {
         f64::from((at * 7_919) % 13)
     }
 
-    fn series(count: u32, observation: impl Fn(u32) -> (f64, u64)) -> Option<LevelShift> {
+    fn series(count: u32, observation: impl Fn(u32) -> (f64, u64)) -> Option<LatencyShift> {
         let series: Vec<Observation> =
             (0..count).map(observation).map(|(value, load)| Observation { value, load }).collect();
-        LevelShift::find(&series, true)
+        LatencyShift::find(&series, true)
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod within_run;
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::Growth;
 pub use latency_trend::{LatencyTrend, NOT_BY_CHANCE, VisitsInOrder, rank_errors, rank_errors_in_order};
-pub use level::{LevelShift, Observation, SHIFT_ERRORS, SHIFT_SHARE};
+pub use level::{LatencyShift, Observation, SHIFT_ERRORS, SHIFT_SHARE};
 pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
     ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, beyond_bound, compare_rows, is_beyond,

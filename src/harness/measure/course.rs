@@ -1,7 +1,7 @@
 //! Changes of a latency within the run that neither chance nor the load explains: a beginning that was slower than the
 //! rest, a step, or a rise over all of it. A mean over the window would hide them. Pure.
 //!
-//! TTFT and TPOT are looked at in the order of arrivals: [`LevelShift`] finds steps and rises, and ranks find a
+//! TTFT and TPOT are looked at in the order of arrivals: [`LatencyShift`] finds steps and rises, and ranks find a
 //! beginning of a few requests. A queue starts empty, so the first requests of a run are its quickest; a beginning that
 //! is slower than all but a twentieth of what comes later is caused by the server.
 
@@ -14,7 +14,7 @@ use crate::measure::metric::percentile;
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::steady::answered_in_order;
 use crate::{BenchSpec, RequestRecord, RequestRecords, VerdictCheck};
-use base::stats::{LevelShift, NOT_BY_CHANCE, Observation, rank_errors};
+use base::stats::{LatencyShift, NOT_BY_CHANCE, Observation, rank_errors};
 
 /// Fewer slow requests at the beginning are an accident.
 pub(crate) const LEAST_SLOW: usize = 3;
@@ -142,7 +142,7 @@ impl Course<'_> {
         if let Some(change) = beginning.and_then(|step| self.beginning(name, step)) {
             return Some(change);
         }
-        let shift = LevelShift::find(&values, self.is_constant)?;
+        let shift = LatencyShift::find(&values, self.is_constant)?;
         let step = place(shift.step.unwrap_or(values.len() / 2));
         if shift.step.is_some() && shift.ratio < 1.0 && step as f64 <= MOST_OF_RUN * count as f64 {
             return (step > self.users).then(|| self.beginning(name, step)).flatten();

@@ -1,6 +1,8 @@
 //! The plan: every arrival, length and prompt, before anything runs. The same spec and files give the same plan,
 //! whatever the number of workers, connections and servers.
 
+#[cfg(test)]
+mod arrivals_tests;
 mod file;
 mod planned_requests;
 mod queue;
