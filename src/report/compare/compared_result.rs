@@ -73,6 +73,8 @@ pub struct ComparedResult {
     pub digest: Option<String>,
     /// Users went on until a time was over: a faster server was sent more requests of the same seed.
     is_ended_by_time: bool,
+    /// Requests came at times that do not depend on answers; also of another tool, whose plan is not known.
+    pub(super) has_arrivals: bool,
     load: BTreeMap<String, String>,
     /// The other requested settings.
     settings: BTreeMap<String, String>,
@@ -318,6 +320,7 @@ impl ComparedResult {
                 let requested = &own.requested;
                 matches!(requested.scenario, LoadPattern::Concurrency { .. }) && requested.stop_requests.is_none()
             }),
+            has_arrivals: result.own().is_none_or(|own| own.requested.scenario.is_open_loop()),
             load,
             settings,
             lengths: result.tokens().map(mean),

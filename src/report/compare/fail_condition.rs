@@ -31,21 +31,20 @@ pub struct NotCondition(String);
 /// Why a comparison has no difference for a condition.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoDifference {
-    /// `known` are the numbers that both have.
+    /// `known` are the numbers that both have; `tool`: with whose definitions they were computed.
     #[error(
         "{}",
-        ErrorText::new(format_args!("`{}`: {} and {} do not both have that number", .condition, .a, .b)).hint(
-            if .known.is_empty() { "they have no number in common".to_owned() } else { format!("they have {}", .known.join(", ")) }
-        )
+        ErrorText::new(format_args!(
+            "`{}`: {} and {} do not both have that number{}", .condition, .a, .b,
+            .tool.map(|tool| format!(" as {tool}")).unwrap_or_default()
+        ))
+        .hint(match (.known.is_empty(), .tool) {
+            (true, _) => "they have no number in common".to_owned(),
+            (false, None) => format!("they have {}", .known.join(", ")),
+            (false, Some(_)) => format!("leave out `--as`, or take one of {}", .known.join(", ")),
+        })
     )]
-    NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String> },
-    /// The same where a tool's definitions computed the numbers.
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}`: {} and {} do not both have that number as {}", .condition, .a, .b, .tool))
-            .hint(format_args!("leave out `--as`, or take one of {}", .known.join(", ")))
-    )]
-    NoNumberAs { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: &'static str },
+    NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: Option<&'static str> },
     #[error(
         "{}",
         ErrorText::new(format_args!("`{}`: the two numbers are not alike: {}", .condition, .unlike.join("; "))).hint(
@@ -68,13 +67,11 @@ pub enum NoDifference {
 impl NoDifference {
     /// The numbers were computed with this tool's definitions.
     #[must_use]
-    pub fn as_tool(self, tool: Option<Tool>) -> Self {
-        match (self, tool) {
-            (Self::NoNumber { condition, a, b, known }, Some(tool)) => {
-                Self::NoNumberAs { condition, a, b, known, tool: tool.name() }
-            }
-            (other, _) => other,
+    pub fn as_tool(mut self, as_tool: Option<Tool>) -> Self {
+        if let Self::NoNumber { tool, .. } = &mut self {
+            *tool = as_tool.map(Tool::name);
         }
+        self
     }
 }
 
@@ -152,7 +149,7 @@ impl FailCondition {
                 })
                 .collect();
             let (a, b) = (comparison.a.clone(), comparison.b.clone());
-            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers });
+            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers, tool: None });
         };
         let Some(percent) = delta.percent else {
             let condition = self.clone();

@@ -18,7 +18,7 @@ mod run_set;
 mod sweep_comparison;
 
 pub use compared_result::{ComparedResult, FOUND_RATE, Measure, NotComputable, SearchedRate};
-pub use comparison::{CompareRules, Comparison, Delta, Judgement, PercentInterval};
+pub use comparison::{CompareRules, Comparison, Delta, Judgement, RowFamily};
 pub use document::{document, invalid_runs, run_counts};
 pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotCondition};
 pub use ratio::{MeasuredOn, Ratio, Ratios, ServerRow};

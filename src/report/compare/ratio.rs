@@ -4,11 +4,12 @@
 //! `ratio = other / base`, in percent of the first column; [`RatioMethod`] is how several runs come into it. A ratio
 //! of unlike numbers is not formed.
 
-use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
+use super::{CompareRules, ComparedResult, Comparison, Judgement, RunSet};
 use crate::document::{Block, Cell, Document, Section, Table, TableColumn};
 use crate::styler::TextRole;
 use crate::sweep::simulated_badge;
 use crate::what_if::distinct;
+use base::stats::Percents;
 use harness::{IdentityDifference, LoadLevel, LoadPattern, RunIdentity};
 use interop::MeasuredRun;
 use serde::Serialize;
@@ -16,10 +17,9 @@ use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
 const ABOUT_RATIOS: &str = "percent, as `method` of each row: `means`, other / base, of several runs the ratio of \
-    their means; `pairs`, the \
-    geometric mean of the ratios of pairs of runs with the same arrivals and prompts; `published`, other / base as \
-    published; 95 % \
-    interval from the differences between runs, where there are several of both";
+    their means; `pairs`, the geometric mean of the ratios of pairs of runs with the same arrivals and prompts; \
+    `published`, other / base as published; 95 % interval from the differences between runs, where there are several \
+    of both";
 
 /// What a ratio is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -63,7 +63,7 @@ pub struct Ratio {
     /// What the percentage is; absent where there is none.
     pub method: Option<RatioMethod>,
     /// 95 % interval of it, where there are several runs of both.
-    pub interval: Option<PercentInterval>,
+    pub interval: Option<Percents>,
     pub judgement: Option<Judgement>,
     /// Why there is no ratio, or in what the numbers differ.
     pub unlike: Vec<String>,
@@ -199,8 +199,7 @@ impl Ratios {
     /// Each number as a share of that of the first column, how the shares were formed, and what was measured.
     pub fn document(&self, title: &str) -> Document {
         let about = "Each number as a share of that of the first column. Intervals are 95 %, from the differences \
-            between runs, where \
-                     there are several of both.";
+            between runs, where there are several of both.";
         let mut unlike: Vec<String> = Vec::new();
         for row in &self.rows {
             unlike.extend(row.unlike.iter().map(|why| format!("{}, {}: {why}", row.row, row.column)));
@@ -284,7 +283,7 @@ fn ratio(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Rati
     let Some(delta) = comparison.find(name, stat) else {
         return Ratio { unlike: vec![format!("both do not have `{metric}`")], ..named };
     };
-    let interval = |ends: PercentInterval| PercentInterval { low: ends.low + 100.0, high: ends.high + 100.0 };
+    let interval = |ends: Percents| Percents { low: ends.low + 100.0, high: ends.high + 100.0 };
     Ratio {
         unit: delta.unit.to_owned(),
         base: delta.a,

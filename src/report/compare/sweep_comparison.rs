@@ -33,13 +33,13 @@ struct LevelRow<'a> {
 /// A number of a point.
 struct SweepNumber {
     name: &'static str,
+    /// `ms` of a latency, of which less is better; of the others more is.
     unit: &'static str,
     /// What has to have the same definition.
     term: Term,
     value: fn(&SweepPoint) -> Option<f64>,
-    /// Of each run, where there are several.
-    over_runs: (&'static str, fn(f64) -> f64),
-    more_is_better: bool,
+    /// The number of each run that it is made of, where that is not itself.
+    over_runs: Option<(&'static str, fn(f64) -> f64)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,47 +56,28 @@ const NUMBERS: [SweepNumber; 5] = [
         unit: "/s",
         term: Term::Rate,
         value: |point| point.output_tokens_per_s,
-        over_runs: ("output_tokens", |rate| rate),
-        more_is_better: true,
+        over_runs: None,
     },
     SweepNumber {
         name: "tok/s/user",
         unit: "",
         term: Term::TimePerToken,
         value: |point| point.tokens_per_s_per_user,
-        over_runs: ("tpot_p50", |tpot| 1e3 / tpot),
-        more_is_better: true,
+        over_runs: Some(("tpot_p50", |tpot| 1e3 / tpot)),
     },
-    SweepNumber {
-        name: "ttft_p99",
-        unit: "ms",
-        term: Term::Ttft,
-        value: |point| value(point.ttft.p99),
-        over_runs: ("ttft_p99", |ms| ms),
-        more_is_better: false,
-    },
-    SweepNumber {
-        name: "tpot_p99",
-        unit: "ms",
-        term: Term::TimePerToken,
-        value: |point| value(point.tpot.p99),
-        over_runs: ("tpot_p99", |ms| ms),
-        more_is_better: false,
-    },
-    SweepNumber {
-        name: "e2e_mean",
-        unit: "ms",
-        term: Term::E2e,
-        value: |point| value(point.e2e.mean),
-        over_runs: ("e2e_mean", |ms| ms),
-        more_is_better: false,
-    },
+    latency("ttft_p99", Term::Ttft, |point| value(point.ttft.p99)),
+    latency("tpot_p99", Term::TimePerToken, |point| value(point.tpot.p99)),
+    latency("e2e_mean", Term::E2e, |point| value(point.e2e.mean)),
 ];
+
+const fn latency(name: &'static str, term: Term, value: fn(&SweepPoint) -> Option<f64>) -> SweepNumber {
+    SweepNumber { name, unit: "ms", term, value, over_runs: None }
+}
 
 impl SweepNumber {
     /// Of every run of a point.
     fn values(&self, point: &SweepPoint) -> Vec<f64> {
-        let (key, convert) = self.over_runs;
+        let (key, convert) = self.over_runs.unwrap_or((self.name, |value| value));
         match point.over_runs.get(key) {
             Some(over) => over.values.iter().map(|value| convert(*value)).collect(),
             None => (self.value)(point).into_iter().collect(),
@@ -180,7 +161,7 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         let Some(sides) = sides else { return SweepDelta::default() };
         let Some(row) = judged.next() else { return SweepDelta::default() };
         let percent = sides.percent();
-        let is_better = percent.is_some_and(|percent| (percent > 0.0) == number.more_is_better);
+        let is_better = percent.is_some_and(|percent| (percent > 0.0) == (number.unit != "ms"));
         let judgement = percent.filter(|_| is_claimed).map(|_| Judgement::new(row.conclusion, is_better));
         SweepDelta { percent, interval: row.interval, judgement }
     };

@@ -9,6 +9,8 @@
 
 mod ratio_test;
 
+use serde::Serialize;
+
 use super::student;
 pub use ratio_test::RunValues;
 use ratio_test::{ALPHA, PairedTest, RatioTest, UnpairedTest};
@@ -21,7 +23,7 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// Ends of an interval, in percent of the first side.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percents {
     pub low: f64,
     pub high: f64,
