@@ -24,19 +24,25 @@ const WIDEST: usize = 140;
 /// A metric and its statistic, as typed: `ttft_p99`, `output_tokens`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricKey {
-    metric: String,
+    pub(crate) metric: String,
     /// Empty for a number that has none, such as a rate.
-    stat: String,
+    pub(crate) stat: String,
 }
 
+const STATISTICS: [&str; 7] = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
+
 impl MetricKey {
+    pub(crate) fn new(metric: &str, stat: &str) -> Self {
+        Self { metric: metric.to_owned(), stat: stat.to_owned() }
+    }
+
     /// Any text is a key; [`known_keys`] are those of a result.
     pub fn read(text: &str) -> Self {
         let (metric, stat) = match text.rsplit_once('_') {
-            Some((metric, stat @ ("mean" | "p50" | "p90" | "p95" | "p99"))) => (metric, stat),
+            Some((metric, stat)) if STATISTICS.contains(&stat) => (metric, stat),
             _ => (text, ""),
         };
-        Self { metric: metric.to_owned(), stat: stat.to_owned() }
+        Self::new(metric, stat)
     }
 }
 
@@ -101,10 +107,10 @@ impl HistoryPoint {
 
 /// The numbers of a result that a history can show.
 pub fn known_keys(result: &ComparedResult) -> impl Iterator<Item = String> {
-    result.measures.iter().flat_map(|measure| {
-        let key = |stat: &str| MetricKey { metric: measure.key.clone(), stat: stat.to_owned() }.to_string();
-        measure.stats.iter().map(move |(stat, _)| key(stat)).collect::<Vec<_>>()
-    })
+    result
+        .measures
+        .iter()
+        .flat_map(|measure| measure.stats.iter().map(move |(stat, _)| MetricKey::new(&measure.key, stat).to_string()))
 }
 
 /// The measurements of one benchmark with one load, the oldest first.

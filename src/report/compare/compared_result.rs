@@ -543,7 +543,6 @@ fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {
 
 /// Tokens per joule of GPUs, which GPUs being part of what it means. `counted`: the source of the tokens.
 fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
-    let stats = vec![("", tokens_per_joule)];
     let meaning = MetricMeaning {
         formula: gpu.tokens_per_joule_is.clone(),
         population: gpu.population.clone(),
@@ -551,8 +550,7 @@ fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
         window: gpu.window.clone(),
         ..MetricMeaning::default()
     };
-    let key = "tokens_per_joule".to_owned();
-    Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true }
+    Measure { unit: "/J", ..rate_measure("tokens_per_joule", tokens_per_joule, meaning) }
 }
 
 /// The tool and concept that define a metric, to find its values by request.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::compared_result::{ComparedResult, FOUND_RATE, SearchedRate};
 use super::run_set::{self, Pairing, PlanGroups, RunSet, RunSetRow};
-use base::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
+use base::stats::{self, ComparedSamples, Conclusion, Percents, RunValues};
 use harness::IdentityDifference;
 
 /// The judgement of a difference.
@@ -129,11 +129,18 @@ pub struct Delta {
 }
 
 /// How results are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareRules {
     /// Subtracts unlike numbers, too; the differences in meaning are printed beside them.
     pub force: bool,
-    pub margins: Margins,
+    /// The smallest effect that matters, percent.
+    pub smallest_percent: f64,
+}
+
+impl Default for CompareRules {
+    fn default() -> Self {
+        Self { force: false, smallest_percent: 1.0 }
+    }
 }
 
 /// One side against the first.
@@ -191,7 +198,7 @@ impl Comparison {
         };
         let mut deltas = differences(a.rows().collect(), b.rows().collect());
         let gate_deltas = differences(a.gate_rows().collect(), b.gate_rows().collect());
-        set_judgements(&mut deltas, a, rules.margins);
+        set_judgements(&mut deltas, a, rules.smallest_percent);
         let too_few_plans = too_few_plans([a, b], &pairing);
         if too_few_plans.is_some() {
             for delta in deltas.iter_mut().filter(|delta| delta.judgement == Some(Judgement::NotJudged)) {
@@ -199,8 +206,7 @@ impl Comparison {
             }
         }
         let are_single = a.runs().len() == 1 && b.runs().len() == 1;
-        let searched = a.first().searched.zip(b.first().searched).filter(|_| are_single);
-        let found_rates = searched.map(|(one, other)| [one, other]);
+        let found_rates = a.first().searched.zip(b.first().searched).filter(|_| are_single).map(<[_; 2]>::from);
         for delta in deltas.iter_mut().filter(|delta| delta.metric == FOUND_RATE && delta.percent.is_some()) {
             delta.judgement = found_rates.and_then(judge_found_rates).or(delta.judgement);
         }
@@ -212,7 +218,7 @@ impl Comparison {
             a_plans: PlanGroups::new(a.runs()).map(|plans| plans.count()),
             b_plans: PlanGroups::new(b.runs()).map(|plans| plans.count()),
             too_few_plans,
-            smallest_effect: rules.margins.smallest_percent,
+            smallest_effect: rules.smallest_percent,
             unlike_load,
             notes,
             same_plan: have_same_plan(a, b),
@@ -345,16 +351,14 @@ fn difference(
     let (metric, family) = (a.measure.key.clone(), rule.family(a.stat));
     let row = Delta { metric, stat: a.stat, unit: a.measure.unit, family, unlike, ..Delta::default() };
     if a.values.iter().chain(&b.values).any(|value| value.is_infinite()) {
-        let [one, other] = [a, b].map(|row| row.values.iter().sum::<f64>() / row.values.len() as f64);
-        let percent = is_subtracted.then(|| infinite_percent(one, other));
-        return Some(Delta { a: Some(one), b: Some(other), percent, ..row });
+        let [a, b] = [a, b].map(|row| row.values.iter().sum::<f64>() / row.values.len() as f64);
+        let percent = is_subtracted.then(|| infinite_percent(a, b));
+        return Some(Delta { a: Some(a), b: Some(b), percent, ..row });
     }
     let [of_a, of_b] = pairing.values(&a.values, &b.values);
-    let sides = if pairing.is_paired() && rule.paired {
-        ComparedSamples::paired(&of_a, &of_b)?
-    } else {
-        ComparedSamples::unpaired(&of_a, &of_b)?
-    };
+    let is_paired = pairing.is_paired() && rule.paired;
+    let samples = if is_paired { ComparedSamples::paired } else { ComparedSamples::unpaired };
+    let sides = samples(&of_a, &of_b)?;
     let percent = sides.percent().filter(|_| is_subtracted);
     let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());
     Some(Delta {
@@ -379,12 +383,12 @@ const fn infinite_percent(a: f64, b: f64) -> f64 {
 }
 
 /// The rows that were subtracted, each family for itself.
-fn set_judgements(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
+fn set_judgements(deltas: &mut [Delta], a: &RunSet, smallest_percent: f64) {
     for family in [RowFamily::Primary, RowFamily::Exploratory] {
         let mut rows: Vec<&mut Delta> = deltas.iter_mut().filter(|delta| delta.family == family).collect();
         rows.retain(|delta| delta.sides.is_some());
         let sides: Vec<ComparedSamples> = rows.iter().filter_map(|delta| delta.sides.clone()).collect();
-        for (delta, judged) in rows.into_iter().zip(stats::compare_rows(&sides, margins)) {
+        for (delta, judged) in rows.into_iter().zip(stats::compare_rows(&sides, smallest_percent)) {
             let more_is_better =
                 a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);
             let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);

@@ -340,9 +340,10 @@ fn method(comparison: &Comparison) -> Vec<String> {
                 (1, 1) => "one run on each side",
                 _ => "one run on one side",
             };
-            let rows = if comparison.found_rates.is_some() { "no other row" } else { "no row" };
-            let repeat = "; measure each side 5 times (`--repeat 5`)";
-            let advice = if comparison.found_rates.is_some() { "" } else { repeat };
+            let (rows, advice) = match comparison.found_rates {
+                Some(_) => ("no other row", ""),
+                None => ("no row", "; measure each side 5 times (`--repeat 5`)"),
+            };
             format!(
                 "{which}: two runs of the same server differ, too, and by how much is not known, so {rows} is \
                     judged{advice}"
@@ -364,16 +365,16 @@ fn method(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// Which metrics are judged in pairs of runs, and which are not; none where no row is.
+/// Which metrics are judged in pairs of runs, and which are not; none where no row is judged.
 fn tests_line(comparison: &Comparison) -> Option<String> {
-    let metrics = |paired: bool| {
-        let judged = comparison.deltas.iter().filter(|delta| delta.p.is_some() && delta.paired == paired);
-        distinct(judged.map(|delta| delta.metric.clone())).join(", ")
-    };
-    let [unpaired, paired] = [false, true].map(metrics);
-    let test = if unpaired.is_empty() { String::new() } else { format!("; of {unpaired}: Welch's test, unpaired") };
-    (!paired.is_empty())
-        .then(|| format!("of {paired}: paired t test, differences are geometric means of the pairs' ratios{test}"))
+    let paired = "paired t test, differences are geometric means of the pairs' ratios";
+    let tests = [(true, paired), (false, "Welch's test, unpaired")].into_iter().filter_map(|(is_paired, test)| {
+        let judged = comparison.deltas.iter().filter(|delta| delta.p.is_some() && delta.paired == is_paired);
+        let metrics = distinct(judged.map(|delta| delta.metric.as_str()));
+        (!metrics.is_empty()).then(|| format!("{}: {test}", metrics.join(", ")))
+    });
+    let tests: Vec<String> = tests.collect();
+    (!tests.is_empty()).then(|| tests.join("; "))
 }
 
 /// `5 and 5 runs`; where several runs had one plan `10 runs of 5 plans and 5 runs of 5 plans`, which count as that

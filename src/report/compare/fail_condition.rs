@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::{Comparison, Delta, Judgement};
+use crate::history::MetricKey;
 use base::diag::ErrorText;
 use base::stats;
 use interop::Tool;
@@ -10,8 +11,7 @@ use interop::Tool;
 /// A difference that fails the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailCondition {
-    metric: String,
-    stat: String,
+    number: MetricKey,
     /// More than this is too much; otherwise less than this.
     above: bool,
     percent: f64,
@@ -86,8 +86,6 @@ pub(super) fn has_one_definition(unlike: &[String]) -> bool {
 /// More are noise of the numbers themselves.
 const MOST_DECIMALS: usize = 6;
 
-const STATS: [&str; 7] = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
-
 impl FromStr for FailCondition {
     type Err = NotCondition;
 
@@ -98,28 +96,17 @@ impl FromStr for FailCondition {
         let limit = rest[1..].trim().trim_end_matches('%').trim_end();
         let percent: f64 = limit.parse().map_err(|_| wrong())?;
         let decimals = limit.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-        let name = name.trim();
-        let (metric, stat) = match name.rsplit_once('_') {
-            Some((metric, stat)) if STATS.contains(&stat) => (metric, stat),
-            _ => (name, ""),
-        };
-        if metric.is_empty() || !percent.is_finite() {
+        let number = MetricKey::read(name.trim());
+        if number.metric.is_empty() || !percent.is_finite() {
             return Err(wrong());
         }
-        Ok(Self {
-            metric: metric.to_owned(),
-            stat: stat.to_owned(),
-            above: rest.starts_with('>'),
-            percent,
-            decimals: decimals.clamp(1, MOST_DECIMALS),
-        })
+        Ok(Self { number, above: rest.starts_with('>'), percent, decimals: decimals.clamp(1, MOST_DECIMALS) })
     }
 }
 
 impl std::fmt::Display for FailCondition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let stat = if self.stat.is_empty() { String::new() } else { format!("_{}", self.stat) };
-        write!(f, "{}{stat}{}{}%", self.metric, if self.above { '>' } else { '<' }, self.percent)
+        write!(f, "{}{}{}%", self.number, if self.above { '>' } else { '<' }, self.percent)
     }
 }
 
@@ -137,19 +124,11 @@ pub enum FailConditionOutcome<'a> {
 impl FailCondition {
     /// An error where there is no such difference to look at.
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
-        let Some(delta) = comparison.find(&self.metric, &self.stat) else {
-            let numbers = comparison
-                .checkable()
-                .map(|delta| {
-                    if delta.stat.is_empty() {
-                        delta.metric.clone()
-                    } else {
-                        format!("{}_{}", delta.metric, delta.stat)
-                    }
-                })
-                .collect();
+        let Some(delta) = comparison.find(&self.number.metric, &self.number.stat) else {
+            let number = |delta: &Delta| MetricKey::new(&delta.metric, delta.stat).to_string();
+            let known = comparison.checkable().map(number).collect();
             let (a, b) = (comparison.a.clone(), comparison.b.clone());
-            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers, tool: None });
+            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known, tool: None });
         };
         let Some(percent) = delta.percent else {
             let condition = self.clone();

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
+//! Which rows are tested together, and which in pairs of runs, is a rule of each metric: `comparison`.
 //! Runs of one plan are one observation: `run_set`.
 
 mod compared_result;

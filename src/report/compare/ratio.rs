@@ -6,6 +6,7 @@
 
 use super::{CompareRules, ComparedResult, Comparison, Judgement, RunSet};
 use crate::document::{Block, Cell, Document, Section, Table, TableColumn};
+use crate::history::MetricKey;
 use crate::styler::TextRole;
 use crate::sweep::simulated_badge;
 use crate::what_if::distinct;
@@ -135,23 +136,16 @@ impl Ratios {
 
     /// What was measured, and in what the columns differ, each a line.
     fn identity_lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for one in &self.measured {
-            let identity = one.identity.as_ref().map(RunIdentity::line);
-            let identity =
-                identity.unwrap_or_else(|| "what was measured is not known: its file does not name it".to_owned());
-            lines.push(format!("{}: {identity}", one.column));
-        }
-        for one in &self.measured {
-            let differences =
-                one.differs.iter().map(|it| format!("{} / {}, differs: {}", self.base, one.column, it.describe()));
-            for line in differences {
-                if !lines.contains(&line) {
-                    lines.push(line);
-                }
-            }
-        }
-        lines
+        let identity = |side: &MeasuredOn| {
+            let unknown = || "what was measured is not known: its file does not name it".to_owned();
+            format!("{}: {}", side.column, side.identity.as_ref().map_or_else(unknown, RunIdentity::line))
+        };
+        let differences = |side: &MeasuredOn| {
+            let pair = format!("{} / {}", self.base, side.column);
+            let line = |difference: &IdentityDifference| format!("{pair}, differs: {}", difference.describe());
+            side.differs.iter().map(line).collect::<Vec<_>>()
+        };
+        distinct(self.measured.iter().map(identity).chain(self.measured.iter().flat_map(differences)))
     }
 
     /// Adds a row with published numbers.
@@ -274,13 +268,10 @@ impl Ratios {
 }
 
 fn ratio(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Ratio {
-    let (name, stat) = match metric.rsplit_once('_') {
-        Some((name, stat @ ("mean" | "p50" | "p90" | "p95" | "p99"))) => (name, stat),
-        _ => (metric, ""),
-    };
+    let name = MetricKey::read(metric);
     let [row, key, column] = [row, metric, column].map(str::to_owned);
     let named = Ratio { row, metric: key, column, ..Ratio::default() };
-    let Some(delta) = comparison.find(name, stat) else {
+    let Some(delta) = comparison.find(&name.metric, &name.stat) else {
         return Ratio { unlike: vec![format!("both do not have `{metric}`")], ..named };
     };
     let interval = |ends: Percents| Percents { low: ends.low + 100.0, high: ends.high + 100.0 };

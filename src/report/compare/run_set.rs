@@ -213,14 +213,10 @@ impl Pairing {
     /// `paired by seed where arrivals make the noise: 5 pairs of runs, each with the same arrivals and prompts`
     pub fn describe(&self) -> String {
         let values = if self.has_means() { "means over runs" } else { "runs" };
-        match self.pairs {
-            0 => format!("not paired: {}", self.why),
-            pairs => {
-                format!(
-                    "paired by seed where arrivals make the noise: {pairs} pairs of {values}, each with {}",
-                    self.why
-                )
-            }
+        let Self { pairs, why, .. } = self;
+        match pairs {
+            0 => format!("not paired: {why}"),
+            _ => format!("paired by seed where arrivals make the noise: {pairs} pairs of {values}, each with {why}"),
         }
     }
 

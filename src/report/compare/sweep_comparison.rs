@@ -154,7 +154,7 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
     let samples: Vec<Vec<Option<ComparedSamples>>> =
         levels.iter().map(|level| NUMBERS.iter().map(|number| sides(level, number)).collect()).collect();
     let family: Vec<ComparedSamples> = samples.iter().flatten().flatten().cloned().collect();
-    let mut judged = stats::compare_rows(&family, rules.margins).into_iter();
+    let mut judged = stats::compare_rows(&family, rules.smallest_percent).into_iter();
     // A simulated server is no other version of a real one.
     let is_claimed = sweeps[0].report.is_simulated() == sweeps[n].report.is_simulated();
     let mut delta = |number: &SweepNumber, sides: Option<ComparedSamples>| {
@@ -219,7 +219,7 @@ pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<
         format!(
             "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} \
                 % does not matter",
-            rules.margins.smallest_percent
+            rules.smallest_percent
         )
     } else {
         "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures \

@@ -5,7 +5,7 @@
 //!   effect of the arrivals cancels out.
 //!
 //! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all
-//! rows, each for itself.
+//! rows of a family, each for itself.
 
 mod ratio_test;
 
@@ -27,19 +27,6 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
 pub struct Percents {
     pub low: f64,
     pub high: f64,
-}
-
-/// What counts as a difference.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Margins {
-    /// The smallest effect that matters, percent.
-    pub smallest_percent: f64,
-}
-
-impl Default for Margins {
-    fn default() -> Self {
-        Self { smallest_percent: 1.0 }
-    }
 }
 
 /// The result of runs on both sides.
@@ -159,10 +146,11 @@ pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
     Some(shown)
 }
 
-/// All rows of a comparison together: more rows need stronger evidence in each.
-pub fn compare_rows(rows: &[ComparedSamples], margins: Margins) -> Vec<JudgedRow> {
+/// All rows of a family together: more rows need stronger evidence in each. `smallest_percent`: the smallest effect that
+/// matters.
+pub fn compare_rows(rows: &[ComparedSamples], smallest_percent: f64) -> Vec<JudgedRow> {
     let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();
-    let margin = margins.smallest_percent / 100.0;
+    let margin = smallest_percent / 100.0;
     let differ = student::holm_adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
     let alike = student::holm_adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
     let level = ALPHA / tested.len().max(1) as f64;

@@ -3,7 +3,7 @@
 use super::*;
 
 fn one(a: &[f64], b: &[f64]) -> JudgedRow {
-    compare_rows(&[ComparedSamples::unpaired(a, b).unwrap()], Margins::default())[0]
+    compare_rows(&[ComparedSamples::unpaired(a, b).unwrap()], 1.0)[0]
 }
 
 /// Welch's test of B. L. Welch's own kind of data: `t.test(c(3,4,1,2.1), c(490,5,6,11))$p.value` of R is 0.3541,
@@ -68,14 +68,14 @@ fn the_same_number_is_equivalent_and_zero_has_no_percent() {
 #[test]
 fn more_rows_need_stronger_evidence() {
     let row = ComparedSamples::unpaired(&[10.0, 10.2, 9.8], &[10.8, 11.0, 10.6]).unwrap();
-    let alone = compare_rows(std::slice::from_ref(&row), Margins::default())[0];
-    let among = compare_rows(&vec![row; 40], Margins::default())[0];
+    let alone = compare_rows(std::slice::from_ref(&row), 1.0)[0];
+    let among = compare_rows(&vec![row; 40], 1.0)[0];
     assert_eq!(alone.conclusion, Conclusion::Different);
     assert!(matches!(among.conclusion, Conclusion::CannotTell { runs: Some(4..) }), "{among:?}");
 }
 
 fn pairs(a: &[f64], b: &[f64]) -> JudgedRow {
-    compare_rows(&[ComparedSamples::paired(a, b).unwrap()], Margins::default())[0]
+    compare_rows(&[ComparedSamples::paired(a, b).unwrap()], 1.0)[0]
 }
 
 /// Logarithms of the ratios are 0.03, 0.05, 0.04, 0.06, 0.02: mean 0.04, standard error √(0.00025/5) = 0.0070711, t =

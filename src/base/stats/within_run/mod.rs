@@ -72,8 +72,23 @@ pub enum NoInterval {
         needed: f64,
     },
     TooFewBeyond {
+        n: usize,
         beyond: f64,
     },
+}
+
+impl NoInterval {
+    /// About how many values would give one, if they go on to depend on each other as those of this run do: a short run
+    /// of a busy server shows less dependence than there is. To two digits; `None`: there are too few to see any.
+    pub fn values_needed(&self) -> Option<f64> {
+        let needed = match self {
+            Self::TooFewValues { .. } => return None,
+            Self::TooDependent { n, blocks, needed } => *n as f64 * needed / blocks,
+            Self::TooFewBeyond { n, beyond } => *n as f64 * FEWEST_BEYOND / beyond,
+        };
+        let digit = 10_f64.powf(needed.log10().floor() - 1.0);
+        Some((needed / digit).ceil() * digit)
+    }
 }
 
 impl fmt::Display for NoInterval {
@@ -85,7 +100,7 @@ impl fmt::Display for NoInterval {
                 "not enough independent values: neighbors are correlated, so that {n} are worth about {blocks:.0} \
                     independent blocks, and {needed:.0} are needed"
             ),
-            Self::TooFewBeyond { beyond } => {
+            Self::TooFewBeyond { beyond, .. } => {
                 write!(f, "not enough independent values beyond it: about {beyond:.0} of {FEWEST_BEYOND:.0}")
             }
         }
@@ -151,13 +166,13 @@ impl<'v> RunSeries<'v> {
         let effective = n as f64 / effect.times;
         let beyond = effective * (1.0 - p);
         if beyond < FEWEST_BEYOND {
-            return Err(NoInterval::TooFewBeyond { beyond });
+            return Err(NoInterval::TooFewBeyond { n, beyond });
         }
         let widening = widening * (1.0 + WIDENING_BEYOND / beyond);
         let t = widening * student::critical(TAIL, effect.dof) / NORMAL_975;
         match binomial_shares(effective / (t * t), p) {
             (Some(low), Some(high)) => Ok((at(low), at(high))),
-            _ => Err(NoInterval::TooFewBeyond { beyond }),
+            _ => Err(NoInterval::TooFewBeyond { n, beyond }),
         }
     }
 

@@ -66,6 +66,25 @@ fn waits_in_a_queue_have_intervals_that_hold_or_none() {
     }
 }
 
+/// Where the dependence of a run is seen, the run that it asks for is long enough: of M/M/4 at 70 % most such runs have
+/// an interval of p99, and those of a third of that length do not.
+#[test]
+fn a_run_without_an_interval_estimates_how_long_one_would_have_to_be() {
+    assert_eq!(NoInterval::TooFewValues { n: 300 }.values_needed(), None);
+    assert_eq!(NoInterval::TooDependent { n: 3_000, blocks: 61.0, needed: 2_000.0 }.values_needed(), Some(99_000.0));
+    assert_eq!(NoInterval::TooFewBeyond { n: 5_000, beyond: 8.0 }.values_needed(), Some(7_500.0));
+    let queue = SimulatedQueue::new(4, ServiceTime::Exponential, 0.7);
+    let interval = |n: usize, seed: u64| {
+        RunSeries::new(queue.requests(n, seed).into_iter().map(|request| request.wait)).percentile_interval(0.99)
+    };
+    let mut estimates: Vec<f64> =
+        (0..21).map(|seed| interval(10_000, seed).unwrap_err().values_needed().expect("an estimate")).collect();
+    estimates.sort_by(f64::total_cmp);
+    let median = estimates[10] as usize;
+    let given = |n: usize| (100..110).filter(|seed| interval(n, *seed).is_ok()).count();
+    assert!(given(median * 3) >= 8 && given(median / 3) <= 2, "{median}: {} {}", given(median * 3), given(median / 3));
+}
+
 #[test]
 fn a_short_run_says_why_it_has_no_interval() {
     let short = RunSeries::new((0..300).map(f64::from));

@@ -130,7 +130,7 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let paired_by =
         "paired by seed where arrivals make the noise: 5 pairs of runs, each with the same arrivals and prompts";
     assert!(page.contains(paired_by), "{page}");
-    let tests = "of ttft, e2e, requests_full: paired t test, differences are geometric means of the pairs' ratios; of \
+    let tests = "ttft, e2e, requests_full: paired t test, differences are geometric means of the pairs' ratios; \
         tpot, itl: Welch's test, unpaired";
     assert!(page.contains(tests), "{page}");
     // In another order they are the same pairs.
