@@ -38,8 +38,8 @@ struct SweepNumber {
     /// What has to have the same definition.
     term: Term,
     value: fn(&SweepPoint) -> Option<f64>,
-    /// The number of each run that it is made of, where that is not itself.
-    over_runs: Option<(&'static str, fn(f64) -> f64)>,
+    /// Of each run, where there are several.
+    over_runs: (&'static str, fn(f64) -> f64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,14 +56,14 @@ const NUMBERS: [SweepNumber; 5] = [
         unit: "/s",
         term: Term::Rate,
         value: |point| point.output_tokens_per_s,
-        over_runs: None,
+        over_runs: ("output_tokens", |rate| rate),
     },
     SweepNumber {
         name: "tok/s/user",
         unit: "",
         term: Term::TimePerToken,
         value: |point| point.tokens_per_s_per_user,
-        over_runs: Some(("tpot_p50", |tpot| 1e3 / tpot)),
+        over_runs: ("tpot_p50", |tpot| 1e3 / tpot),
     },
     latency("ttft_p99", Term::Ttft, |point| value(point.ttft.p99)),
     latency("tpot_p99", Term::TimePerToken, |point| value(point.tpot.p99)),
@@ -71,13 +71,13 @@ const NUMBERS: [SweepNumber; 5] = [
 ];
 
 const fn latency(name: &'static str, term: Term, value: fn(&SweepPoint) -> Option<f64>) -> SweepNumber {
-    SweepNumber { name, unit: "ms", term, value, over_runs: None }
+    SweepNumber { name, unit: "ms", term, value, over_runs: (name, |ms| ms) }
 }
 
 impl SweepNumber {
     /// Of every run of a point.
     fn values(&self, point: &SweepPoint) -> Vec<f64> {
-        let (key, convert) = self.over_runs.unwrap_or((self.name, |value| value));
+        let (key, convert) = self.over_runs;
         match point.over_runs.get(key) {
             Some(over) => over.values.iter().map(|value| convert(*value)).collect(),
             None => (self.value)(point).into_iter().collect(),
@@ -347,32 +347,23 @@ pub fn sweeps_document(sweeps: &[ComparedSweep], rules: CompareRules) -> Documen
 pub fn sweeps_json(sweeps: &[ComparedSweep], rules: CompareRules) -> Value {
     let levels = levels(sweeps);
     let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
-    let mut is_judged = false;
-    let mut rows = Vec::new();
-    for (row_of, level) in levels.iter().enumerate() {
-        let mut points = Vec::new();
-        for (n, point) in level.points.iter().enumerate() {
-            let Some(point) = point else {
-                points.push(Value::Null);
-                continue;
-            };
-            let numbers = NUMBERS.iter().enumerate().map(|(at, number)| {
-                let own = (number.value)(point).filter(|_| point.is_usable());
-                let delta = n.checked_sub(1).map_or_else(SweepDelta::default, |n| differences[n][row_of][at]);
-                is_judged |= delta.judgement.is_some_and(|judgement| judgement != Judgement::NotJudged);
-                let interval = delta.interval.map(|Percents { low, high }| json!({ "low": low, "high": high }));
-                let value = json!({
-                    "value": own,
-                    "percent": delta.percent,
-                    "interval": interval,
-                    "judgement": delta.judgement,
-                });
-                (number.name.to_owned(), value)
-            });
-            points.push(Value::Object(numbers.collect()));
-        }
-        rows.push(json!({ "level": level.level, "points": points }));
-    }
+    let has_judgement = |delta: &SweepDelta| delta.judgement.is_some_and(|judgement| judgement != Judgement::NotJudged);
+    let is_judged = differences.iter().flatten().flatten().any(has_judgement);
+    let numbers = |row: usize, n: usize, point: &SweepPoint| -> Value {
+        let numbers = NUMBERS.iter().enumerate().map(|(place, number)| {
+            let value = (number.value)(point).filter(|_| point.is_usable());
+            let delta = n.checked_sub(1).map_or_else(SweepDelta::default, |n| differences[n][row][place]);
+            let SweepDelta { percent, interval, judgement } = delta;
+            let fields = json!({ "value": value, "percent": percent, "interval": interval, "judgement": judgement });
+            (number.name.to_owned(), fields)
+        });
+        Value::Object(numbers.collect())
+    };
+    let row = |(row, level): (usize, &LevelRow<'_>)| {
+        let points = level.points.iter().enumerate().map(|(n, point)| point.map(|point| numbers(row, n, point)));
+        json!({ "level": level.level, "points": points.collect::<Vec<_>>() })
+    };
+    let rows: Vec<Value> = levels.iter().enumerate().map(row).collect();
     let named: Vec<Value> = sweeps.iter().map(|sweep| json!({ "name": sweep.name, "sweep": sweep.report })).collect();
     json!({ "sweeps": named, "levels": rows, "judged": is_judged, "notes": sweep_notes(sweeps, rules) })
 }
