@@ -11,7 +11,6 @@ use crate::cli::{CliExit, CompareRequest, Global, ReportRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use base::diag::ErrorText;
-use base::stats::Margins;
 use interop::{COPY_REPEATS, MeasuredRun, Tool};
 use report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
@@ -192,7 +191,8 @@ fn print_missing<'a>(side: &Side<'_>, tasks: impl Iterator<Item = &'a TaskRuns>,
 }
 
 fn rules(request: &CompareRequest) -> CompareRules {
-    CompareRules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } }
+    let smallest_percent = request.smallest_effect.unwrap_or(CompareRules::default().smallest_percent);
+    CompareRules { force: request.force, smallest_percent }
 }
 
 /// The sweeps that all arguments name; `None` where none does.
@@ -273,7 +273,7 @@ fn check(condition: &FailCondition, comparison: &Comparison, as_tool: Option<Too
     let name = &comparison.b;
     let percent = |delta: &compare::Delta| condition.percent_text(delta.percent.unwrap_or_default());
     // A condition has a rule of its own: the interval of the table is two-sided, and its judgement is corrected for
-    // all rows.
+    // all rows of its family.
     let bound = |delta: &compare::Delta| {
         let bound = condition.bound(comparison, delta)?;
         let side = if condition.is_upper() { "at least" } else { "at most" };

@@ -24,19 +24,25 @@ const WIDEST: usize = 140;
 /// A metric and its statistic, as typed: `ttft_p99`, `output_tokens`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricKey {
-    metric: String,
+    pub(crate) metric: String,
     /// Empty for a number that has none, such as a rate.
-    stat: String,
+    pub(crate) stat: String,
 }
 
+const STATISTICS: [&str; 7] = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
+
 impl MetricKey {
+    pub(crate) fn new(metric: &str, stat: &str) -> Self {
+        Self { metric: metric.to_owned(), stat: stat.to_owned() }
+    }
+
     /// Any text is a key; [`known_keys`] are those of a result.
     pub fn read(text: &str) -> Self {
         let (metric, stat) = match text.rsplit_once('_') {
-            Some((metric, stat @ ("mean" | "p50" | "p90" | "p95" | "p99"))) => (metric, stat),
+            Some((metric, stat)) if STATISTICS.contains(&stat) => (metric, stat),
             _ => (text, ""),
         };
-        Self { metric: metric.to_owned(), stat: stat.to_owned() }
+        Self::new(metric, stat)
     }
 }
 
@@ -101,10 +107,10 @@ impl HistoryPoint {
 
 /// The numbers of a result that a history can show.
 pub fn known_keys(result: &ComparedResult) -> impl Iterator<Item = String> {
-    result.measures.iter().flat_map(|measure| {
-        let key = |stat: &str| MetricKey { metric: measure.key.clone(), stat: stat.to_owned() }.to_string();
-        measure.stats.iter().map(move |(stat, _)| key(stat)).collect::<Vec<_>>()
-    })
+    result
+        .measures
+        .iter()
+        .flat_map(|measure| measure.stats.iter().map(move |(stat, _)| MetricKey::new(&measure.key, stat).to_string()))
 }
 
 /// The measurements of one benchmark with one load, the oldest first.
@@ -254,11 +260,9 @@ fn differences(before: &HistoryPoint, after: &HistoryPoint) -> Vec<String> {
 
 /// For each series its pictures, its changes and all its numbers.
 pub fn document(all: &[HistorySeries]) -> Document {
-    let about = "A dot is one measurement, a cross one that is not VALID. Lines are means of levels; a dashed line \
-        is a change of \
-                 level: the largest difference of means, by a permutation test at 5 % over the valid measurements of \
-                 a series. \
-                 The upright axes do not start at 0.";
+    let about = "A dot is one measurement, a cross one that is not VALID. Lines are means of levels; a dashed line is \
+        a change of level: the largest difference of means, by a permutation test at 5 % over the valid measurements \
+        of a series. The upright axes do not start at 0.";
     Document {
         name: "history".to_owned(),
         title: "Measurements over time",
@@ -279,19 +283,26 @@ fn section(series: &HistorySeries) -> Section {
     let table = Block::table(numbers(series)).folded("All numbers", false);
     let shifts = || series.metrics.iter().flat_map(|metric| metric.changes.iter().map(move |shift| (metric, shift)));
     let changes: Vec<Item> = shifts().map(|(metric, shift)| item(series, metric, shift)).collect();
-    let too_few = series.metrics.iter().all(|metric| metric.values.len() < FEWEST_RUNS);
-    let note = if too_few {
-        Some(format!("a change is looked for in {FEWEST_RUNS} or more valid measurements"))
-    } else {
-        changes.is_empty().then(|| "no change of level was found".to_owned())
-    };
     let identity = identity.map(super::document::Block::on_page);
-    let blocks = identity.into_iter().chain([charts, table, Block::items(changes)]).chain(Block::notes(note));
+    let blocks = identity.into_iter().chain([charts, table, Block::items(changes)]).chain(Block::notes(notes(series)));
     Section {
         badges: badges.into_iter().collect(),
         about: format!("{}, {valid} valid", counted(series.points.len(), "measurement")),
         ..Section::new(series.name()).with(blocks)
     }
+}
+
+/// Which metrics have too few values to look for a change, and in which none was found.
+fn notes(series: &HistorySeries) -> impl Iterator<Item = String> {
+    let note = |is_listed: fn(&MetricHistory) -> bool, text: &str| {
+        let metrics = series.metrics.iter().filter(|metric| is_listed(metric));
+        let keys: Vec<String> = metrics.map(|metric| metric.key.to_string()).collect();
+        (!keys.is_empty()).then(|| format!("{}: {text}", keys.join(", ")))
+    };
+    let too_few = format!("too few values; a change is looked for in {FEWEST_RUNS} or more valid measurements");
+    let too_few = note(|metric| metric.values.len() < FEWEST_RUNS, &too_few);
+    let unchanged = |metric: &MetricHistory| metric.values.len() >= FEWEST_RUNS && metric.changes.is_empty();
+    too_few.into_iter().chain(note(unchanged, "no change of level was found"))
 }
 
 /// A change with what differs there.
@@ -493,12 +504,32 @@ mod tests {
         quickstart · load/server (request_rate 20)  1 measurement, 1 valid
           started (UTC)         run                       verdict  output_tokens, /s  tags
           2026-11-20T22:43:14Z  20261120-224314.017-4711  VALID                  900
-          a change is looked for in 8 or more valid measurements
+          output_tokens: too few values; a change is looked for in 8 or more valid measurements
         ");
         let json: Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!(json["series"][0]["changes"][0]["place"], 8);
         assert_eq!(json["series"][0]["points"][4]["verdict"], "invalid_client");
         assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
+    }
+
+    /// Eight runs have a throughput, and the last seven a TTFT too, in which nothing was looked for.
+    #[test]
+    fn a_metric_with_too_few_values_is_not_one_without_a_change() {
+        let of = |n: usize| {
+            let mut point = point(n, 1_000.0 + (n % 3) as f64, "gpu7:8001", 10.0);
+            let mut ttft = point.result.measures[0].clone();
+            (ttft.key, ttft.stats) = ("ttft".to_owned(), vec![("p99", 100.0)]);
+            point.result.measures.extend((n > 0).then_some(ttft));
+            point
+        };
+        let keys = ["output_tokens", "ttft_p99"].map(MetricKey::read);
+        let notes =
+            |count: usize| -> Vec<String> { notes(&series((0..count).map(of).collect(), &keys, 100)[0]).collect() };
+        let (few, same) =
+            ("too few values; a change is looked for in 8 or more valid measurements", "no change of level was found");
+        assert_eq!(notes(8), [format!("ttft_p99: {few}"), format!("output_tokens: {same}")]);
+        assert_eq!(notes(9), [format!("output_tokens, ttft_p99: {same}")]);
+        assert_eq!(notes(7), [format!("output_tokens, ttft_p99: {few}")]);
     }
 
     /// Five measurements with one seed and five with another: that other arrivals give another number is no change of

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench --bench stats              # 200 runs a cell, 200 pairs
 //! cargo bench --bench stats -- 1000 500  # so many runs a cell of the coverage table, so many pairs of the campaigns
+//! cargo bench --bench stats -- power 200 # the tables of `power` alone
 //! ```
 //!
 //! Virtual time and fixed seeds: the same numbers on every machine. *Before* is what earlier versions did: ranks of the binomial
@@ -11,6 +12,7 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
+mod power;
 #[path = "../../src/base/stats/simulated_queue.rs"]
 #[allow(dead_code, reason = "tests of the library use the rest")]
 mod simulated_queue;
@@ -20,7 +22,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::interop::Tool;
 use regatta::interop::{ChunkKind, MeasuredResult, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
-use regatta::report::compare::{CompareRules, ComparedResult, Comparison, Judgement, RunSet};
+use regatta::report::compare::{CompareRules, ComparedResult, Comparison, Judgement, RowFamily, RunSet};
 use regatta::stats::{NoInterval, RunSeries};
 use serde_json::json;
 use simulated_queue::{QueuedRequest, ServiceTime, ServiceTimeNoise, SimulatedQueue};
@@ -35,8 +37,12 @@ const TRUTH: usize = 2_000_000;
 fn main() {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     let (runs, pairs) = (numbers.first().copied().unwrap_or(200), numbers.get(1).copied().unwrap_or(200));
+    if std::env::args().any(|word| word == "power") {
+        return power::tables(runs);
+    }
     coverage(runs);
     campaigns(pairs);
+    power::tables(pairs);
 }
 
 /// What a run is made on.

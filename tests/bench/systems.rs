@@ -29,7 +29,9 @@ pub struct System {
 }
 
 const SERVERS: usize = 4;
-const BATCH: usize = 16;
+pub const BATCH: usize = 16;
+/// Of an answer of [`Kind::Steps`]; with all slots in use they take one service time.
+pub const MEAN_STEPS: f64 = 20.0;
 const MEAN_BURST: f64 = 10.0;
 
 impl Kind {
@@ -53,7 +55,10 @@ impl System {
         let all = settling + requests;
         let mut visits = match self.kind {
             Kind::Batches => batches(&self.arrivals(all, BATCH, &mut random)),
-            Kind::Steps => steps(&self.arrivals(all, BATCH, &mut random), &mut random),
+            Kind::Steps => {
+                let arrivals = self.arrivals(all, BATCH, &mut random);
+                steps(&arrivals, || 1 + (exponential(&mut random) * (MEAN_STEPS - 0.5)) as u32, || 1.0)
+            }
             Kind::Lognormal | Kind::TwoKinds | Kind::Bursts => {
                 self.servers(&self.arrivals(all, SERVERS, &mut random), &mut random)
             }
@@ -61,7 +66,8 @@ impl System {
         visits.split_off(settling)
     }
 
-    fn arrivals(&self, requests: usize, capacity: usize, random: &mut Pcg64) -> Vec<f64> {
+    /// When requests come, as long as these many at once can be served.
+    pub fn arrivals(&self, requests: usize, capacity: usize, random: &mut Pcg64) -> Vec<f64> {
         let rate = capacity as f64 * self.load;
         let (mut at, mut is_burst, mut left) = (0.0, true, MEAN_BURST * exponential(random));
         let mut next = || {
@@ -114,9 +120,8 @@ fn batches(arrivals: &[f64]) -> Vec<Visit> {
     visits
 }
 
-/// 20 steps for an answer on average; with all slots in use they take one service time.
-fn steps(arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
-    const MEAN_STEPS: f64 = 20.0;
+/// `count`: the steps of the next answer, in the order of arrival; `pace`: how long the next step takes, of its usual time.
+pub fn steps(arrivals: &[f64], mut count: impl FnMut() -> u32, mut pace: impl FnMut() -> f64) -> Vec<Visit> {
     let (mut visits, mut active): (Vec<Visit>, Vec<(usize, u32)>) = (Vec::with_capacity(arrivals.len()), Vec::new());
     let mut now = 0.0_f64;
     while visits.len() < arrivals.len() || !active.is_empty() {
@@ -124,10 +129,10 @@ fn steps(arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
             now = now.max(arrivals[visits.len()]);
         }
         while let Some(arrival) = arrivals.get(visits.len()).filter(|due| active.len() < BATCH && **due <= now) {
-            active.push((visits.len(), 1 + (exponential(random) * (MEAN_STEPS - 0.5)) as u32));
+            active.push((visits.len(), count()));
             visits.push(Visit { arrival: *arrival, start: now, end: now });
         }
-        now += (0.5 + 0.5 * active.len() as f64 / BATCH as f64) / MEAN_STEPS;
+        now += pace() * (0.5 + 0.5 * active.len() as f64 / BATCH as f64) / MEAN_STEPS;
         active.retain_mut(|(request, remaining)| {
             *remaining -= 1;
             visits[*request].end = now;
@@ -137,12 +142,12 @@ fn steps(arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
     visits
 }
 
-fn exponential(random: &mut Pcg64) -> f64 {
+pub fn exponential(random: &mut Pcg64) -> f64 {
     -(1.0 - random.random::<f64>()).ln()
 }
 
 /// With mean 1; the logarithm has a standard deviation of 1 (Box and Muller).
-fn lognormal(random: &mut Pcg64) -> f64 {
+pub fn lognormal(random: &mut Pcg64) -> f64 {
     let radius = (2.0 * exponential(random)).sqrt();
     (radius * (std::f64::consts::TAU * random.random::<f64>()).cos() - 0.5).exp()
 }

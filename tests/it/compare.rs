@@ -130,7 +130,7 @@ fn a_gate_takes_every_statistic_of_a_result() {
     missing.shows("do not both have that number as vllm").shows("leave out `--as`");
 }
 
-/// Three runs a side, by a list, by a folder of results, and by `repeats/`: one family of rows, judged by how runs differ.
+/// Three runs a side, by a list, by a folder of results, and by `repeats/`: rows are judged by how runs differ.
 #[test]
 fn several_runs_of_a_side_are_judged() {
     let world = World::new();

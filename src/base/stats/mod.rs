@@ -24,8 +24,7 @@ pub use latency_trend::{LatencyTrend, NOT_BY_CHANCE, VisitsInOrder, rank_errors,
 pub use level::{LatencyShift, Observation, SHIFT_ERRORS, SHIFT_SHARE};
 pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
-    ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, beyond_bound, compare_rows, is_beyond,
-    mean_interval,
+    ComparedSamples, Conclusion, JudgedRow, Percents, RunValues, beyond_bound, compare_rows, is_beyond, mean_interval,
 };
 pub use student::binomial_tail;
 pub use within_run::{IntervalBounds, NoInterval, RunSeries};

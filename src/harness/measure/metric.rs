@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use base::spec::Statistic;
 use base::stats::{IntervalBounds, NoInterval, RunSeries};
+use base::units::grouped;
 
 pub(crate) const RULE: &str = "nearest rank, sorted element floor(N·p)";
 pub(crate) const POOL_RULE: &str =
@@ -124,11 +125,12 @@ impl Metric {
     /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
     pub(crate) fn exact(label: &MetricLabel<'_>, ns: &mut [f64], excluded: u64) -> Self {
         let series = RunSeries::scaled(ns, NS_PER_MS);
-        let mut no_interval = None;
+        let (mut no_interval, mut needed) = (None, None);
         let mut interval = |name: &str, ends: Result<IntervalBounds, NoInterval>| match ends {
             Ok((low, high)) => Some(ConfidenceInterval { low: Some(low), high: Some(high) }),
             Err(why) => {
                 no_interval.get_or_insert_with(|| format!("{name}: {why}"));
+                needed = why.values_needed();
                 None
             }
         };
@@ -136,6 +138,10 @@ impl Metric {
         let [p50_interval, p90_interval, p95_interval, p99_interval] =
             [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)]
                 .map(|(name, p)| interval(name, series.percentile_interval(p)));
+        // The last that was looked for is that of p99.
+        let estimate = needed.filter(|_| p99_interval.is_none()).map_or_else(String::new, |needed| {
+            format!("; that of p99 takes about {} requests, estimated from this run", grouped(needed, 0))
+        });
         ns.sort_unstable_by(f64::total_cmp);
         let at = |p| percentile(ns, p).map(|value| value / NS_PER_MS);
         Self {
@@ -148,7 +154,7 @@ impl Metric {
             p90_interval,
             p95_interval,
             p99_interval,
-            no_interval: no_interval.filter(|_| !ns.is_empty()),
+            no_interval: no_interval.filter(|_| !ns.is_empty()).map(|reason| reason + &estimate),
             ..Self::empty(label, RULE, excluded).with_percentiles(at)
         }
     }
@@ -296,7 +302,9 @@ mod tests {
             (0..4_000).map(|number| f64::from((number / 500) % 2) * 1e6 + at(1) + f64::from(number)).collect();
         let metric = Metric::exact(&label, &mut slow, 0);
         assert_eq!((metric.mean_interval, metric.p99_interval), (None, None));
-        assert!(metric.no_interval.unwrap().starts_with("mean: not enough independent values"), "a slow series");
+        let reason = metric.no_interval.expect("a slow series");
+        assert!(reason.starts_with("mean: not enough independent values"), "{reason}");
+        assert!(reason.ends_with(" requests, estimated from this run") && reason.contains("; that of p99"), "{reason}");
         let metric = Metric::exact(&label, &mut [1e6; 30], 0);
         assert_eq!(metric.no_interval.as_deref(), Some("mean: not enough values: 30 of 2000"));
     }

@@ -73,6 +73,8 @@ pub struct ComparedResult {
     pub digest: Option<String>,
     /// Users went on until a time was over: a faster server was sent more requests of the same seed.
     is_ended_by_time: bool,
+    /// Requests came at times that do not depend on answers; also of another tool, whose plan is not known.
+    pub(super) has_arrivals: bool,
     load: BTreeMap<String, String>,
     /// The other requested settings.
     settings: BTreeMap<String, String>,
@@ -318,6 +320,7 @@ impl ComparedResult {
                 let requested = &own.requested;
                 matches!(requested.scenario, LoadPattern::Concurrency { .. }) && requested.stop_requests.is_none()
             }),
+            has_arrivals: result.own().is_none_or(|own| own.requested.scenario.is_open_loop()),
             load,
             settings,
             lengths: result.tokens().map(mean),
@@ -540,7 +543,6 @@ fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {
 
 /// Tokens per joule of GPUs, which GPUs being part of what it means. `counted`: the source of the tokens.
 fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
-    let stats = vec![("", tokens_per_joule)];
     let meaning = MetricMeaning {
         formula: gpu.tokens_per_joule_is.clone(),
         population: gpu.population.clone(),
@@ -548,8 +550,7 @@ fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
         window: gpu.window.clone(),
         ..MetricMeaning::default()
     };
-    let key = "tokens_per_joule".to_owned();
-    Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true }
+    Measure { unit: "/J", ..rate_measure("tokens_per_joule", tokens_per_joule, meaning) }
 }
 
 /// The tool and concept that define a metric, to find its values by request.

@@ -1,10 +1,10 @@
-//! Two results beside each other: which rows are subtracted, and how each is judged.
+//! Two results beside each other: which rows are subtracted, which are tested together, and how each is judged.
 
 use serde::Serialize;
 
 use super::compared_result::{ComparedResult, FOUND_RATE, SearchedRate};
 use super::run_set::{self, Pairing, PlanGroups, RunSet, RunSetRow};
-use base::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
+use base::stats::{self, ComparedSamples, Conclusion, Percents, RunValues};
 use harness::IdentityDifference;
 
 /// The judgement of a difference.
@@ -43,16 +43,53 @@ impl Judgement {
     }
 }
 
-/// Of a difference in percent.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PercentInterval {
-    pub low: f64,
-    pub high: f64,
+/// Rows whose tests are corrected together, so that at most one comparison in twenty of identical servers has a row
+/// of the family that is called better or worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowFamily {
+    /// The few rows that a comparison is made for.
+    Primary,
+    /// All others: a difference here is a reason to look closer, and to measure again.
+    #[default]
+    Exploratory,
 }
 
-impl From<Percents> for PercentInterval {
-    fn from(Percents { low, high }: Percents) -> Self {
-        Self { low, high }
+/// How the rows of a metric are tested. What the metric is decides, not its values: a rule that looked at them first
+/// would find differences that are not there.
+#[derive(Clone, Copy, Default)]
+struct MetricRule {
+    metric: &'static str,
+    /// Its statistics in the primary family; that of a rate has no name.
+    primary: &'static [&'static str],
+    /// Runs differ in it mostly because requests meet in a queue, or because the arrivals set it. In runs with the same
+    /// arrivals and prompts that part is the same, so these are tested in pairs. Where the noise is the server's own,
+    /// pairs would only halve the degrees of freedom.
+    paired: bool,
+}
+
+const METRIC_RULES: [MetricRule; 11] = [
+    MetricRule { metric: "ttft", primary: &["mean", "p99"], paired: true },
+    MetricRule { metric: "tpot", primary: &["mean"], paired: false },
+    MetricRule { metric: "output_tokens", primary: &[""], paired: true },
+    MetricRule { metric: "requests_full", primary: &[""], paired: true },
+    MetricRule { metric: FOUND_RATE, primary: &[""], paired: false },
+    MetricRule { metric: "ttft_sent", primary: &[], paired: true },
+    MetricRule { metric: "ttft_adjusted", primary: &[], paired: true },
+    MetricRule { metric: "e2e", primary: &[], paired: true },
+    MetricRule { metric: "e2e_sent", primary: &[], paired: true },
+    MetricRule { metric: "e2e_adjusted", primary: &[], paired: true },
+    MetricRule { metric: "requests_loadgen_completed", primary: &[], paired: true },
+];
+
+impl MetricRule {
+    /// A metric without a row of its own is exploratory and tested unpaired.
+    fn find(metric: &str) -> Self {
+        METRIC_RULES.into_iter().find(|rule| rule.metric == metric).unwrap_or_default()
+    }
+
+    fn family(&self, stat: &str) -> RowFamily {
+        if self.primary.contains(&stat) { RowFamily::Primary } else { RowFamily::Exploratory }
     }
 }
 
@@ -70,12 +107,14 @@ pub struct Delta {
     /// Standard deviations between the runs, or the means of the plans; absent for one.
     pub a_stddev: Option<f64>,
     pub b_stddev: Option<f64>,
-    /// (b − a) / a of the means, or of pairs the geometric mean of their ratios; absent where the two mean different
-    /// things.
+    /// (b − a) / a of the means, or where `paired` the geometric mean of the pairs' ratios, less 1; absent where the
+    /// two mean different things.
     pub percent: Option<f64>,
     /// 95 % interval of the percentage, from the differences between runs; of this row alone.
-    pub interval: Option<PercentInterval>,
-    /// Of no difference, after Holm's correction for all rows.
+    pub interval: Option<Percents>,
+    /// With which rows it is corrected for being one of several.
+    pub family: RowFamily,
+    /// Of no difference, after Holm's correction for all rows of its family.
     pub p: Option<f64>,
     pub judgement: Option<Judgement>,
     /// With `cannot_tell`: this many runs on each side, each with a plan of its own, could; absent where a thousand
@@ -90,11 +129,18 @@ pub struct Delta {
 }
 
 /// How results are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareRules {
     /// Subtracts unlike numbers, too; the differences in meaning are printed beside them.
     pub force: bool,
-    pub margins: Margins,
+    /// The smallest effect that matters, percent.
+    pub smallest_percent: f64,
+}
+
+impl Default for CompareRules {
+    fn default() -> Self {
+        Self { force: false, smallest_percent: 1.0 }
+    }
 }
 
 /// One side against the first.
@@ -119,7 +165,7 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// Run by run both had the same arrivals and prompts.
     pub same_plan: bool,
-    /// Whether the runs were judged in pairs.
+    /// Whether runs have partners, with which the rows that say `paired` are judged.
     pub pairing: Pairing,
     /// How servers, GPUs, engines, clients and manifests differ, including what was varied.
     pub identity: Vec<IdentityDifference>,
@@ -152,7 +198,7 @@ impl Comparison {
         };
         let mut deltas = differences(a.rows().collect(), b.rows().collect());
         let gate_deltas = differences(a.gate_rows().collect(), b.gate_rows().collect());
-        set_judgements(&mut deltas, a, rules.margins);
+        set_judgements(&mut deltas, a, rules.smallest_percent);
         let too_few_plans = too_few_plans([a, b], &pairing);
         if too_few_plans.is_some() {
             for delta in deltas.iter_mut().filter(|delta| delta.judgement == Some(Judgement::NotJudged)) {
@@ -160,8 +206,7 @@ impl Comparison {
             }
         }
         let are_single = a.runs().len() == 1 && b.runs().len() == 1;
-        let searched = a.first().searched.zip(b.first().searched).filter(|_| are_single);
-        let found_rates = searched.map(|(one, other)| [one, other]);
+        let found_rates = a.first().searched.zip(b.first().searched).filter(|_| are_single).map(<[_; 2]>::from);
         for delta in deltas.iter_mut().filter(|delta| delta.metric == FOUND_RATE && delta.percent.is_some()) {
             delta.judgement = found_rates.and_then(judge_found_rates).or(delta.judgement);
         }
@@ -173,7 +218,7 @@ impl Comparison {
             a_plans: PlanGroups::new(a.runs()).map(|plans| plans.count()),
             b_plans: PlanGroups::new(b.runs()).map(|plans| plans.count()),
             too_few_plans,
-            smallest_effect: rules.margins.smallest_percent,
+            smallest_effect: rules.smallest_percent,
             unlike_load,
             notes,
             same_plan: have_same_plan(a, b),
@@ -231,10 +276,8 @@ fn too_few_plans(sides: [&RunSet; 2], pairing: &Pairing) -> Option<String> {
     let (one, other) = if side == 0 { ("first", "other") } else { ("other", "first") };
     Some(format!(
         "all {} runs of the {one} side had the same arrivals and prompts, and not all runs of the {other} side are \
-            known to have had these: by how \
-         much other arrivals and prompts change the numbers is not known; measure both sides with the same seeds, or \
-         each with \
-         several (`--repeat 5`)",
+            known to have had these: by how much other arrivals and prompts change the numbers is not known; measure \
+            both sides with the same seeds, or each with several (`--repeat 5`)",
         sides[side].runs().len()
     ))
 }
@@ -303,67 +346,58 @@ fn difference(
     if a.stat.starts_with('p') && rules[0] != rules[1] {
         unlike.push(format!("percentile rule: {} / {}", rules[0], rules[1]));
     }
+    let is_subtracted = unlike.is_empty() || force;
+    let rule = MetricRule::find(&a.measure.key);
+    let (metric, family) = (a.measure.key.clone(), rule.family(a.stat));
+    let row = Delta { metric, stat: a.stat, unit: a.measure.unit, family, unlike, ..Delta::default() };
     if a.values.iter().chain(&b.values).any(|value| value.is_infinite()) {
-        return Some(infinite(a, b, unlike, force));
+        let [a, b] = [a, b].map(|row| row.values.iter().sum::<f64>() / row.values.len() as f64);
+        let percent = is_subtracted.then(|| infinite_percent(a, b));
+        return Some(Delta { a: Some(a), b: Some(b), percent, ..row });
     }
     let [of_a, of_b] = pairing.values(&a.values, &b.values);
-    let sides = if pairing.is_paired() {
-        ComparedSamples::paired(&of_a, &of_b)?
-    } else {
-        ComparedSamples::unpaired(&of_a, &of_b)?
-    };
-    let percent = sides.percent().filter(|_| unlike.is_empty() || force);
+    let is_paired = pairing.is_paired() && rule.paired;
+    let samples = if is_paired { ComparedSamples::paired } else { ComparedSamples::unpaired };
+    let sides = samples(&of_a, &of_b)?;
+    let percent = sides.percent().filter(|_| is_subtracted);
     let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());
     Some(Delta {
-        metric: a.measure.key.clone(),
-        stat: a.stat,
-        unit: a.measure.unit,
         a: Some(sides.a.mean),
         b: Some(sides.b.mean),
         a_stddev: stddev(&sides.a),
         b_stddev: stddev(&sides.b),
         percent,
-        unlike,
         paired: percent.is_some() && sides.is_paired(),
         sides: percent.map(|_| sides),
-        ..Delta::default()
+        ..row
     })
 }
 
 /// A number of a run is infinite: by itself that is no chance, so there is nothing to test.
-fn infinite(a: &RunSetRow<'_>, b: &RunSetRow<'_>, unlike: Vec<String>, force: bool) -> Delta {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let [one, other] = [&a.values, &b.values].map(|values| mean(values));
-    let percent = match (one.is_infinite(), other.is_infinite()) {
+const fn infinite_percent(a: f64, b: f64) -> f64 {
+    match (a.is_infinite(), b.is_infinite()) {
         (true, true) => 0.0,
         (true, false) => -100.0,
         (false, _) => f64::INFINITY,
-    };
-    Delta {
-        metric: a.measure.key.clone(),
-        stat: a.stat,
-        unit: a.measure.unit,
-        a: Some(one),
-        b: Some(other),
-        percent: (unlike.is_empty() || force).then_some(percent),
-        unlike,
-        ..Delta::default()
     }
 }
 
-/// All rows that were subtracted, as one family.
-fn set_judgements(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
-    let rows: Vec<ComparedSamples> = deltas.iter().filter_map(|delta| delta.sides.clone()).collect();
-    let judged = stats::compare_rows(&rows, margins);
-    for (delta, judged) in deltas.iter_mut().filter(|delta| delta.sides.is_some()).zip(judged) {
-        let more_is_better =
-            a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);
-        let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);
-        delta.interval = judged.interval.map(PercentInterval::from);
-        delta.p = judged.p;
-        delta.judgement = Some(Judgement::new(judged.conclusion, is_better));
-        if let Conclusion::CannotTell { runs } = judged.conclusion {
-            delta.runs_needed = runs;
+/// The rows that were subtracted, each family for itself.
+fn set_judgements(deltas: &mut [Delta], a: &RunSet, smallest_percent: f64) {
+    for family in [RowFamily::Primary, RowFamily::Exploratory] {
+        let mut rows: Vec<&mut Delta> = deltas.iter_mut().filter(|delta| delta.family == family).collect();
+        rows.retain(|delta| delta.sides.is_some());
+        let sides: Vec<ComparedSamples> = rows.iter().filter_map(|delta| delta.sides.clone()).collect();
+        for (delta, judged) in rows.into_iter().zip(stats::compare_rows(&sides, smallest_percent)) {
+            let more_is_better =
+                a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);
+            let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);
+            delta.interval = judged.interval;
+            delta.p = judged.p;
+            delta.judgement = Some(Judgement::new(judged.conclusion, is_better));
+            if let Conclusion::CannotTell { runs } = judged.conclusion {
+                delta.runs_needed = runs;
+            }
         }
     }
 }

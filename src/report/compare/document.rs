@@ -2,10 +2,11 @@
 //! series over each other, and how each result was measured.
 
 use super::fail_condition::has_one_definition;
-use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RunSet};
+use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RowFamily, RunSet};
 use crate::chart::{OverlayCurve, SvgCanvas, color, course, spread};
 use crate::document::{Badge, Block, Cell, Document, Figure, Item, Section, Table, TableColumn};
 use crate::styler::{TextRole, clean, signed_percent, to_the_second};
+use crate::what_if::distinct;
 use base::event::Verdict;
 use base::units::counted;
 use harness::TimeSlice;
@@ -20,13 +21,11 @@ const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
 const NARROWEST: f64 = 2.0;
 const READING: &str = "Difference: (other − A) / A, of the means. Of several runs on a side A, B, … are means over \
-    runs, and the interval \
-    is of 95 %, from the differences between runs. Better and worse are shown over all rows together and at least as \
-    large as the \
-    smallest effect that matters; equivalent is shown to be smaller than that; cannot tell is neither. One run on a \
-    side is not judged.";
-const PAIRED_READING: &str = "Of paired runs the difference is the geometric mean of the pairs’ ratios, less 1, \
-    which the two means alone do not give.";
+    runs, and the interval is of 95 %, from the differences between runs. Better and worse are shown over all rows of a \
+    family together and at least as large as the smallest effect that matters; equivalent is shown to be smaller than \
+    that; cannot tell is neither. One run on a side is not judged.";
+const PAIRED_READING: &str = "Where a row is judged in pairs of runs, the difference is the geometric mean of the pairs’ \
+    ratios, less 1, which the two means alone do not give.";
 
 /// The differences of each side from the first. `measured_runs`, for a page, has the first run of each of `sets`, in
 /// the same order: its distributions and time series are drawn.
@@ -151,19 +150,30 @@ fn badges(comparison: &Comparison) -> Vec<Badge> {
         return vec![badge(TextRole::Bad, "nothing is subtracted".to_owned())];
     }
     let shown = || comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat));
-    let count = |judgement: Judgement| shown().filter(|delta| delta.judgement == Some(judgement)).count();
-    let mut badges: Vec<Badge> = if comparison.is_judged() {
-        let judgements = [
+    let judgements = |family: RowFamily| {
+        let judged = [
             (TextRole::Good, Judgement::Better),
             (TextRole::Bad, Judgement::Worse),
             (TextRole::Plain, Judgement::Equivalent),
             (TextRole::Plain, Judgement::CannotTell),
         ];
-        let counted = judgements.into_iter().filter(|(_, judgement)| count(*judgement) > 0);
-        counted.map(|(role, judged)| badge(role, format!("{} {}", count(judged), judged.as_text()))).collect()
+        let count = move |judgement| {
+            shown().filter(|delta| delta.family == family && delta.judgement == Some(judgement)).count()
+        };
+        judged.map(|(role, judgement)| (role, judgement, count(judgement))).into_iter().filter(|(.., n)| *n > 0)
+    };
+    let mut badges: Vec<Badge> = if comparison.is_judged() {
+        let primary = judgements(RowFamily::Primary);
+        primary.map(|(role, judgement, n)| badge(role, format!("{n} {}", judgement.as_text()))).collect()
     } else {
         vec![badge(TextRole::Plain, "one run: not judged".to_owned())]
     };
+    let exploratory =
+        judgements(RowFamily::Exploratory).map(|(_, judgement, n)| format!("{n} {}", judgement.as_text()));
+    let exploratory: Vec<String> = exploratory.collect();
+    badges.extend(
+        (!exploratory.is_empty()).then(|| badge(TextRole::Quiet, format!("exploratory: {}", exploratory.join(", ")))),
+    );
     let unlike = shown().filter(|delta| delta.judgement.is_none() && !delta.unlike.is_empty()).count();
     badges.extend((unlike > 0).then(|| badge(TextRole::Warning, format!("{unlike} unlike"))));
     badges
@@ -319,15 +329,9 @@ fn method(comparison: &Comparison) -> Vec<String> {
         lines.push(if let Some(why) = &comparison.too_few_plans {
             format!("no row is judged: {why}")
         } else if comparison.is_judged() {
-            let (differences, test) = if comparison.pairing.is_paired() {
-                (", differences are geometric means of the pairs' ratios", "paired t test")
-            } else {
-                ("", "Welch")
-            };
             format!(
-                "means over {}{differences}; better or worse: shown at 95 % over all rows together ({test}, Holm) \
-                    and at \
-                 least {} %; equivalent: shown to differ by less; intervals are of one row each",
+                "means over {}; better or worse: shown at 95 % over the primary rows together, and over the exploratory \
+                 ones (Holm), and at least {} %; equivalent: shown to differ by less; intervals are of one row each",
                 run_counts(comparison),
                 comparison.smallest_effect
             )
@@ -336,20 +340,21 @@ fn method(comparison: &Comparison) -> Vec<String> {
                 (1, 1) => "one run on each side",
                 _ => "one run on one side",
             };
-            let rows = if comparison.found_rates.is_some() { "no other row" } else { "no row" };
-            let repeat = "; measure each side 5 times (`--repeat 5`)";
-            let advice = if comparison.found_rates.is_some() { "" } else { repeat };
+            let (rows, advice) = match comparison.found_rates {
+                Some(_) => ("no other row", ""),
+                None => ("no row", "; measure each side 5 times (`--repeat 5`)"),
+            };
             format!(
                 "{which}: two runs of the same server differ, too, and by how much is not known, so {rows} is \
                     judged{advice}"
             )
         });
     }
+    lines.extend(tests_line(comparison));
     if let Some([a, b]) = &comparison.found_rates {
         lines.push(format!(
-            "{FOUND_RATE}: {} / {} requests/s, with the 95 % interval of each search; two that overlap may have \
-                found the same \
-             rate. The other rows are those of a probe at the rate that each found",
+            "{FOUND_RATE}: {} / {} requests/s, with the 95 % interval of each search; two that overlap may have found \
+                the same rate. The other rows are those of a probe at the rate that each found",
             a.describe(),
             b.describe()
         ));
@@ -358,6 +363,18 @@ fn method(comparison: &Comparison) -> Vec<String> {
         lines.push("both sides had the same arrivals and prompts".to_owned());
     }
     lines
+}
+
+/// Which metrics are judged in pairs of runs, and which are not; none where no row is judged.
+fn tests_line(comparison: &Comparison) -> Option<String> {
+    let paired = "paired t test, differences are geometric means of the pairs' ratios";
+    let tests = [(true, paired), (false, "Welch's test, unpaired")].into_iter().filter_map(|(is_paired, test)| {
+        let judged = comparison.deltas.iter().filter(|delta| delta.p.is_some() && delta.paired == is_paired);
+        let metrics = distinct(judged.map(|delta| delta.metric.as_str()));
+        (!metrics.is_empty()).then(|| format!("{}: {test}", metrics.join(", ")))
+    });
+    let tests: Vec<String> = tests.collect();
+    (!tests.is_empty()).then(|| tests.join("; "))
 }
 
 /// `5 and 5 runs`; where several runs had one plan `10 runs of 5 plans and 5 runs of 5 plans`, which count as that
@@ -382,15 +399,12 @@ pub fn run_counts(comparison: &Comparison) -> String {
     format!("{a} and {b}{count}")
 }
 
-/// `better`, `cannot tell, 9 runs could`; nothing where one run shows nothing.
+/// `better`, `worse, exploratory`, `cannot tell, 9 runs each could`; nothing where one run shows nothing.
 fn judgement_text(delta: &Delta) -> String {
-    match (delta.judgement, delta.runs_needed) {
-        (None | Some(Judgement::NotJudged), _) => String::new(),
-        (Some(Judgement::CannotTell), Some(runs)) => {
-            format!("{}, {runs} runs each could", Judgement::CannotTell.as_text())
-        }
-        (Some(judged), _) => judged.as_text().to_owned(),
-    }
+    let Some(judged) = delta.judgement.filter(|judged| *judged != Judgement::NotJudged) else { return String::new() };
+    let runs = delta.runs_needed.map(|runs| format!(", {runs} runs each could")).unwrap_or_default();
+    let family = if delta.family == RowFamily::Exploratory { ", exploratory" } else { "" };
+    format!("{}{runs}{family}", judged.as_text())
 }
 
 /// The pictures, and how each result was measured.
@@ -400,7 +414,7 @@ fn page_sections(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[M
         let curves = sets.iter().enumerate().map(|(n, set)| [letter(n), color(n), set.name.clone()]);
         Block::legend(curves.collect())
     };
-    let is_paired = comparisons.iter().any(|comparison| comparison.pairing.is_paired());
+    let is_paired = comparisons.iter().flat_map(|comparison| &comparison.deltas).any(|delta| delta.paired);
     let reading = [READING].into_iter().chain(is_paired.then_some(PAIRED_READING));
     let mut sections = vec![Section::page("").with(Block::notes(reading))];
     let (spreads, courses) = (spreads(&sheets), courses(measured_runs));
@@ -417,8 +431,7 @@ fn page_sections(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[M
         sections.push(Section::page("Over time").with([legend(), Block::charts(courses)]));
     }
     let about = "What differs is marked. A difference in load makes all numbers unlike; a difference in the rest may \
-        be what the \
-                 comparison is about. Below it what each number means.";
+        be what the comparison is about. Below it what each number means.";
     let measured = [("load", ComparedResult::load as Settings), ("the rest", ComparedResult::settings)];
     let tables = measured.into_iter().map(|(title, settings)| settings_table(title, &sheets, settings));
     let tables = tables.filter(|table| !table.is_empty()).map(Block::table);

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::{Comparison, Delta, Judgement};
+use crate::history::MetricKey;
 use base::diag::ErrorText;
 use base::stats;
 use interop::Tool;
@@ -10,8 +11,7 @@ use interop::Tool;
 /// A difference that fails the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailCondition {
-    metric: String,
-    stat: String,
+    number: MetricKey,
     /// More than this is too much; otherwise less than this.
     above: bool,
     percent: f64,
@@ -31,21 +31,20 @@ pub struct NotCondition(String);
 /// Why a comparison has no difference for a condition.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoDifference {
-    /// `known` are the numbers that both have.
+    /// `known` are the numbers that both have; `tool`: with whose definitions they were computed.
     #[error(
         "{}",
-        ErrorText::new(format_args!("`{}`: {} and {} do not both have that number", .condition, .a, .b)).hint(
-            if .known.is_empty() { "they have no number in common".to_owned() } else { format!("they have {}", .known.join(", ")) }
-        )
+        ErrorText::new(format_args!(
+            "`{}`: {} and {} do not both have that number{}", .condition, .a, .b,
+            .tool.map(|tool| format!(" as {tool}")).unwrap_or_default()
+        ))
+        .hint(match (.known.is_empty(), .tool) {
+            (true, _) => "they have no number in common".to_owned(),
+            (false, None) => format!("they have {}", .known.join(", ")),
+            (false, Some(_)) => format!("leave out `--as`, or take one of {}", .known.join(", ")),
+        })
     )]
-    NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String> },
-    /// The same where a tool's definitions computed the numbers.
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}`: {} and {} do not both have that number as {}", .condition, .a, .b, .tool))
-            .hint(format_args!("leave out `--as`, or take one of {}", .known.join(", ")))
-    )]
-    NoNumberAs { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: &'static str },
+    NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: Option<&'static str> },
     #[error(
         "{}",
         ErrorText::new(format_args!("`{}`: the two numbers are not alike: {}", .condition, .unlike.join("; "))).hint(
@@ -68,13 +67,11 @@ pub enum NoDifference {
 impl NoDifference {
     /// The numbers were computed with this tool's definitions.
     #[must_use]
-    pub fn as_tool(self, tool: Option<Tool>) -> Self {
-        match (self, tool) {
-            (Self::NoNumber { condition, a, b, known }, Some(tool)) => {
-                Self::NoNumberAs { condition, a, b, known, tool: tool.name() }
-            }
-            (other, _) => other,
+    pub fn as_tool(mut self, as_tool: Option<Tool>) -> Self {
+        if let Self::NoNumber { tool, .. } = &mut self {
+            *tool = as_tool.map(Tool::name);
         }
+        self
     }
 }
 
@@ -89,8 +86,6 @@ pub(super) fn has_one_definition(unlike: &[String]) -> bool {
 /// More are noise of the numbers themselves.
 const MOST_DECIMALS: usize = 6;
 
-const STATS: [&str; 7] = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
-
 impl FromStr for FailCondition {
     type Err = NotCondition;
 
@@ -101,28 +96,17 @@ impl FromStr for FailCondition {
         let limit = rest[1..].trim().trim_end_matches('%').trim_end();
         let percent: f64 = limit.parse().map_err(|_| wrong())?;
         let decimals = limit.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-        let name = name.trim();
-        let (metric, stat) = match name.rsplit_once('_') {
-            Some((metric, stat)) if STATS.contains(&stat) => (metric, stat),
-            _ => (name, ""),
-        };
-        if metric.is_empty() || !percent.is_finite() {
+        let number = MetricKey::read(name.trim());
+        if number.metric.is_empty() || !percent.is_finite() {
             return Err(wrong());
         }
-        Ok(Self {
-            metric: metric.to_owned(),
-            stat: stat.to_owned(),
-            above: rest.starts_with('>'),
-            percent,
-            decimals: decimals.clamp(1, MOST_DECIMALS),
-        })
+        Ok(Self { number, above: rest.starts_with('>'), percent, decimals: decimals.clamp(1, MOST_DECIMALS) })
     }
 }
 
 impl std::fmt::Display for FailCondition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let stat = if self.stat.is_empty() { String::new() } else { format!("_{}", self.stat) };
-        write!(f, "{}{stat}{}{}%", self.metric, if self.above { '>' } else { '<' }, self.percent)
+        write!(f, "{}{}{}%", self.number, if self.above { '>' } else { '<' }, self.percent)
     }
 }
 
@@ -140,19 +124,11 @@ pub enum FailConditionOutcome<'a> {
 impl FailCondition {
     /// An error where there is no such difference to look at.
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
-        let Some(delta) = comparison.find(&self.metric, &self.stat) else {
-            let numbers = comparison
-                .checkable()
-                .map(|delta| {
-                    if delta.stat.is_empty() {
-                        delta.metric.clone()
-                    } else {
-                        format!("{}_{}", delta.metric, delta.stat)
-                    }
-                })
-                .collect();
+        let Some(delta) = comparison.find(&self.number.metric, &self.number.stat) else {
+            let number = |delta: &Delta| MetricKey::new(&delta.metric, delta.stat).to_string();
+            let known = comparison.checkable().map(number).collect();
             let (a, b) = (comparison.a.clone(), comparison.b.clone());
-            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers });
+            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known, tool: None });
         };
         let Some(percent) = delta.percent else {
             let condition = self.clone();

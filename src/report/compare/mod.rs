@@ -7,6 +7,7 @@
 //! ```
 //!
 //! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
+//! Which rows are tested together, and which in pairs of runs, is a rule of each metric: `comparison`.
 //! Runs of one plan are one observation: `run_set`.
 
 mod compared_result;
@@ -18,7 +19,7 @@ mod run_set;
 mod sweep_comparison;
 
 pub use compared_result::{ComparedResult, FOUND_RATE, Measure, NotComputable, SearchedRate};
-pub use comparison::{CompareRules, Comparison, Delta, Judgement, PercentInterval};
+pub use comparison::{CompareRules, Comparison, Delta, Judgement, RowFamily};
 pub use document::{document, invalid_runs, run_counts};
 pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotCondition};
 pub use ratio::{MeasuredOn, Ratio, Ratios, ServerRow};

@@ -4,11 +4,13 @@
 //! `ratio = other / base`, in percent of the first column; [`RatioMethod`] is how several runs come into it. A ratio
 //! of unlike numbers is not formed.
 
-use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
+use super::{CompareRules, ComparedResult, Comparison, Judgement, RunSet};
 use crate::document::{Block, Cell, Document, Section, Table, TableColumn};
+use crate::history::MetricKey;
 use crate::styler::TextRole;
 use crate::sweep::simulated_badge;
 use crate::what_if::distinct;
+use base::stats::Percents;
 use harness::{IdentityDifference, LoadLevel, LoadPattern, RunIdentity};
 use interop::MeasuredRun;
 use serde::Serialize;
@@ -16,10 +18,9 @@ use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
 const ABOUT_RATIOS: &str = "percent, as `method` of each row: `means`, other / base, of several runs the ratio of \
-    their means; `pairs`, the \
-    geometric mean of the ratios of pairs of runs with the same arrivals and prompts; `published`, other / base as \
-    published; 95 % \
-    interval from the differences between runs, where there are several of both";
+    their means; `pairs`, the geometric mean of the ratios of pairs of runs with the same arrivals and prompts; \
+    `published`, other / base as published; 95 % interval from the differences between runs, where there are several \
+    of both";
 
 /// What a ratio is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -63,7 +64,7 @@ pub struct Ratio {
     /// What the percentage is; absent where there is none.
     pub method: Option<RatioMethod>,
     /// 95 % interval of it, where there are several runs of both.
-    pub interval: Option<PercentInterval>,
+    pub interval: Option<Percents>,
     pub judgement: Option<Judgement>,
     /// Why there is no ratio, or in what the numbers differ.
     pub unlike: Vec<String>,
@@ -135,23 +136,16 @@ impl Ratios {
 
     /// What was measured, and in what the columns differ, each a line.
     fn identity_lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for one in &self.measured {
-            let identity = one.identity.as_ref().map(RunIdentity::line);
-            let identity =
-                identity.unwrap_or_else(|| "what was measured is not known: its file does not name it".to_owned());
-            lines.push(format!("{}: {identity}", one.column));
-        }
-        for one in &self.measured {
-            let differences =
-                one.differs.iter().map(|it| format!("{} / {}, differs: {}", self.base, one.column, it.describe()));
-            for line in differences {
-                if !lines.contains(&line) {
-                    lines.push(line);
-                }
-            }
-        }
-        lines
+        let identity = |side: &MeasuredOn| {
+            let unknown = || "what was measured is not known: its file does not name it".to_owned();
+            format!("{}: {}", side.column, side.identity.as_ref().map_or_else(unknown, RunIdentity::line))
+        };
+        let differences = |side: &MeasuredOn| {
+            let pair = format!("{} / {}", self.base, side.column);
+            let line = |difference: &IdentityDifference| format!("{pair}, differs: {}", difference.describe());
+            side.differs.iter().map(line).collect::<Vec<_>>()
+        };
+        distinct(self.measured.iter().map(identity).chain(self.measured.iter().flat_map(differences)))
     }
 
     /// Adds a row with published numbers.
@@ -199,8 +193,7 @@ impl Ratios {
     /// Each number as a share of that of the first column, how the shares were formed, and what was measured.
     pub fn document(&self, title: &str) -> Document {
         let about = "Each number as a share of that of the first column. Intervals are 95 %, from the differences \
-            between runs, where \
-                     there are several of both.";
+            between runs, where there are several of both.";
         let mut unlike: Vec<String> = Vec::new();
         for row in &self.rows {
             unlike.extend(row.unlike.iter().map(|why| format!("{}, {}: {why}", row.row, row.column)));
@@ -275,16 +268,13 @@ impl Ratios {
 }
 
 fn ratio(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Ratio {
-    let (name, stat) = match metric.rsplit_once('_') {
-        Some((name, stat @ ("mean" | "p50" | "p90" | "p95" | "p99"))) => (name, stat),
-        _ => (metric, ""),
-    };
+    let name = MetricKey::read(metric);
     let [row, key, column] = [row, metric, column].map(str::to_owned);
     let named = Ratio { row, metric: key, column, ..Ratio::default() };
-    let Some(delta) = comparison.find(name, stat) else {
+    let Some(delta) = comparison.find(&name.metric, &name.stat) else {
         return Ratio { unlike: vec![format!("both do not have `{metric}`")], ..named };
     };
-    let interval = |ends: PercentInterval| PercentInterval { low: ends.low + 100.0, high: ends.high + 100.0 };
+    let interval = |ends: Percents| Percents { low: ends.low + 100.0, high: ends.high + 100.0 };
     Ratio {
         unit: delta.unit.to_owned(),
         base: delta.a,

@@ -173,10 +173,10 @@ impl PlanGroups {
     }
 }
 
-/// How runs of two sides are judged.
+/// Which runs of two sides are partners. Whether a row is judged in these pairs is its metric's own rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pairing {
-    /// Pairs of plans; 0 where the sides are judged unpaired.
+    /// Pairs of plans; 0 where no row is judged in pairs.
     pub pairs: usize,
     /// Why they are paired, or why not.
     pub why: String,
@@ -210,12 +210,13 @@ impl Pairing {
         self.pairs > 0
     }
 
-    /// `paired by seed: 5 pairs of runs, each with the same arrivals and prompts`
+    /// `paired by seed where arrivals make the noise: 5 pairs of runs, each with the same arrivals and prompts`
     pub fn describe(&self) -> String {
         let values = if self.has_means() { "means over runs" } else { "runs" };
-        match self.pairs {
-            0 => format!("not paired: {}", self.why),
-            pairs => format!("paired by seed: {pairs} pairs of {values}, each with {}", self.why),
+        let Self { pairs, why, .. } = self;
+        match pairs {
+            0 => format!("not paired: {why}"),
+            _ => format!("paired by seed where arrivals make the noise: {pairs} pairs of {values}, each with {why}"),
         }
     }
 
@@ -254,6 +255,9 @@ enum NotPaired {
     Unknown,
     #[error("all runs of both sides had the same arrivals and prompts")]
     OnePlan,
+    /// Runs of a closed loop, or with all requests at once, differ by the server's noise.
+    #[error("the load has no arrivals")]
+    NoArrivals,
     #[error("the seeds are the same, and arrivals or prompts differ")]
     Plans,
     #[error("the seeds differ")]
@@ -279,7 +283,8 @@ fn partners(
     };
     match of_a.partners(of_b) {
         Some(partners) if partners.len() == 1 => Err(NotPaired::OnePlan),
-        Some(partners) => Ok(partners),
+        Some(partners) if a[0].has_arrivals => Ok(partners),
+        Some(_) => Err(NotPaired::NoArrivals),
         None if of_a.count() != of_b.count() => {
             let of = if of_a.has_repeated() || of_b.has_repeated() { "plans" } else { "runs" };
             Err(NotPaired::Counts(of_a.count(), of_b.count(), of))

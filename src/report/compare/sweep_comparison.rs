@@ -33,13 +33,13 @@ struct LevelRow<'a> {
 /// A number of a point.
 struct SweepNumber {
     name: &'static str,
+    /// `ms` of a latency, of which less is better; of the others more is.
     unit: &'static str,
     /// What has to have the same definition.
     term: Term,
     value: fn(&SweepPoint) -> Option<f64>,
     /// Of each run, where there are several.
     over_runs: (&'static str, fn(f64) -> f64),
-    more_is_better: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,6 @@ const NUMBERS: [SweepNumber; 5] = [
         term: Term::Rate,
         value: |point| point.output_tokens_per_s,
         over_runs: ("output_tokens", |rate| rate),
-        more_is_better: true,
     },
     SweepNumber {
         name: "tok/s/user",
@@ -65,33 +64,15 @@ const NUMBERS: [SweepNumber; 5] = [
         term: Term::TimePerToken,
         value: |point| point.tokens_per_s_per_user,
         over_runs: ("tpot_p50", |tpot| 1e3 / tpot),
-        more_is_better: true,
     },
-    SweepNumber {
-        name: "ttft_p99",
-        unit: "ms",
-        term: Term::Ttft,
-        value: |point| value(point.ttft.p99),
-        over_runs: ("ttft_p99", |ms| ms),
-        more_is_better: false,
-    },
-    SweepNumber {
-        name: "tpot_p99",
-        unit: "ms",
-        term: Term::TimePerToken,
-        value: |point| value(point.tpot.p99),
-        over_runs: ("tpot_p99", |ms| ms),
-        more_is_better: false,
-    },
-    SweepNumber {
-        name: "e2e_mean",
-        unit: "ms",
-        term: Term::E2e,
-        value: |point| value(point.e2e.mean),
-        over_runs: ("e2e_mean", |ms| ms),
-        more_is_better: false,
-    },
+    latency("ttft_p99", Term::Ttft, |point| value(point.ttft.p99)),
+    latency("tpot_p99", Term::TimePerToken, |point| value(point.tpot.p99)),
+    latency("e2e_mean", Term::E2e, |point| value(point.e2e.mean)),
 ];
+
+const fn latency(name: &'static str, term: Term, value: fn(&SweepPoint) -> Option<f64>) -> SweepNumber {
+    SweepNumber { name, unit: "ms", term, value, over_runs: (name, |ms| ms) }
+}
 
 impl SweepNumber {
     /// Of every run of a point.
@@ -173,14 +154,14 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
     let samples: Vec<Vec<Option<ComparedSamples>>> =
         levels.iter().map(|level| NUMBERS.iter().map(|number| sides(level, number)).collect()).collect();
     let family: Vec<ComparedSamples> = samples.iter().flatten().flatten().cloned().collect();
-    let mut judged = stats::compare_rows(&family, rules.margins).into_iter();
+    let mut judged = stats::compare_rows(&family, rules.smallest_percent).into_iter();
     // A simulated server is no other version of a real one.
     let is_claimed = sweeps[0].report.is_simulated() == sweeps[n].report.is_simulated();
     let mut delta = |number: &SweepNumber, sides: Option<ComparedSamples>| {
         let Some(sides) = sides else { return SweepDelta::default() };
         let Some(row) = judged.next() else { return SweepDelta::default() };
         let percent = sides.percent();
-        let is_better = percent.is_some_and(|percent| (percent > 0.0) == number.more_is_better);
+        let is_better = percent.is_some_and(|percent| (percent > 0.0) == (number.unit != "ms"));
         let judgement = percent.filter(|_| is_claimed).map(|_| Judgement::new(row.conclusion, is_better));
         SweepDelta { percent, interval: row.interval, judgement }
     };
@@ -238,7 +219,7 @@ pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<
         format!(
             "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} \
                 % does not matter",
-            rules.margins.smallest_percent
+            rules.smallest_percent
         )
     } else {
         "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures \
@@ -366,32 +347,23 @@ pub fn sweeps_document(sweeps: &[ComparedSweep], rules: CompareRules) -> Documen
 pub fn sweeps_json(sweeps: &[ComparedSweep], rules: CompareRules) -> Value {
     let levels = levels(sweeps);
     let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
-    let mut is_judged = false;
-    let mut rows = Vec::new();
-    for (row_of, level) in levels.iter().enumerate() {
-        let mut points = Vec::new();
-        for (n, point) in level.points.iter().enumerate() {
-            let Some(point) = point else {
-                points.push(Value::Null);
-                continue;
-            };
-            let numbers = NUMBERS.iter().enumerate().map(|(at, number)| {
-                let own = (number.value)(point).filter(|_| point.is_usable());
-                let delta = n.checked_sub(1).map_or_else(SweepDelta::default, |n| differences[n][row_of][at]);
-                is_judged |= delta.judgement.is_some_and(|judgement| judgement != Judgement::NotJudged);
-                let interval = delta.interval.map(|Percents { low, high }| json!({ "low": low, "high": high }));
-                let value = json!({
-                    "value": own,
-                    "percent": delta.percent,
-                    "interval": interval,
-                    "judgement": delta.judgement,
-                });
-                (number.name.to_owned(), value)
-            });
-            points.push(Value::Object(numbers.collect()));
-        }
-        rows.push(json!({ "level": level.level, "points": points }));
-    }
+    let has_judgement = |delta: &SweepDelta| delta.judgement.is_some_and(|judgement| judgement != Judgement::NotJudged);
+    let is_judged = differences.iter().flatten().flatten().any(has_judgement);
+    let numbers = |row: usize, n: usize, point: &SweepPoint| -> Value {
+        let numbers = NUMBERS.iter().enumerate().map(|(place, number)| {
+            let value = (number.value)(point).filter(|_| point.is_usable());
+            let delta = n.checked_sub(1).map_or_else(SweepDelta::default, |n| differences[n][row][place]);
+            let SweepDelta { percent, interval, judgement } = delta;
+            let fields = json!({ "value": value, "percent": percent, "interval": interval, "judgement": judgement });
+            (number.name.to_owned(), fields)
+        });
+        Value::Object(numbers.collect())
+    };
+    let row = |(row, level): (usize, &LevelRow<'_>)| {
+        let points = level.points.iter().enumerate().map(|(n, point)| point.map(|point| numbers(row, n, point)));
+        json!({ "level": level.level, "points": points.collect::<Vec<_>>() })
+    };
+    let rows: Vec<Value> = levels.iter().enumerate().map(row).collect();
     let named: Vec<Value> = sweeps.iter().map(|sweep| json!({ "name": sweep.name, "sweep": sweep.report })).collect();
     json!({ "sweeps": named, "levels": rows, "judged": is_judged, "notes": sweep_notes(sweeps, rules) })
 }

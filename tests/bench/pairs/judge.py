@@ -21,17 +21,18 @@ def deltas(a, b):
 
 
 def tally(title, sides):
-    count, paired, claimed, latency = 0, 0, 0, collections.Counter()
+    count, paired, claimed, worse = 0, 0, collections.Counter(), collections.Counter()
     for a, b in sides:
         comparison = deltas(a, b)
         count += 1
         paired += comparison["pairing"]["pairs"] > 0
-        rows = [(row["metric"], row["stat"], row["judgement"]) for row in comparison["deltas"]]
-        claimed += any(row[2] in ("better", "worse") for row in rows)
-        for metric in ("ttft", "tpot", "e2e"):
-            latency[metric] += (metric, "mean", "worse") in rows
-    means = ", ".join(f"{metric} {found}" for metric, found in latency.items())
-    print(f"{title}: {count} comparisons, {paired} paired; {claimed} with a row better or worse; mean worse: {means}")
+        rows = comparison["deltas"]
+        claimed.update({row["family"] for row in rows if row["judgement"] in ("better", "worse")})
+        worse.update(f"{row['metric']} {row['stat']}".strip() for row in rows
+                     if row["family"] == "primary" and row["judgement"] == "worse")
+    families = ", ".join(f"{claimed[family]} with {family} rows" for family in ("primary", "exploratory"))
+    found = ", ".join(f"{row} {times}" for row, times in sorted(worse.items())) or "none"
+    print(f"{title}: {count} comparisons, {paired} paired; better or worse: {families}; primary rows that are worse: {found}")
 
 
 others = dict(zip(whole, whole[1:] + whole[:1]))

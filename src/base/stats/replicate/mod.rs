@@ -5,9 +5,11 @@
 //!   effect of the arrivals cancels out.
 //!
 //! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all
-//! rows, each for itself.
+//! rows of a family, each for itself.
 
 mod ratio_test;
+
+use serde::Serialize;
 
 use super::student;
 pub use ratio_test::RunValues;
@@ -21,23 +23,10 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// Ends of an interval, in percent of the first side.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percents {
     pub low: f64,
     pub high: f64,
-}
-
-/// What counts as a difference.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Margins {
-    /// The smallest effect that matters, percent.
-    pub smallest_percent: f64,
-}
-
-impl Default for Margins {
-    fn default() -> Self {
-        Self { smallest_percent: 1.0 }
-    }
 }
 
 /// The result of runs on both sides.
@@ -157,10 +146,11 @@ pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
     Some(shown)
 }
 
-/// All rows of a comparison together: more rows need stronger evidence in each.
-pub fn compare_rows(rows: &[ComparedSamples], margins: Margins) -> Vec<JudgedRow> {
+/// All rows of a family together: more rows need stronger evidence in each. `smallest_percent`: the smallest effect that
+/// matters.
+pub fn compare_rows(rows: &[ComparedSamples], smallest_percent: f64) -> Vec<JudgedRow> {
     let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();
-    let margin = margins.smallest_percent / 100.0;
+    let margin = smallest_percent / 100.0;
     let differ = student::holm_adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
     let alike = student::holm_adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
     let level = ALPHA / tested.len().max(1) as f64;
@@ -197,7 +187,7 @@ mod tests {
     use super::*;
 
     fn one(a: &[f64], b: &[f64]) -> JudgedRow {
-        compare_rows(&[ComparedSamples::unpaired(a, b).unwrap()], Margins::default())[0]
+        compare_rows(&[ComparedSamples::unpaired(a, b).unwrap()], 1.0)[0]
     }
 
     /// Welch's test of B. L. Welch's own kind of data: `t.test(c(3,4,1,2.1), c(490,5,6,11))$p.value` of R is 0.3541,
@@ -263,14 +253,14 @@ mod tests {
     #[test]
     fn more_rows_need_stronger_evidence() {
         let row = ComparedSamples::unpaired(&[10.0, 10.2, 9.8], &[10.8, 11.0, 10.6]).unwrap();
-        let alone = compare_rows(std::slice::from_ref(&row), Margins::default())[0];
-        let among = compare_rows(&vec![row; 40], Margins::default())[0];
+        let alone = compare_rows(std::slice::from_ref(&row), 1.0)[0];
+        let among = compare_rows(&vec![row; 40], 1.0)[0];
         assert_eq!(alone.conclusion, Conclusion::Different);
         assert!(matches!(among.conclusion, Conclusion::CannotTell { runs: Some(4..) }), "{among:?}");
     }
 
     fn pairs(a: &[f64], b: &[f64]) -> JudgedRow {
-        compare_rows(&[ComparedSamples::paired(a, b).unwrap()], Margins::default())[0]
+        compare_rows(&[ComparedSamples::paired(a, b).unwrap()], 1.0)[0]
     }
 
     /// Logarithms of the ratios are 0.03, 0.05, 0.04, 0.06, 0.02: mean 0.04, standard error √(0.00025/5) = 0.0070711,

@@ -2,9 +2,15 @@
 
 mod page;
 mod plans;
+#[path = "../../../../tests/bench/power.rs"]
+#[allow(clippy::print_stdout, reason = "a benchmark prints a table")]
+mod power;
 #[path = "../../../base/stats/simulated_queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
 mod simulated_queue;
+#[path = "../../../../tests/bench/systems.rs"]
+#[allow(dead_code, reason = "benchmarks use the rest")]
+mod systems;
 
 use serde_json::{Value, json};
 use simulated_queue::{ServiceTime, SimulatedQueue};
@@ -13,7 +19,7 @@ use super::*;
 use crate::test_runs;
 use base::event::Verdict;
 use harness::{SweepLevel, SweepPoint, SweepReport};
-use interop::{MeasuredRun, MetricMeaning};
+use interop::{MeasuredResult, MeasuredRun, MetricMeaning};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
 fn measured_run(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
@@ -80,7 +86,7 @@ fn several_runs_are_judged_and_one_is_not() {
 }
 
 /// Requests → sheets → runs → comparison, on waits of M/M/4 at 80 %, where requests are slow together: identical queues
-/// differ in at most one of twenty comparisons, over all rows. 40 pairs leave a margin for chance; the campaign of
+/// differ in at most one of twenty comparisons in the rows of each family. 40 pairs leave a margin for chance; the campaign of
 /// `cargo bench --bench stats` has more.
 #[test]
 fn identical_queues_are_not_distinguished() {
@@ -122,8 +128,12 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     assert_eq!(paired.pairing.pairs, 5);
     assert_eq!(judgement_of(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
     let page = document(&[], std::slice::from_ref(&paired), &[]).terminal(crate::Styler::OFF);
-    assert!(page.contains("paired by seed: 5 pairs of runs, each with the same arrivals and prompts"), "{page}");
-    assert!(page.contains("differences are geometric means of the pairs' ratios"), "{page}");
+    let paired_by =
+        "paired by seed where arrivals make the noise: 5 pairs of runs, each with the same arrivals and prompts";
+    assert!(page.contains(paired_by), "{page}");
+    let tests = "ttft, e2e, requests_full: paired t test, differences are geometric means of the pairs' ratios; \
+        tpot, itl: Welch's test, unpaired";
+    assert!(page.contains(tests), "{page}");
     // In another order they are the same pairs.
     b.rotate_left(2);
     let rotated = compare(&a, &b);
@@ -147,11 +157,20 @@ fn why_runs_are_not_paired_is_said() {
         plans.iter().enumerate().map(one).collect()
     };
     let as_it_is: fn(&mut Value) = |_| {};
+    let closed_loop: fn(&mut Value) = |file| {
+        file["requested"]["scenario"] = json!({ "concurrency": { "users": 4.0 } });
+        file["requested"]["stop_requests"] = json!(400);
+    };
+    let users = ["a", "b"].map(|name| side(name, &["1", "2", "3"], 0, closed_loop));
+    assert_eq!(compare(&users[0], &users[1]).pairing.describe(), "not paired: the load has no arrivals");
     let a = side("a", &["1", "2", "3"], 0, as_it_is);
     let one_plan = compare(&side("a", &["1", "1"], 0, as_it_is), &side("b", &["1", "1"], 0, as_it_is));
     assert_eq!(one_plan.pairing.describe(), "not paired: all runs of both sides had the same arrivals and prompts");
     let reason = |b: &[MeasuredRun]| compare(&a, b).pairing.describe();
-    assert!(reason(&side("b", &["1", "2", "3"], 0, as_it_is)).starts_with("paired by seed: 3 pairs"));
+    assert!(
+        reason(&side("b", &["1", "2", "3"], 0, as_it_is))
+            .starts_with("paired by seed where arrivals make the noise: 3 pairs")
+    );
     for (b, expected) in [
         (side("b", &["4", "5", "6"], 3, as_it_is), "the seeds differ"),
         (side("b", &["4", "5", "6"], 0, as_it_is), "the seeds are the same, and arrivals or prompts differ"),
@@ -162,6 +181,7 @@ fn why_runs_are_not_paired_is_said() {
             "the arrivals and prompts of a run are not known, or how many there were depended on the server",
         ),
         (side("b", &["1"], 0, as_it_is), "one run on a side"),
+        (side("b", &["1", "2", "3"], 0, closed_loop), "the load differs"),
         (
             side("b", &["1", "2", "3"], 0, |result| {
                 result["requested"]["retries"] =
@@ -571,4 +591,75 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
     assert!(text.contains("400.00 or more  400.00 or more"), "{text}");
     assert!(text.contains("400 or more / 400 or more requests/s"), "{text}");
     assert!(text.contains("found_rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");
+}
+
+/// Whether a row is paired, and in which family it is, is known before its values are: even a TPOT that differs from
+/// pair to pair as much as the arrivals do is tested unpaired.
+#[test]
+fn the_metric_decides_how_a_row_is_tested() {
+    let side = |name: &str, slower: f64| -> Vec<MeasuredRun> {
+        let run = |(plan, size): (usize, f64)| {
+            let mut run = numbered_run(name, &plan.to_string(), size * slower, 800.0 + size);
+            change(&mut run, |file| {
+                file["latency"]["tpot"] = file["latency"]["ttft"].clone();
+                file["latency"]["e2e"] = file["latency"]["ttft"].clone();
+            });
+            run
+        };
+        [100.0, 180.0, 60.0, 130.0].into_iter().enumerate().map(run).collect()
+    };
+    let comparison = compare_numbers(&side("a", 1.0), &side("b", 1.05));
+    let row = |metric: &str, stat: &str| {
+        let delta = comparison.find(metric, stat).unwrap();
+        (delta.family, delta.paired, delta.judgement.unwrap())
+    };
+    let (primary, exploratory) = (RowFamily::Primary, RowFamily::Exploratory);
+    assert_eq!(row("ttft", "mean"), (primary, true, Judgement::Worse));
+    assert_eq!(row("ttft", "p50"), (exploratory, true, Judgement::Worse));
+    assert_eq!(row("tpot", "mean"), (primary, false, Judgement::CannotTell));
+    assert_eq!(row("tpot", "p99"), (exploratory, false, Judgement::CannotTell));
+    assert_eq!(row("e2e", "mean"), (exploratory, true, Judgement::Worse));
+    assert_eq!(row("output_tokens", ""), (primary, true, Judgement::Equivalent));
+    let text = document(&[], std::slice::from_ref(&comparison), &[]).terminal(crate::Styler::OFF);
+    assert!(text.contains("2 worse  2 equivalent  1 cannot tell  exploratory: 4 worse, 2 cannot tell"), "{text}");
+    let json = json(&[], &[comparison]);
+    let delta = |place: usize| &json["comparisons"][0]["deltas"][place];
+    assert_eq!((&delta(0)["family"], &delta(1)["family"]), (&json!("primary"), &json!("exploratory")), "{json:#}");
+}
+
+/// Rows of one family need no stronger evidence because there are many of the other.
+#[test]
+fn each_family_is_corrected_for_itself() {
+    let side = |name: &str, factor: f64| -> Vec<MeasuredRun> {
+        let run = |plan: usize| {
+            let noise = [0.99, 1.0, 1.012, 0.995, 1.003][plan];
+            let mut run = numbered_run(name, &format!("{name} {plan}"), 100.0 * factor * noise, 800.0);
+            change(&mut run, |file| {
+                for key in ["e2e", "e2e_sent", "ttft_sent", "icl", "max_stall"] {
+                    file["latency"][key] = file["latency"]["ttft"].clone();
+                }
+            });
+            run
+        };
+        (0..5).map(run).collect()
+    };
+    let comparison = compare_numbers(&side("a", 1.0), &side("b", 1.02));
+    let row = |metric: &str| comparison.find(metric, "mean").unwrap();
+    let (primary, exploratory) = (row("ttft").p.unwrap(), row("e2e").p.unwrap());
+    // Of the same numbers: four rows of the primary family, 16 of the other.
+    assert!((exploratory / primary - 4.0).abs() < 1e-9, "{primary} {exploratory}");
+}
+
+/// A campaign of `cargo bench --bench stats -- power`, which has more comparisons and other loads.
+/// `REGATTA_COMPARISONS=200` prints that one's tables.
+#[test]
+fn a_slower_server_is_found_and_an_identical_one_is_not() {
+    if let Some(pairs) = std::env::var("REGATTA_COMPARISONS").ok().and_then(|pairs| pairs.parse().ok()) {
+        return power::tables(pairs);
+    }
+    let campaign =
+        |slower| power::Campaign { law: power::LAWS[0], runs: 5, slower, between_runs: 0.01, has_same_seeds: true };
+    let [same, slower] = [1.0, 1.05].map(|slower| campaign(slower).count(40));
+    assert!(same.families.iter().all(|claims| *claims <= 4), "{same:?} of 40");
+    assert!(slower.worse[2] >= 36 && slower.any_worse >= 36, "{slower:?} of 40");
 }

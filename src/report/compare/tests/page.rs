@@ -97,7 +97,8 @@ fn several_runs_are_judged_on_the_page() {
     let text = page_of("runs.html", &[a[0].clone(), b[0].clone()], &[set(&a), set(&b)]);
     for wanted in [
         "4 runs",
-        "9 worse",
+        "3 worse",
+        "exploratory: 6 worse",
         "means over 4 runs of 1 plan and 4 runs of 1 plan;",
         "of the first run of each",
         "not paired: all runs of both sides had the same arrivals and prompts",
