@@ -49,6 +49,24 @@ pub async fn of_servers(spec: &BenchSpec) -> Vec<ServerIdentity> {
     servers
 }
 
+/// A server that the run started is named by its stage, whose port is another one in each run.
+fn name_servers(task: &Task, endpoints: &[Endpoint], servers: &mut [ServerIdentity]) {
+    let target = task.bench().map_or("", |bench| bench.target.as_str());
+    let stage = |reference| match reference {
+        PlanReference::Service(stage) => Some(stage.to_string()),
+        _ => None,
+    };
+    let stages: Vec<String> = PlanReference::all_in(target).into_iter().filter_map(stage).collect();
+    let is_given = |endpoint: &Endpoint| {
+        let mut given = task.external_servers().iter();
+        stages.is_empty() || given.any(|given| (&given.host, given.grpc) == (&endpoint.host, endpoint.grpc))
+    };
+    for (server, endpoint) in servers.iter_mut().zip(endpoints) {
+        let named = if is_given(endpoint) { server.address.clone() } else { format!("stage {}", stages.join(", ")) };
+        server.name = Some(named);
+    }
+}
+
 async fn host_name(endpoint: &Endpoint) -> String {
     if is_here(&endpoint.host).await {
         return this_host();
@@ -70,6 +88,7 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
             now.clone_from(before);
         }
     }
+    name_servers(&context.lease.task, &spec.endpoints, &mut servers);
     let here: Vec<bool> = {
         let this = this_host();
         servers.iter().map(|server| server.host.as_ref() == Some(&this)).collect()
@@ -378,7 +397,7 @@ async fn identity_facts(
 fn put(server: &ServerIdentity, facts: &mut BTreeMap<String, String>) {
     let Ok(Value::Object(fields)) = serde_json::to_value(server) else { return };
     for (name, value) in
-        fields.into_iter().filter(|(name, _)| !["address", "host", "metrics_not_read"].contains(&name.as_str()))
+        fields.into_iter().filter(|(name, _)| !["address", "host", "name", "metrics_not_read"].contains(&name.as_str()))
     {
         let text = match value {
             Value::String(text) => text,
