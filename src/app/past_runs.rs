@@ -23,7 +23,7 @@ use base::files::{is_absence, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
-use report::{PageResult, RunOrigin, RunState, Styler};
+use report::{PageResult, RunState, Styler};
 use runner::store::{
     Latest, PathError, StateFolder, WithPath as _, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
     write_named,
@@ -126,7 +126,8 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
     let mut rows: Vec<report::RunRow> = Vec::new();
     for (summary, result) in &shared {
         let manifest = format!("{} on {}", summary.manifest, summary.machine);
-        let line = (summary.task.clone(), summary.headline.clone());
+        let workload = result.own().map(|own| own.workload().to_string());
+        let line = (summary.task.clone(), summary.headline.clone(), workload);
         match rows.iter().position(|row| row.run == summary.run.as_str() && row.manifest == manifest) {
             Some(at) => rows[at].results.push(line),
             None if rows.len() == request.most => break,
@@ -362,9 +363,7 @@ pub(super) fn write_report(
     }
     sweeps.extend(of_stages);
     let run_state = &*with_logs_that_are_there(run_state, &home.run(run))?;
-    let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let about = RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..RunOrigin::default() };
-    let page = report::run_page(run_state, &about, &results, &sweeps, plan)?;
+    let page = report::run_page(run_state, &results, &sweeps, plan)?;
     let path = home.run(run).join("report.html");
     write_named(&path, page)?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)

@@ -90,7 +90,7 @@ fn at_rates(questions: &[Question], rates: &[f64]) -> Result<Vec<Question>, Comm
 /// The command that asks this.
 fn own_command(request: &WhatIfRequest) -> String {
     let mut words = vec![format!("regatta what-if {}", shell_word(&request.manifest))];
-    words.extend(request.settings.iter().map(|one| shell_word(&format!("{}={}", one.key, one.value))));
+    words.extend(request.settings.iter().map(|setting| shell_word(&setting.to_string())));
     let options = [
         ("--goal", &request.goal),
         ("--input-tokens", &request.input_tokens),

@@ -173,6 +173,7 @@ impl RunIdentity {
         add("client", (!self.client.os.is_empty()).then_some(machine));
         if let Some(manifest) = &self.manifest {
             add("manifest", Some(manifest.name.clone()));
+            add("run again", manifest.command.clone());
             add("manifest digest", manifest.digest.clone());
             add("task", Some(manifest.task.clone()));
             add("system", manifest.system.clone());
@@ -257,7 +258,7 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// Fields that change from run to run of the same thing and do not affect what was measured.
-const PASSING: [&str; 2] = ["server started", "task"];
+const PASSING: [&str; 3] = ["server started", "task", "run again"];
 
 /// Everything in which they differ, in the order of the entries. A result without an identity differs in nothing that
 /// is known: the caller reports that it has none.

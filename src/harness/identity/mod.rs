@@ -203,6 +203,9 @@ pub struct HostIdentity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestIdentity {
     pub name: String,
+    /// The line of `regatta run` that measures it again, from the project's folder; values of secrets are not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// BLAKE3 of the names and texts of all files that it was read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,

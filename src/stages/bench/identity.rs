@@ -30,6 +30,7 @@ use crate::task_context::TaskContext;
 use base::event::Endpoint;
 use base::files::{Digest, cores, open_regular};
 use base::spec::RequestHeaders;
+use base::units::run_command;
 use harness::gpu::GpusUsage;
 use harness::{
     BenchSpec, EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, Transport,
@@ -125,8 +126,12 @@ fn gpu_clocks(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Op
 fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
         origins.params.iter().map(|(name, value)| (name.clone(), context.redacted(value))).collect();
+    let project = format!("{}/", context.lease.project.display());
+    let arguments: Vec<String> = origins.arguments.iter().map(|argument| context.redacted(argument)).collect();
+    let arguments = arguments.iter().map(|argument| argument.strip_prefix(&project).unwrap_or(argument));
     ManifestIdentity {
         name: origins.manifest.clone(),
+        command: (!origins.arguments.is_empty()).then(|| run_command(arguments)),
         digest: origins.manifest_digest.map(|digest| digest.to_string()),
         task: context.lease.task.id.to_string(),
         system: parameters.get("system").cloned(),
