@@ -15,7 +15,7 @@ use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::project::{Project, hint_of_runs_above};
 use super::result_name::named_run;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::store;
 use base::event::{Done, RunId, TaskId};
@@ -109,11 +109,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
             rows.push(row);
         }
     }
-    print(&if request.json {
-        report::run_list_json(&rows)
-    } else {
-        report::run_list(&rows, Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || report::run_list_json(&rows), |styler| report::run_list(&rows, styler));
     Ok(CliExit::Done)
 }
 
@@ -134,11 +130,7 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
             None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, &started(result), line)),
         }
     }
-    print(&if request.json {
-        report::run_list_json(&rows)
-    } else {
-        report::run_list(&rows, Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || report::run_list_json(&rows), |styler| report::run_list(&rows, styler));
     Ok(CliExit::Done)
 }
 

@@ -11,14 +11,14 @@ use std::thread;
 use super::compare::write_page;
 use super::project::Project;
 use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
-use crate::console::print;
+use crate::console::{print, print_as};
 use crate::error::CommandError;
 use arguments::{grid, length, limits};
 use base::files::cores;
 use base::units::shell_word;
 use benchmarks::{Lengths, questions_of};
 use question::Question;
-use report::{Styler, WhatIfRow, what_if_json};
+use report::{WhatIfRow, what_if_json};
 
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -60,11 +60,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     if let Some(path) = &request.html {
         write_page(path, &document)?;
     }
-    print(&if request.json {
-        what_if_json(&rows, goal_text)
-    } else {
-        document.terminal(Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
     if !splits.is_empty() && !request.json {
         print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
     }

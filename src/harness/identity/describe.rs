@@ -196,14 +196,8 @@ fn when(seconds: f64) -> String {
     jiff::Timestamp::from_second(seconds as i64).map_or_else(|_| seconds.to_string(), |at| at.to_string())
 }
 
-impl RunIdentity {
-    /// Where the servers of a later run of the same measurement differ: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
-    pub fn changes(&self, later: &Self) -> Vec<String> {
-        changes_of_servers(&self.servers, &later.servers)
-    }
-}
-
-/// See [`RunIdentity::changes`]. A server that did not answer is left out.
+/// Where the servers of a later run of the same measurement differ: `10.0.0.5:8000: version 0.8.5 / 0.8.6`. A server
+/// that did not answer is left out.
 pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -> Vec<String> {
     let comparable = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
     comparable
