@@ -7,13 +7,13 @@ use serde::de::DeserializeOwned;
 
 use super::project::Project;
 use crate::cli::{CalibrateRequest, CalibratedScheduler, CliExit, Global};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::files::read_text;
 use base::spec::SimScheduler;
 use plan::manifest::ManifestLibrary;
 use plan::manifest::model::{ModelShape, SystemShape};
-use report::{Styler, calibration_json, calibration_preset, calibration_text};
+use report::{calibration_json, calibration_preset, calibration_text};
 use runner::store::write_named;
 use sim::{CalibrationTarget, Parallelism, Precision};
 use stages::{decoder_model, gpu_timing};
@@ -56,11 +56,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
         max_cudagraph_capture_size: request.max_cudagraph_capture_size,
     };
     let fit = sim::calibrate(&target, &logs).map_err(CommandError::usage)?;
-    if request.json {
-        print(&calibration_json(&fit));
-    } else {
-        print(&calibration_text(&fit, Styler::chosen(global.color.choice())));
-    }
+    print_as(global, request.json, || calibration_json(&fit), |styler| calibration_text(&fit, styler));
     let preset = calibration_preset(&fit);
     match &request.output {
         Some(path) => {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::found_result::FoundResult;
 use super::result_name::{FoundSweep, ResultFinder, TaskRuns, find_all};
 use crate::cli::{CliExit, CompareRequest, Global, ReportRequest};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::diag::ErrorText;
 use interop::{COPY_REPEATS, MeasuredRun, Tool};
@@ -227,11 +227,12 @@ fn compare_sweeps(
 ) -> Result<CliExit, CommandError> {
     let rules = rules(request);
     let document = compare::sweeps_document(sweeps, rules);
-    print(&if request.json {
-        format!("{:#}\n", compare::sweeps_json(sweeps, rules))
-    } else {
-        document.terminal(Styler::chosen(global.color.choice()))
-    });
+    print_as(
+        global,
+        request.json,
+        || format!("{:#}\n", compare::sweeps_json(sweeps, rules)),
+        |styler| document.terminal(styler),
+    );
     if let Some(path) = &request.html {
         write_page(path, &document)?;
     }

@@ -10,9 +10,9 @@ use std::{io, panic};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::CliExit;
+use crate::cli::{CliExit, Global};
 use base::diag::{is_panic_caught, panic_text};
-use report::LiveOptions;
+use report::{LiveOptions, Styler};
 
 /// 128 + SIGPIPE.
 const PIPE_CLOSED: u8 = 141;
@@ -75,6 +75,16 @@ impl<W: Write> Write for Checked<W> {
 /// To stdout, without color codes unless it is a terminal.
 pub(super) fn print(text: &str) {
     print_bytes(text.as_bytes());
+}
+
+/// As JSON, or as text with colors where the user wants them.
+pub(super) fn print_as(
+    global: &Global,
+    is_json: bool,
+    json: impl FnOnce() -> String,
+    text: impl FnOnce(Styler) -> String,
+) {
+    print(&if is_json { json() } else { text(Styler::chosen(global.color.choice())) });
 }
 
 pub(super) fn print_bytes(bytes: &[u8]) {

@@ -9,14 +9,13 @@ use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
 use super::result_name::{MeasuredOutputs, measured_outputs};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::store;
-use base::event::RunId;
+use base::event::{RunId, RunTag};
 use base::files::read_text;
-use harness::RESULT;
+use harness::{RESULT, SearchReport};
 use interop::{MeasuredResult, MeasuredRun};
-use report::Styler;
 use report::compare::ComparedResult;
 use report::history::{self, HistoryPoint, MetricKey};
 use runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of};
@@ -41,11 +40,7 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     reject_unknown(&keys, &points)?;
     let series = history::series(points, &keys, request.most);
     let document = history::document(&series);
-    print(&if request.json {
-        history::json(&series)
-    } else {
-        document.terminal(Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || history::json(&series), |styler| document.terminal(styler));
     if let Some(path) = &request.html {
         write_page(path, &document)?;
     }
@@ -81,37 +76,36 @@ fn measurements(
                 print_error(&format!("left out: {} is of another version\n", file.display()));
                 continue;
             };
-            let Some(started) = started_of_speed(&result) else { continue };
-            let measured = MeasuredRun { name: task.clone(), result, request_traces: Vec::new() };
-            points.push(HistoryPoint {
-                run: run.clone(),
-                tags: tags.clone(),
-                manifest: manifest.clone(),
-                task,
-                started,
-                result: search_in(&place).iter().fold(ComparedResult::new(&measured), ComparedResult::with_search),
-            });
+            let search = search_in(&place);
+            points.extend(point(run.clone(), tags.clone(), manifest.clone(), task, result, search.as_ref()));
         }
     }
     for (summary, result) in request.store.as_deref().map(store::read).transpose()?.unwrap_or_default() {
-        let Some(started) = started_of_speed(&result) else { continue };
         let is_known = points.iter().any(|point| point.run == summary.run && point.task == summary.task);
         if is_known || !has(&summary.manifest, &request.manifest) || !has(&summary.task, &request.task) {
             continue;
         }
-        let measured = MeasuredRun { name: summary.task.clone(), result, request_traces: Vec::new() };
-        points.push(HistoryPoint {
-            run: summary.run,
-            tags: Vec::new(),
-            // Other machines are series of their own.
-            manifest: format!("{} on {}", summary.manifest, summary.machine),
-            task: summary.task,
-            started,
-            result: ComparedResult::new(&measured),
-        });
+        // Other machines are series of their own.
+        let manifest = format!("{} on {}", summary.manifest, summary.machine);
+        points.extend(point(summary.run, Vec::new(), manifest, summary.task, result, None));
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok((points, sweeps))
+}
+
+/// `None`: it is no measurement of speed.
+fn point(
+    run: RunId,
+    tags: Vec<RunTag>,
+    manifest: String,
+    task: String,
+    result: MeasuredResult,
+    search: Option<&SearchReport>,
+) -> Option<HistoryPoint> {
+    let started = started_of_speed(&result)?;
+    let measured = MeasuredRun { name: task.clone(), result, request_traces: Vec::new() };
+    let result = search.into_iter().fold(ComparedResult::new(&measured), ComparedResult::with_search);
+    Some(HistoryPoint { run, tags, manifest, task, started, result })
 }
 
 /// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other

@@ -9,7 +9,7 @@ use crate::cli::{
     CheckFormat, CheckRequest, CliExit, Color, Global, InitRequest, KeyValueArg, ListRequest, Offer, Offers,
     OutputVerbosity, SchemaRequest, ShowRequest,
 };
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::expand;
 use crate::past_runs::logged_tasks;
@@ -17,7 +17,6 @@ use crate::project::{Project, colored};
 use base::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use base::units::counted;
 use plan::manifest::{DeclaredParam, ManifestOutline, list_manifests, outline, schema as manifest_schema, shipped};
-use report::Styler;
 use runner::store::{is_there, readable_runs, tags_of, write_named};
 
 /// The errors of every manifest; one line for each good one.
@@ -66,11 +65,12 @@ pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, Co
         .into_iter()
         .map(|shown| report::ValueRow { path: shown.path, value: shown.value, from: shown.origin })
         .collect();
-    print(&if request.json {
-        format!("{:#}\n", serde_json::json!({ "values": values }))
-    } else {
-        report::value_table(&values, Styler::chosen(global.color.choice()))
-    });
+    print_as(
+        global,
+        request.json,
+        || format!("{:#}\n", serde_json::json!({ "values": values })),
+        |styler| report::value_table(&values, styler),
+    );
     Ok(CliExit::Done)
 }
 
@@ -87,11 +87,7 @@ pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, Com
             },
         })
         .collect();
-    print(&if request.json {
-        report::manifest_list_json(&rows)
-    } else {
-        report::manifest_list(&rows, Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || report::manifest_list_json(&rows), |styler| report::manifest_list(&rows, styler));
     Ok(CliExit::Done)
 }
 

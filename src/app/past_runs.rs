@@ -15,7 +15,7 @@ use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::project::{Project, hint_of_runs_above};
 use super::result_name::named_run;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::store;
 use base::event::{Done, RunId, TaskId};
@@ -23,7 +23,7 @@ use base::files::{is_absence, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
-use report::{PageResult, RunOrigin, RunState, Styler};
+use report::{PageResult, RunState, Styler};
 use runner::store::{
     Latest, PathError, StateFolder, WithPath as _, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
     write_named,
@@ -109,11 +109,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
             rows.push(row);
         }
     }
-    print(&if request.json {
-        report::run_list_json(&rows)
-    } else {
-        report::run_list(&rows, Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || report::run_list_json(&rows), |styler| report::run_list(&rows, styler));
     Ok(CliExit::Done)
 }
 
@@ -126,18 +122,15 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
     let mut rows: Vec<report::RunRow> = Vec::new();
     for (summary, result) in &shared {
         let manifest = format!("{} on {}", summary.manifest, summary.machine);
-        let line = (summary.task.clone(), summary.headline.clone());
+        let workload = result.own().map(|own| own.workload().to_string());
+        let line = (summary.task.clone(), summary.headline.clone(), workload);
         match rows.iter().position(|row| row.run == summary.run.as_str() && row.manifest == manifest) {
             Some(at) => rows[at].results.push(line),
             None if rows.len() == request.most => break,
             None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, &started(result), line)),
         }
     }
-    print(&if request.json {
-        report::run_list_json(&rows)
-    } else {
-        report::run_list(&rows, Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || report::run_list_json(&rows), |styler| report::run_list(&rows, styler));
     Ok(CliExit::Done)
 }
 
@@ -362,9 +355,7 @@ pub(super) fn write_report(
     }
     sweeps.extend(of_stages);
     let run_state = &*with_logs_that_are_there(run_state, &home.run(run))?;
-    let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let about = RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..RunOrigin::default() };
-    let page = report::run_page(run_state, &about, &results, &sweeps, plan)?;
+    let page = report::run_page(run_state, &results, &sweeps, plan)?;
     let path = home.run(run).join("report.html");
     write_named(&path, page)?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)

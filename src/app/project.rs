@@ -91,7 +91,7 @@ impl Project {
     /// Names one way to compile a manifest.
     pub(super) fn compiler(&self, name: &str, settings: &[KeyValueArg]) -> CompilerId {
         let mut words = vec![name.to_owned()];
-        words.extend(settings.iter().map(|s| format!("{}={}", s.key, s.value)));
+        words.extend(settings.iter().map(ToString::to_string));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         CompilerId::new(&self.home, &words)
     }
@@ -207,8 +207,7 @@ impl Project {
     ) -> Result<(), CommandError> {
         let mut diagnostics = Diagnostics::default();
         for (word, wrong) in &manifest.new_var_arguments {
-            let others: Vec<KeyValueArg> =
-                settings.iter().filter(|one| format!("{}={}", one.key, one.value) != *word).cloned().collect();
+            let others: Vec<KeyValueArg> = settings.iter().filter(|one| one.to_string() != *word).cloned().collect();
             if self.manifest(name, &others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
             {
                 diagnostics.push(wrong.clone());

@@ -45,7 +45,7 @@ fn body(task: &TaskState, out: &mut String) {
     match (&task.failure, task.state) {
         (Some(failure), TaskPhase::Failed) => {
             let line = |(name, text): (&str, String)| match name {
-                "because" | "cause" => Some(clean(&text)),
+                "workload" | "because" | "cause" => Some(clean(&text)),
                 "try" | "log" => Some(format!("{name}: {}", clean_lines(&text))),
                 _ => None,
             };
@@ -66,7 +66,7 @@ fn body(task: &TaskState, out: &mut String) {
             let _ = write!(out, "<skipped message=\"{}\"/>", escape(&reason));
         }
         _ => {
-            let lines = task.headline.iter().chain(&task.warnings).map(|line| clean(line));
+            let lines = task.headline.iter().chain(task.workload()).chain(&task.warnings).map(|line| clean(line));
             let text = lines.collect::<Vec<_>>().join("\n");
             if !text.is_empty() {
                 let _ = write!(out, "<system-out>{}</system-out>", escape(&text));
@@ -82,12 +82,15 @@ pub fn markdown_summary(state: &RunState) -> String {
     let took = state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
     let mut out = format!("### {}: {word}{took}\n\n", cell(&state.manifest));
     let results: Vec<_> =
-        state.tasks.iter().filter_map(|(task, one)| Some((task, one.headline.as_deref()?, &one.warnings))).collect();
+        state.tasks.iter().filter_map(|(task, one)| Some((task, one.headline.as_deref()?, one))).collect();
     if !results.is_empty() {
         out.push_str("| task | result |\n|---|---|\n");
-        for (task, headline, warnings) in results {
+        for (task, headline, one) in results {
             let _ = write!(out, "| {} | {}", cell(task.as_str()), cell(headline));
-            for warning in warnings {
+            if let Some(workload) = one.workload() {
+                let _ = write!(out, "<br>{}", cell(workload));
+            }
+            for warning in &one.warnings {
                 let _ = write!(out, "<br>warning: {}", cell(warning));
             }
             out.push_str(" |\n");
@@ -99,7 +102,7 @@ pub fn markdown_summary(state: &RunState) -> String {
         let _ = writeln!(out, "- **{}** failed: {}", cell(task.as_str()), cell(failure_text(failure)));
         for (name, text) in failure_lines(one, failure) {
             let _ = match name {
-                "because" | "cause" => writeln!(out, "  - {}", cell(&text)),
+                "workload" | "because" | "cause" => writeln!(out, "  - {}", cell(&text)),
                 "try" => writeln!(out, "  - try: {}", cell(&text)),
                 _ => Ok(()),
             };

@@ -149,8 +149,8 @@ pub struct RunRow {
     pub failed: usize,
     /// Tasks that were running when the run was interrupted.
     pub interrupted: usize,
-    /// Each benchmark that has a result or a verdict: its task, and the result in short.
-    pub results: Vec<(String, String)>,
+    /// Each benchmark that has a result or a verdict: its task, the result in short, and its server and load.
+    pub results: Vec<(String, String, Option<String>)>,
 }
 
 impl RunRow {
@@ -163,7 +163,7 @@ impl RunRow {
                 matches!(failure.kind, base::event::FailureKind::Invalid(_)).then(|| failure.what.clone())
             })?;
             let short = text.split_once(" (").map_or(text.as_str(), |(numbers, _)| numbers);
-            Some((task.to_string(), short.trim().to_owned()))
+            Some((task.to_string(), short.trim().to_owned(), one.workload().cloned()))
         };
         Self {
             run: state.run.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -184,7 +184,7 @@ impl RunRow {
 
 impl RunRow {
     /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
-    pub fn shared(run: &str, manifest: String, started: &str, result: (String, String)) -> Self {
+    pub fn shared(run: &str, manifest: String, started: &str, result: (String, String, Option<String>)) -> Self {
         Self {
             run: run.to_owned(),
             manifest,
@@ -197,7 +197,7 @@ impl RunRow {
     }
 }
 
-/// A line for each run, and below it a line for each of its results.
+/// A line for each run, and below it a line for each of its results and one for its server and load.
 pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
     if rows.is_empty() {
         return "no run\n".to_owned();
@@ -216,14 +216,13 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
             (TextRole::Quiet, counts.join(", ")),
             (TextRole::Name, row.tags.iter().map(RunTag::as_str).collect::<Vec<_>>().join(" ")),
         ]);
-        for (task, text) in &row.results {
-            let empty = (TextRole::Plain, String::new());
-            lines.push(vec![
-                (TextRole::Plain, format!("  {}", clean(task))),
-                empty.clone(),
-                empty,
-                (TextRole::Plain, clean(text)),
-            ]);
+        for (task, text, workload) in &row.results {
+            let mut line = |role, first: String, text: &str| {
+                let empty = (TextRole::Plain, String::new());
+                lines.push(vec![(TextRole::Plain, first), empty.clone(), empty, (role, clean(text))]);
+            };
+            line(TextRole::Plain, format!("  {}", clean(task)), text);
+            workload.iter().for_each(|workload| line(TextRole::Quiet, String::new(), workload));
         }
     }
     ragged(styler, "", &lines)
@@ -450,10 +449,18 @@ mod tests {
             RunRow::new(&state, Vec::new(), false)
         };
         let failing = test_runs::failing();
-        let rows = [row(&test_runs::valid()), row(&failing), row(&failing[..failing.len() - 1])];
+        let mut valid = test_runs::valid();
+        for event in &mut valid {
+            if let Event::TaskFinished { done: base::event::Done { headline: Some(_), below, .. }, .. } = event {
+                let workload = "tiny @ stage triton (KServe gRPC) · 5 req/s Poisson · 100 requests";
+                below.push(("workload".to_owned(), workload.to_owned()));
+            }
+        }
+        let rows = [row(&valid), row(&failing), row(&failing[..failing.len() - 1])];
         insta::assert_snapshot!(run_list(&rows, Styler::OFF), @r"
         20261120-224301-4711  done         1m 07s  quickstart                           4 ran, 1 cached
           load/server                              VALID  1,204 tok/s  TTFT p99 212 ms
+                                                   tiny @ stage triton (KServe gRPC) · 5 req/s Poisson · 100 requests
         20261120-224301-4711  failed       14 s    quickstart                           1 ran, 1 cached, 2 failed
         20261120-224301-4711  interrupted          quickstart                           1 ran, 1 cached, 2 failed
         ");

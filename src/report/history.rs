@@ -12,7 +12,7 @@ use crate::styler::{TextRole, cut, signed_percent, to_the_second};
 use base::event::{RunId, RunTag, Verdict};
 use base::stats::{ChangePoint, FEWEST_RUNS, change_points};
 use base::units::{counted, three_digits};
-use harness::{IdentityDifference, identity_differences, marked_verdict};
+use harness::{IdentityDifference, RunIdentity, Workload, identity_differences, marked_verdict};
 
 /// Differences below this share are no change, as in a comparison.
 const SMALLEST: f64 = 0.01;
@@ -153,9 +153,18 @@ impl HistorySeries {
         let load = if self.load.is_empty() { String::new() } else { format!(" ({})", self.load) };
         format!("{} · {}{load}", self.manifest, self.task)
     }
+
+    /// The server and the load of all its measurements, which may be of different durations. `None`: an earlier version
+    /// measured, and its servers may be several.
+    fn workload(&self) -> Option<String> {
+        let last = &self.points.last()?.result;
+        last.identity.as_ref().and_then(RunIdentity::server_names)?;
+        Some(Workload { extent: None, ..last.workload.clone()? }.to_string())
+    }
 }
 
-/// Divides measurements into series: numbers of different loads, or of a simulator and a server, are never in one.
+/// Divides measurements into series: numbers of different servers, models or loads, or of a simulator and a server, are
+/// never in one.
 /// `most`: the newest of each.
 pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec<HistorySeries> {
     type LoadOf = BTreeMap<String, String>;
@@ -167,8 +176,12 @@ pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec
             load.remove("request_rate");
         }
         load.extend(point.result.searched_limits.clone().map(|limits| ("limits".to_owned(), limits)));
-        if point.result.is_simulated() {
-            load.insert("server".to_owned(), "simulated".to_owned());
+        load.extend(point.result.settings().get("model").map(|model| ("model".to_owned(), model.clone())));
+        let names = point.result.identity.as_ref().and_then(RunIdentity::server_names);
+        let simulated = point.result.is_simulated().then(|| "simulated".to_owned());
+        let server: Vec<String> = names.into_iter().chain(simulated).collect();
+        if !server.is_empty() {
+            load.insert("server".to_owned(), server.join(", "));
         }
         all.entry((point.manifest.clone(), point.task.clone(), load)).or_default().push(point);
     }
@@ -284,7 +297,12 @@ fn section(series: &HistorySeries) -> Section {
     let shifts = || series.metrics.iter().flat_map(|metric| metric.changes.iter().map(move |shift| (metric, shift)));
     let changes: Vec<Item> = shifts().map(|(metric, shift)| item(series, metric, shift)).collect();
     let identity = identity.map(super::document::Block::on_page);
-    let blocks = identity.into_iter().chain([charts, table, Block::items(changes)]).chain(Block::notes(notes(series)));
+    let workload = series.workload().map(|workload| Block::text(TextRole::Quiet, workload));
+    let blocks = workload
+        .into_iter()
+        .chain(identity)
+        .chain([charts, table, Block::items(changes)])
+        .chain(Block::notes(notes(series)));
     Section {
         badges: badges.into_iter().collect(),
         about: format!("{}, {valid} valid", counted(series.points.len(), "measurement")),
@@ -440,7 +458,7 @@ fn series_json(series: &HistorySeries) -> Value {
     let changes =
         series.metrics.iter().flat_map(|metric| metric.changes.iter().map(move |shift| change(metric, shift)));
     json!({
-        "manifest": series.manifest, "task": series.task, "load": series.load,
+        "manifest": series.manifest, "task": series.task, "load": series.load, "workload": series.workload(),
         "points": series.points.iter().enumerate().map(point).collect::<Vec<_>>(),
         "changes": changes.collect::<Vec<_>>(),
     })
@@ -530,6 +548,43 @@ mod tests {
         assert_eq!(notes(8), [format!("ttft_p99: {few}"), format!("output_tokens: {same}")]);
         assert_eq!(notes(9), [format!("output_tokens, ttft_p99: {same}")]);
         assert_eq!(notes(7), [format!("output_tokens, ttft_p99: {few}")]);
+    }
+
+    #[test]
+    fn a_series_is_of_one_server_and_one_model() {
+        let on = |number: usize, name: &str, port: u16, model: &str| {
+            let server = json!({ "address": format!("127.0.0.1:{port}"), "name": name });
+            let client = json!({ "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 });
+            let identity = json!({ "simulated": false, "regatta": "0.1.0", "servers": [server], "client": client });
+            let result = test_runs::result_of(json!({
+                "latency": {}, "rates": { "output_tokens": 900.0 }, "identity": identity, "requested": {
+                    "model": model, "endpoints": [format!("127.0.0.1:{port}")],
+                    "scenario": { "server": { "rate": 5.0 } }, "stop_requests": number,
+                },
+            }));
+            let measured = MeasuredRun { name: "load".to_owned(), result, request_traces: Vec::new() };
+            HistoryPoint { result: ComparedResult::new(&measured), ..point(number, 900.0, "", 5.0) }
+        };
+        let keys = [MetricKey::read("output_tokens")];
+        // A server that the run starts has another port each time.
+        let spawned = [on(1, "stage server", 40_001, "toy"), on(2, "stage server", 40_002, "toy")];
+        let all = series(spawned.to_vec(), &keys, 100);
+        assert_eq!((all.len(), all[0].load.as_str()), (1, ""));
+        let shown = document(&all).terminal(Styler::OFF);
+        assert!(shown.contains("\n  toy @ stage server (KServe gRPC) · 5 req/s Poisson · "), "{shown}");
+        assert!(!shown.contains("2 requests"), "a series may have several durations: {shown}");
+        let [first, second] = [18_200, 18_201].map(|port| on(3, &format!("127.0.0.1:{port}"), port, "toy"));
+        let other_model = on(4, "127.0.0.1:18200", 18_200, "tiny");
+        let all = series(vec![first, second, other_model], &keys, 100);
+        let loads: Vec<&str> = all.iter().map(|series| series.load.as_str()).collect();
+        assert_eq!(
+            loads,
+            [
+                "model tiny, server 127.0.0.1:18200",
+                "model toy, server 127.0.0.1:18200",
+                "model toy, server 127.0.0.1:18201"
+            ]
+        );
     }
 
     /// Five measurements with one seed and five with another: that other arrivals give another number is no change of

@@ -58,7 +58,7 @@ pub use plan::{
     BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_dot,
     graph_mermaid, write_decisions_json,
 };
-pub use run_page::{PageResult, RunOrigin, run_page};
+pub use run_page::{PageResult, run_page};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
 pub use server::{
     EndpointRow, ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts, endpoints_json, endpoints_text,

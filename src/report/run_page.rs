@@ -10,7 +10,6 @@ use crate::summary::{failure_lines, failure_text, failure_word, reasons_of};
 use crate::sweep::{self, SweepSection};
 use crate::sweep_charts::{NamedSweep, draw};
 use base::event::{TaskId, Verdict};
-use base::files::Digest;
 use base::units::counted;
 use harness::{SearchReport, SweepReport};
 use interop::MeasuredResult;
@@ -27,26 +26,12 @@ const ROWS: usize = 1000;
 /// The most benchmarks that have all their numbers on the page; the table of results has them all.
 const DETAILED: usize = 16;
 
-/// Where a run came from: enough to do it again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunOrigin {
-    /// As it is to be shown.
-    pub manifest_path: String,
-    /// The manifest, includes worked in, as text.
-    pub manifest: String,
-    /// `regatta` → `0.1.0`, `tritonserver` → `2.60.0`, …
-    pub versions: Vec<(String, String)>,
-    /// The key under which each task's output is stored.
-    pub keys: BTreeMap<TaskId, Digest>,
-}
-
 #[derive(Serialize)]
 struct Row {
     task: String,
     state: &'static str,
     took: String,
     summary: String,
-    key: String,
     out: String,
     log: String,
 }
@@ -74,7 +59,6 @@ pub struct PageResult {
 /// The whole page. `results` are those of the benchmarks, `sweeps` those of benchmarks at several levels, by name.
 pub fn run_page(
     run_state: &RunState,
-    about: &RunOrigin,
     results: &[PageResult],
     sweeps: &[(String, SweepReport)],
     plan: &Plan,
@@ -130,17 +114,16 @@ pub fn run_page(
             gantt,
             left_out => left_out.unwrap_or(0),
             network => run::network(plan, run_state),
-            rows => Serde(rows(run_state, about, |state| state != TaskPhase::Cached)),
+            rows => Serde(rows(run_state, |state| state != TaskPhase::Cached)),
             rows_total => run_state.tasks.iter().filter(|(_, entry)| entry.state != TaskPhase::Cached).count(),
-            cached => Serde(rows(run_state, about, |state| state == TaskPhase::Cached)),
+            cached => Serde(rows(run_state, |state| state == TaskPhase::Cached)),
             cached_total => run_state.in_phase(TaskPhase::Cached).count(),
             cached_at_once => run_state.cached_at_once,
-            with_keys => !about.keys.is_empty(),
             notices => notices(run_state),
             params => typed(if run_state.params.is_empty() { &plan.params } else { &run_state.params }),
-            versions => &about.versions,
-            manifest_path => &about.manifest_path,
-            manifest => &about.manifest,
+            manifest => &run_state.manifest,
+            again => run_state.again(),
+            version => env!("CARGO_PKG_VERSION"),
         },
     )
 }
@@ -215,7 +198,7 @@ fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
 }
 
 /// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
-fn rows(run_state: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
+fn rows(run_state: &RunState, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
     let row = |(task, entry): (&TaskId, &TaskState)| {
         let mut lines: Vec<String> = entry.reasons.iter().map(|reason| clean(reason)).collect();
         lines.extend(entry.why.as_deref().map(clean));
@@ -230,7 +213,6 @@ fn rows(run_state: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> b
             state: if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() },
             took: entry.seconds.map(duration_text).unwrap_or_default(),
             summary: lines.join("; "),
-            key: about.keys.get(task).map(Digest::short).unwrap_or_default(),
             out: entry.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
             log: entry.log.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         }

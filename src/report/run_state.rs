@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally, Verdict};
 use base::files::Digest;
+use base::units::run_command;
 
 /// The state of a run after the events so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -18,6 +19,9 @@ pub struct RunState {
     pub run: Option<RunId>,
     pub manifest: String,
     pub params: BTreeMap<String, String>,
+    /// The `KEY=VALUE` arguments that make the same plan.
+    #[serde(skip)]
+    pub settings: Vec<String>,
     /// How many tasks the plan has.
     pub total: usize,
     pub jobs: usize,
@@ -158,6 +162,11 @@ impl TaskState {
         self.warnings.clone_from(&done.warnings);
     }
 
+    /// Of a benchmark: its server and its load in a line.
+    pub fn workload(&self) -> Option<&String> {
+        self.below.iter().find(|(name, _)| name == "workload").map(|(_, line)| line)
+    }
+
     /// The state as text for readers: an interrupted task did not fail.
     pub fn label(&self) -> &'static str {
         if self.is_interrupted() { "interrupted" } else { self.state.as_str() }
@@ -172,6 +181,11 @@ impl TaskState {
 impl RunState {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The command that runs it again.
+    pub fn again(&self) -> String {
+        run_command(std::iter::once(&self.manifest).chain(&self.settings).map(String::as_str))
     }
 
     /// The next event, at an unknown time.
@@ -251,10 +265,11 @@ impl RunState {
 
     fn apply(&mut self, event: &Event, at: Option<f64>) {
         match event {
-            Event::RunStarted { run, manifest, params, settings: _, tasks, jobs, at, pid: _ } => {
+            Event::RunStarted { run, manifest, params, settings, tasks, jobs, at, pid: _ } => {
                 self.run = Some(run.clone());
                 self.manifest.clone_from(manifest);
                 self.params.clone_from(params);
+                self.settings.clone_from(settings);
                 self.total = *tasks;
                 // Growing in steps takes twice the memory; what a file says may be wrong.
                 self.tasks.reserve((*tasks).min(1 << 17));
@@ -327,6 +342,7 @@ impl RunState {
                     entry
                 } else {
                     let entry = self.set(task, TaskPhase::Failed, at);
+                    entry.below.clone_from(&failure.below);
                     entry.failure = Some(failure.clone());
                     entry
                 };

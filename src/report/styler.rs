@@ -298,7 +298,7 @@ impl NarrowLayout {
             let gap = if at == 0 { 0 } else { at + 2 };
             let mut next = gap.max(self.starts[column].min(self.hang));
             let mut part = String::new();
-            for word in text.split(' ') {
+            for word in unbroken(text, self.width.saturating_sub(self.hang)) {
                 let length = word.chars().count();
                 if at > self.hang && next + length > self.width {
                     self.put(*tone, &mut part, out);
@@ -325,6 +325,17 @@ impl NarrowLayout {
             part.clear();
         }
     }
+}
+
+/// The parts of a text between which a line may be broken: at its ` · `, where it has any, else between words. A part
+/// for which a line has no `room` is broken between words, too.
+fn unbroken(text: &str, room: usize) -> impl Iterator<Item = &str> {
+    let has_parts = text.contains(" · ");
+    text.split_inclusive(" · ").flat_map(move |part| {
+        let part = part.strip_suffix(' ').unwrap_or(part);
+        let is_whole = has_parts && part.chars().count() <= room;
+        part.split(if is_whole { '\n' } else { ' ' })
+    })
 }
 
 /// Breaks lines of more than `width` characters between words. A part goes on where the cell that was broken begins
@@ -503,6 +514,25 @@ mod tests {
             table(Styler::OFF.of_width(15), "", &rows),
             "log  /a/path/that/is/long\nwhy  because of\n    that\n"
         );
+    }
+
+    #[test]
+    fn a_line_of_several_parts_is_broken_between_them() {
+        let workload = "toy @ 127.0.0.1:18200 (OpenAI chat) · 5 req/s Poisson · 100 requests · 550 → 128 tokens";
+        let row = ["load", "workload", workload].map(|text| (TextRole::Plain, text.to_owned())).to_vec();
+        insta::assert_snapshot!(table(Styler::OFF.of_width(60), "  ", std::slice::from_ref(&row)), @r"
+          load  workload  toy @ 127.0.0.1:18200 (OpenAI chat) ·
+                          5 req/s Poisson · 100 requests ·
+                          550 → 128 tokens
+        ");
+        // A part that is too long is broken between words.
+        insta::assert_snapshot!(table(Styler::OFF.of_width(36), "  ", &[row]), @r"
+          load  workload  toy @
+                127.0.0.1:18200 (OpenAI
+                chat) · 5 req/s Poisson ·
+                100 requests ·
+                550 → 128 tokens
+        ");
     }
 
     #[test]

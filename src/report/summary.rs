@@ -209,6 +209,7 @@ pub(crate) fn failure_lines(entry: &TaskState, failure: &Failure) -> Vec<(&'stat
     };
     let cause = if reasons.is_empty() { text("cause", &failure.cause) } else { Vec::new() };
     [
+        texts("workload", entry.workload().map(std::slice::from_ref).unwrap_or_default()),
         texts("because", reasons),
         text("command", &failure.command),
         texts("earlier", &entry.retried),
@@ -308,9 +309,11 @@ mod tests {
         failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
         let mut run_state = RunState::new();
         let task = TaskId::new("load");
+        failure.below = vec![("workload".to_owned(), "toy @ h:1 (OpenAI chat) · 5 req/s Poisson".to_owned())];
         run_state.fold(&task_failed(&task, &failure, 16.0));
         insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
         ✗ load LIMIT MISSED after 16 s: 686 tok/s
+          workload toy @ h:1 (OpenAI chat) · 5 req/s Poisson
           because  limits: TTFT p99 is 175 ms
                    core_wait: 1.2 %
         ");

@@ -96,7 +96,7 @@ fn began() -> Event {
         run: RunId::new("20261120-224301-4711"),
         manifest: "quickstart".to_owned(),
         params: BTreeMap::from([("system".to_owned(), "sim".to_owned())]),
-        settings: Vec::new(),
+        settings: vec!["system=sim".to_owned()],
         tasks: 6,
         jobs: 2,
         at: "2026-11-20T22:43:01Z".to_owned(),

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
 
-use super::queue::{ServerPool, Visit};
+use super::simulated_queue::{ServerPool, Visit};
 use super::systems::{BATCH, Kind, MEAN_STEPS, System, exponential, lognormal, steps};
 // A benchmark and tests of the library have these under different paths.
 use super::{CompareRules, ComparedResult, Comparison, Judgement, MeasuredResult, MeasuredRun, RowFamily, RunSet};

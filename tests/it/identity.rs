@@ -366,6 +366,8 @@ fn an_attached_server_is_named_on_every_surface() {
         // A request of AIPerf's has room for its own words only.
         if !name.ends_with("aiperf/profile_export.jsonl") {
             assert!(text.contains("vllm") && text.contains("0.8.5"), "{name} does not name the server");
+            let line = format!(" @ {} (", server.address);
+            assert!(text.contains(&line), "{name} does not have the workload line: {line}");
         }
         assert!(!text.contains("SIMULATED"), "{name}");
     }

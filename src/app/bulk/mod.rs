@@ -21,7 +21,7 @@ use crate::project::Project;
 use crate::run::{RunEnd, StopSignals};
 use crate::{cli, run};
 use base::files::read_text;
-use base::units::{counted, shell_word};
+use base::units::{counted, run_command, shell_word};
 use harness::RESULT;
 use interop::MeasuredResult;
 use plan::manifest::{is_place, replaced_arguments};
@@ -120,7 +120,7 @@ fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) 
             Ordering::Equal => None,
         })
         .collect();
-    item.settings.retain(|setting| !replaced.contains(&format!("{}={}", setting.key, setting.value)));
+    item.settings.retain(|setting| !replaced.contains(&setting.to_string()));
     item
 }
 
@@ -290,10 +290,9 @@ impl fmt::Display for BulkRun {
         for (name, value) in &self.env {
             write!(f, "{name}={} ", shell_word(value))?;
         }
-        write!(f, "regatta run {}", shell_word(&self.manifest))?;
-        for setting in &self.settings {
-            write!(f, " {}", shell_word(&format!("{}={}", setting.key, setting.value)))?;
-        }
+        let settings: Vec<String> = self.settings.iter().map(ToString::to_string).collect();
+        let arguments = std::iter::once(self.manifest.as_str()).chain(settings.iter().map(String::as_str));
+        f.write_str(&run_command(arguments))?;
         if self.repeat > 1 {
             write!(f, " --repeat-number {}", self.repeat)?;
         }

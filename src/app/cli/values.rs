@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
@@ -146,6 +147,12 @@ pub(super) fn host_and_port(text: &str) -> Result<String, ArgumentValueError> {
 pub struct KeyValueArg {
     pub key: String,
     pub value: String,
+}
+
+impl fmt::Display for KeyValueArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
+    }
 }
 
 /// Why an argument is not a setting, with what to try.

@@ -20,12 +20,12 @@ pub use needs::{needs, needs_of_tasks};
 use std::path::Path;
 
 use crate::cli::{CliExit, DoctorRequest, Force, Global, Select};
-use crate::console::print;
+use crate::console::print_as;
 use crate::doctor::needs::Needs;
 use crate::error::CommandError;
 use crate::project::Project;
 use base::files::read_text;
-use report::{DoctorFinding, FindingLevel, Styler};
+use report::{DoctorFinding, FindingLevel};
 use runner::store::StateFolder;
 
 /// Exit 1 if something that the manifest needs is missing.
@@ -41,11 +41,7 @@ pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, Comma
         }
     };
     let findings = examine(needed.as_ref(), &project.home);
-    print(&if request.json {
-        report::doctor_json(&findings)
-    } else {
-        report::doctor_text(&findings, Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || report::doctor_json(&findings), |styler| report::doctor_text(&findings, styler));
     let is_missing = findings.iter().any(|finding| finding.level == FindingLevel::Missing);
     Ok(if is_missing { CliExit::Failed } else { CliExit::Done })
 }

@@ -13,6 +13,7 @@ use crate::project::{Project, last_manifest, options};
 use base::event::TaskId;
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
+use base::units::run_command;
 use plan::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use plan::{Plan, PlanReference, Task};
 use report::Styler;
@@ -37,12 +38,12 @@ pub(super) fn status(
     let output_cache = OutputCache::open(&project.home)?;
     let options = options(&plan, &select)?;
     let decisions = decide(&project, &manifest, &settings, &select, &plan, &options)?;
-    let words: Vec<String> = settings.iter().map(|setting| format!(" {}={}", setting.key, setting.value)).collect();
+    let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
     let look = StatusContext {
         plan: &plan,
         cache: &output_cache,
         decisions: decisions.iter().map(|decision| (&decision.id, decision)).collect(),
-        command: format!("regatta run {manifest}{}", words.concat()),
+        command: run_command(std::iter::once(manifest.as_str()).chain(words.iter().map(String::as_str))),
     };
     let standing = look.result_progress();
     if standing.is_empty() {

@@ -4,12 +4,12 @@ use anyhow::Context as _;
 
 use super::question::Question;
 use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIfRequest};
-use crate::console::print;
+use crate::console::print_as;
 use crate::error::CommandError;
 use base::files::{cores, read_text};
 use base::spec::{LatencyLimit, Prefixes};
 use base::units::parse_duration;
-use report::{FleetRow, Styler, WhatIfProblem, fleet_json};
+use report::{FleetRow, WhatIfProblem, fleet_json};
 use sim::{Balancer, Failures, Fleet, RateOverTime};
 
 pub(super) fn answer(
@@ -68,11 +68,7 @@ pub(super) fn answer(
             });
         }
     }
-    print(&if request.json {
-        fleet_json(&rows)
-    } else {
-        report::fleet(&rows).terminal(Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || fleet_json(&rows), |styler| report::fleet(&rows).terminal(styler));
     Ok(CliExit::Done)
 }
 

@@ -11,14 +11,14 @@ use std::thread;
 use super::compare::write_page;
 use super::project::Project;
 use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
-use crate::console::print;
+use crate::console::{print, print_as};
 use crate::error::CommandError;
 use arguments::{grid, length, limits};
 use base::files::cores;
 use base::units::shell_word;
 use benchmarks::{Lengths, questions_of};
 use question::Question;
-use report::{Styler, WhatIfRow, what_if_json};
+use report::{WhatIfRow, what_if_json};
 
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -60,11 +60,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     if let Some(path) = &request.html {
         write_page(path, &document)?;
     }
-    print(&if request.json {
-        what_if_json(&rows, goal_text)
-    } else {
-        document.terminal(Styler::chosen(global.color.choice()))
-    });
+    print_as(global, request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
     if !splits.is_empty() && !request.json {
         print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
     }
@@ -90,7 +86,7 @@ fn at_rates(questions: &[Question], rates: &[f64]) -> Result<Vec<Question>, Comm
 /// The command that asks this.
 fn own_command(request: &WhatIfRequest) -> String {
     let mut words = vec![format!("regatta what-if {}", shell_word(&request.manifest))];
-    words.extend(request.settings.iter().map(|one| shell_word(&format!("{}={}", one.key, one.value))));
+    words.extend(request.settings.iter().map(|setting| shell_word(&setting.to_string())));
     let options = [
         ("--goal", &request.goal),
         ("--input-tokens", &request.input_tokens),

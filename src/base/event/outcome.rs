@@ -100,6 +100,9 @@ pub struct Failure {
     pub kind: FailureKind,
     /// One line, lower case, that reads after "failed: ".
     pub what: String,
+    /// Lines below it, each with a name, as of a success.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<(String, String)>,
     /// The command as it could be typed (secrets redacted).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
@@ -140,6 +143,7 @@ impl Failure {
         Self {
             kind,
             what: what.into(),
+            below: Vec::new(),
             command: None,
             tail: Vec::new(),
             cause: None,

@@ -14,5 +14,5 @@ pub use digits::{
 };
 pub use duration::{DurationError, parse_duration};
 pub use path::{plain_path, replace_folder};
-pub use shell::{is_identifier, is_reserved_name, shell_word, unquoted};
+pub use shell::{is_identifier, is_reserved_name, run_command, shell_word, unquoted};
 pub use url_credentials::{UrlParts, credentials, has_secret_parameter, userinfo, without_credentials};

@@ -13,6 +13,12 @@ pub fn shell_word(word: &str) -> String {
     }
 }
 
+/// The line of `regatta run` that makes a run again: its manifest's name or path, and `KEY=VALUE` arguments.
+pub fn run_command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<String> = ["regatta", "run"].into_iter().chain(arguments).map(shell_word).collect();
+    words.join(" ")
+}
+
 // Names as programming languages and shells have them.
 
 /// Letters, digits and `_`, not beginning with a digit.

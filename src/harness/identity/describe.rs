@@ -25,12 +25,15 @@ fn counted(all: impl Iterator<Item = String>) -> String {
 }
 
 impl ServerIdentity {
-    /// `triton 2.54.0 (tensorrt_llm, backend tensorrtllm)`; `unknown server` where it reported nothing.
+    /// `triton 2.54.0 (tensorrt_llm, backend tensorrtllm)`; where it does not report what it is
+    /// `server at 127.0.0.1:8000 (toy, HTTP server uvicorn)`.
     pub fn describe(&self) -> String {
-        let mut text = self.kind.clone().unwrap_or_else(|| match &self.http_server {
-            Some(server) => format!("unknown server ({server})"),
-            None => "unknown server".to_owned(),
-        });
+        let mut text =
+            self.kind.clone().unwrap_or_else(|| match self.name.as_ref().unwrap_or(&self.address).as_str() {
+                "" => "unknown server".to_owned(),
+                stage if stage.starts_with("stage ") => format!("server of {stage}"),
+                address => format!("server at {address}"),
+            });
         if let Some(version) = &self.version {
             text = format!("{text} {version}");
         }
@@ -40,7 +43,9 @@ impl ServerIdentity {
             text = format!("{text} at speed {speed}");
         }
         let backend = self.backend.as_ref().map(|backend| format!("backend {backend}"));
-        let parts: Vec<String> = self.model.iter().cloned().chain(backend).collect();
+        let header = self.http_server.as_ref().filter(|_| self.kind.is_none());
+        let header = header.map(|header| format!("HTTP server {header}"));
+        let parts: Vec<String> = self.model.iter().cloned().chain(backend).chain(header).collect();
         if parts.is_empty() { text } else { format!("{text} ({})", parts.join(", ")) }
     }
 }
@@ -79,6 +84,12 @@ impl EngineIdentity {
 }
 
 impl RunIdentity {
+    /// Its servers as results name them: `127.0.0.1:8000`, `4 × stage triton`. `None`: the names are not known.
+    pub fn server_names(&self) -> Option<String> {
+        let names: Vec<String> = self.servers.iter().map(|server| server.name.clone()).collect::<Option<_>>()?;
+        (!names.is_empty()).then(|| counted(names.into_iter()))
+    }
+
     /// Like `line`, without the manifest, for places where that is named already.
     pub fn short_line(&self) -> String {
         Self { manifest: None, ..self.clone() }.line()
@@ -119,6 +130,7 @@ impl RunIdentity {
         let distinct =
             |field: fn(&ServerIdentity) -> Option<String>| Some(counted(self.servers.iter().filter_map(field)));
         add("simulated speed", distinct(|server| Some(server.simulation.as_ref()?.speed.to_string())));
+        add("target", self.server_names());
         add("server", distinct(|server| server.kind.clone()));
         add("server version", distinct(|server| server.version.clone()));
         add("HTTP server", distinct(|server| server.http_server.clone()));
@@ -161,6 +173,7 @@ impl RunIdentity {
         add("client", (!self.client.os.is_empty()).then_some(machine));
         if let Some(manifest) = &self.manifest {
             add("manifest", Some(manifest.name.clone()));
+            add("run again", manifest.command.clone());
             add("manifest digest", manifest.digest.clone());
             add("task", Some(manifest.task.clone()));
             add("system", manifest.system.clone());
@@ -183,14 +196,8 @@ fn when(seconds: f64) -> String {
     jiff::Timestamp::from_second(seconds as i64).map_or_else(|_| seconds.to_string(), |at| at.to_string())
 }
 
-impl RunIdentity {
-    /// Where the servers of a later run of the same measurement differ: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
-    pub fn changes(&self, later: &Self) -> Vec<String> {
-        changes_of_servers(&self.servers, &later.servers)
-    }
-}
-
-/// See [`RunIdentity::changes`]. A server that did not answer is left out.
+/// Where the servers of a later run of the same measurement differ: `10.0.0.5:8000: version 0.8.5 / 0.8.6`. A server
+/// that did not answer is left out.
 pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -> Vec<String> {
     let comparable = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
     comparable
@@ -245,7 +252,7 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// Fields that change from run to run of the same thing and do not affect what was measured.
-const PASSING: [&str; 2] = ["server started", "task"];
+const PASSING: [&str; 3] = ["server started", "task", "run again"];
 
 /// Everything in which they differ, in the order of the entries. A result without an identity differs in nothing that
 /// is known: the caller reports that it has none.

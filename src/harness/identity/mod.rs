@@ -27,6 +27,10 @@ use base::files::Digest;
 pub struct ServerIdentity {
     /// `host:port` at which it was queried.
     pub address: String,
+    /// How results name it: `stage triton` where the run started it, on whichever port; else the address that was
+    /// given. Absent where an earlier version measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Name of its machine: the host name where it is this machine, else the name or address that the manifest gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -101,10 +105,16 @@ impl ServerIdentity {
         self.simulation.is_some()
     }
 
+    /// What it is, wherever it is.
+    #[must_use]
+    pub fn without_place(&self) -> Self {
+        Self { address: String::new(), name: None, ..self.clone() }
+    }
+
     /// BLAKE3 of all that it reports, for cache keys; without its address, the name of its machine, and whether its
     /// metrics were read.
     pub fn digest(&self) -> Digest {
-        let reported = Self { address: String::new(), host: None, metrics_not_read: None, ..self.clone() };
+        let reported = Self { host: None, metrics_not_read: None, ..self.without_place() };
         // A struct of texts and numbers always serializes.
         Digest::hash(&serde_json::to_vec(&reported).unwrap_or_default())
     }
@@ -193,6 +203,9 @@ pub struct HostIdentity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestIdentity {
     pub name: String,
+    /// The line of `regatta run` that measures it again, from the project's folder; values of secrets are not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// BLAKE3 of the names and texts of all files that it was read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::measure::reasons::VerdictReasons;
-use crate::{HarnessError, Metric, Reason, ReasonSeverity, RunResult, VerdictCheck};
+use crate::{HarnessError, Metric, Reason, ReasonSeverity, RunResult, VerdictCheck, changes_of_servers};
 use base::event::Verdict;
 use base::files::{is_absence, metadata_if_there};
 use base::stats::{RunValues, mean_interval};
@@ -192,7 +192,7 @@ fn judge(runs: &[RunResult]) -> VerdictReasons {
     let mut reasons: VerdictReasons = runs.iter().zip(1..).flat_map(of_run).collect();
     for (run, number) in runs.iter().zip(1..).skip(1) {
         let (Some(one), Some(another)) = (&runs[0].identity, &run.identity) else { continue };
-        let changed = one.changes(another);
+        let changed = changes_of_servers(&one.servers, &another.servers);
         if !changed.is_empty() {
             let text = format!(
                 "run {number} measured another server than run 1, so their numbers are of no one server: {}",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{LoadLevel, LoadPattern, Requested, RunResult, Transport};
+use crate::{IdentityDifference, LoadLevel, LoadPattern, Requested, RunIdentity, RunResult, Transport};
 use base::spec::{Arrivals, Length};
 use base::units::counted;
 
@@ -11,8 +11,11 @@ use base::units::counted;
 /// `toy @ 127.0.0.1:18200 (OpenAI chat) · 5 req/s Poisson · 100 requests · 550 → 128 tokens`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// `toy @ 127.0.0.1:18200 (OpenAI chat)`
-    pub target: String,
+    pub model: String,
+    /// `127.0.0.1:18200`; `stage server` where the run started it.
+    pub server: String,
+    /// `OpenAI chat`
+    pub protocol: &'static str,
     /// `5 req/s Poisson`
     pub load: String,
     /// `100 requests`, `60 s`. `None`: the data or an external driver ended it.
@@ -24,18 +27,40 @@ pub struct Workload {
 impl RunResult {
     /// The server and the load that it is of.
     pub fn workload(&self) -> Workload {
-        Workload::from(&self.requested)
+        let workload = Workload::from(&self.requested);
+        let names = self.identity.as_ref().and_then(RunIdentity::server_names);
+        Workload { server: names.unwrap_or(workload.server), ..workload }
+    }
+}
+
+impl Workload {
+    /// In what the two differ, by name; without the servers, which are in the identities.
+    pub fn differences(&self, other: &Self) -> Vec<IdentityDifference> {
+        type Part = fn(&Workload) -> Option<&str>;
+        let parts: [(&str, Part); 5] = [
+            ("model", |workload| Some(&workload.model)),
+            ("protocol", |workload| Some(workload.protocol)),
+            ("load", |workload| Some(&workload.load)),
+            ("ends after", |workload| workload.extent.as_deref()),
+            ("lengths", |workload| Some(&workload.lengths)),
+        ];
+        let text = |value: Option<&str>| value.map(str::to_owned);
+        let differ = parts.into_iter().filter(|(_, part)| part(self) != part(other));
+        differ
+            .map(|(name, part)| IdentityDifference { name: name.to_owned(), a: text(part(self)), b: text(part(other)) })
+            .collect()
     }
 }
 
 impl From<&Requested> for Workload {
     fn from(requested: &Requested) -> Self {
-        let (addresses, api) = (requested.endpoints.join(", "), api_name(&requested.protocol));
         let requests = requested.stop_requests.map(|requests| counted(requests as usize, "request"));
         let duration = requested.stop_duration_ms.map(|ms| format!("{} s", ms / 1e3));
         let extent: Vec<String> = requests.into_iter().chain(duration).collect();
         Self {
-            target: format!("{} @ {addresses} ({api})", requested.model),
+            model: requested.model.clone(),
+            server: requested.endpoints.join(", "),
+            protocol: protocol_name(&requested.protocol),
             load: load_text(requested),
             // With both it ends with the later one.
             extent: (!extent.is_empty()).then(|| extent.join(" and ")),
@@ -46,7 +71,7 @@ impl From<&Requested> for Workload {
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} · {}", self.target, self.load)?;
+        write!(f, "{} @ {} ({}) · {}", self.model, self.server, self.protocol, self.load)?;
         if let Some(extent) = &self.extent {
             write!(f, " · {extent}")?;
         }
@@ -54,7 +79,7 @@ impl fmt::Display for Workload {
     }
 }
 
-const fn api_name(protocol: &Transport) -> &'static str {
+const fn protocol_name(protocol: &Transport) -> &'static str {
     match protocol {
         Transport::Kserve => "KServe gRPC",
         Transport::Http(http) => match http.api {
@@ -97,7 +122,43 @@ fn lengths_text(input: &Length, output: &Length) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Api, Http};
+    use crate::{Api, Http, ServerIdentity};
+
+    #[test]
+    fn two_workloads_differ_by_name() {
+        let [one, other] = [5.0, 8.0].map(|rate| Requested {
+            model: "toy".to_owned(),
+            scenario: LoadPattern::Server { rate: LoadLevel::Fixed(rate) },
+            stop_requests: (rate > 5.0).then_some(100),
+            ..Requested::default()
+        });
+        let texts = |a: &Requested, b: &Requested| -> Vec<String> {
+            Workload::from(a).differences(&Workload::from(b)).iter().map(IdentityDifference::describe).collect()
+        };
+        let expected = ["load: 5 req/s Poisson / 8 req/s Poisson", "ends after: not known / 100 requests"];
+        assert_eq!(texts(&one, &other), expected);
+        // Where a server is says its identity: a server that a run starts has another port each time.
+        assert_eq!(texts(&one, &Requested { endpoints: vec!["h:1".to_owned()], ..one.clone() }), Vec::<String>::new());
+    }
+
+    #[test]
+    fn servers_are_named_by_their_stage_or_by_the_given_address() {
+        let server = |address: &str, name: Option<&str>| ServerIdentity {
+            address: address.to_owned(),
+            name: name.map(str::to_owned),
+            model: Some("toy".to_owned()),
+            ..ServerIdentity::default()
+        };
+        let names = |servers: &[ServerIdentity]| RunIdentity::of_servers(servers.to_vec()).server_names();
+        let (stage, given) = (server("h:40001", Some("stage triton")), server("h:8000", Some("h:8000")));
+        let all = [stage.clone(), server("h:40002", Some("stage triton")), given.clone()];
+        assert_eq!(names(&all).as_deref(), Some("2 × stage triton, h:8000"));
+        assert_eq!((names(&[given.clone(), server("h:1", None)]), names(&[])), (None, None));
+        let texts = [&stage, &given, &server("h:1", None), &given.without_place()].map(ServerIdentity::describe);
+        let expected = ["server of stage triton (toy)", "server at h:8000 (toy)", "server at h:1 (toy)"];
+        assert_eq!((&texts[..3], texts[3].as_str()), (&expected.map(str::to_owned)[..], "unknown server (toy)"));
+        assert_eq!(stage.digest(), given.digest(), "a cached result holds wherever its server is");
+    }
 
     #[test]
     fn a_workload_is_one_line() {

@@ -189,12 +189,13 @@ pub(super) fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// What was measured, in every exported file: the verdict first, whether it was simulated, and the identity of servers,
-/// GPUs, engines, client and manifest.
+/// What was measured, in every exported file: the verdict first, its server and load, whether it was simulated, and the
+/// identity of servers, GPUs, engines, client and manifest.
 pub(super) fn identity_entries(run: &MeasuredRun) -> Vec<(String, String)> {
     let verdict = ("verdict".to_owned(), run.result.verdict_text());
+    let workload = run.result.own().map(|own| ("workload".to_owned(), own.workload().to_string()));
     let others = run.result.identity().map(RunIdentity::entries).unwrap_or_default();
-    std::iter::once(verdict).chain(others).collect()
+    std::iter::once(verdict).chain(workload).chain(others).collect()
 }
 
 /// The identity for formats that take an object of a tool's own.
@@ -202,6 +203,7 @@ pub(super) fn identity_object(run: &MeasuredRun) -> Value {
     json!({
         "generated_by": format!("regatta {}", env!("CARGO_PKG_VERSION")),
         "verdict": run.result.verdict_text(),
+        "workload": run.result.own().map(|own| own.workload().to_string()),
         "simulated": run.result.identity().map(|identity| identity.simulated),
         "identity": run.result.identity(),
     })

@@ -10,7 +10,9 @@ use base::diag::ErrorText;
 use base::event::Verdict;
 use base::units::four_digits;
 use harness::gpu::GpusUsage;
-use harness::{Adjusted, LimitSearch, LoadPattern, RunIdentity, RunResult, SearchReport, SearchRules, marked_verdict};
+use harness::{
+    Adjusted, LimitSearch, LoadPattern, RunIdentity, RunResult, SearchReport, SearchRules, Workload, marked_verdict,
+};
 use interop::{
     ImportIdentity, ImportedResult, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues,
     StatedMetric, Tool,
@@ -67,6 +69,8 @@ pub struct ComparedResult {
     rehearsal: bool,
     /// What was measured, if its file has that.
     pub identity: Option<RunIdentity>,
+    /// Its server and its load. None for an imported result.
+    pub workload: Option<Workload>,
     /// The tool that the numbers come from.
     pub tool: Tool,
     /// The same arrivals, lengths and prompts have the same.
@@ -223,6 +227,9 @@ impl ComparedResult {
             formula: format!("the highest rate that meets {limits}"),
             ..rate_meaning(FOUND_RATE, None, "")
         };
+        if let Some(workload) = &mut self.workload {
+            (workload.load, workload.extent) = (format!("highest rate with {limits}"), None);
+        }
         self.searched_limits = Some(limits);
         self.measures.insert(0, rate_measure(FOUND_RATE, searched.rate, meaning));
         self.searched = Some(searched);
@@ -298,6 +305,9 @@ impl ComparedResult {
         if result.own().is_some() {
             load.extend(implied_settings(&requested));
         }
+        // Servers that runs start have other ports each time.
+        let names = result.identity().and_then(RunIdentity::server_names);
+        settings.extend(names.map(|names| ("endpoints".to_owned(), names)));
         // One name for one concept, whichever tool reports it.
         let scenario = requested.get("scenario");
         for (place, name) in [("/server/rate", "request_rate"), ("/concurrency/users", "concurrency")] {
@@ -313,6 +323,7 @@ impl ComparedResult {
             runs: result.runs(),
             rehearsal: result.own().is_some_and(RunResult::is_rehearsal),
             identity: result.identity().cloned(),
+            workload: result.own().map(RunResult::workload),
             verdict: result.verdict(),
             tool,
             digest: result.own().map(|own| own.schedule_digest.clone()).filter(|digest| !digest.is_empty()),

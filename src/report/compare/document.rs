@@ -9,7 +9,7 @@ use crate::styler::{TextRole, clean, signed_percent, to_the_second};
 use crate::what_if::distinct;
 use base::event::Verdict;
 use base::units::counted;
-use harness::TimeSlice;
+use harness::{RunIdentity, TimeSlice};
 use interop::{MeasuredRun, MetricMeaning};
 
 /// The rows that a reader looks for; a page has all below a summary, JSON too.
@@ -92,10 +92,15 @@ pub(crate) fn letter(n: usize) -> String {
     u8::try_from(n).ok().filter(|n| *n < 26).map_or_else(|| n.to_string(), |n| char::from(b'A' + n).to_string())
 }
 
-/// A line for each result that states what was measured, and one for all that do not.
+/// Lines for each result that states what was measured, and one for all that do not.
 fn identity_lines(sets: &[RunSet]) -> Vec<String> {
-    let known = |(n, set): (usize, &RunSet)| Some(format!("{}: {}", letter(n), set.first().identity.as_ref()?.line()));
-    let mut lines: Vec<String> = sets.iter().enumerate().filter_map(known).collect();
+    let known = |(n, set): (usize, &RunSet)| {
+        let ComparedResult { workload, identity, .. } = set.first();
+        let texts =
+            workload.as_ref().map(ToString::to_string).into_iter().chain(identity.as_ref().map(RunIdentity::line));
+        texts.map(move |text| format!("{}: {text}", letter(n)))
+    };
+    let mut lines: Vec<String> = sets.iter().enumerate().flat_map(known).collect();
     let unknown: Vec<String> =
         sets.iter().enumerate().filter(|(_, set)| set.first().identity.is_none()).map(|(n, _)| letter(n)).collect();
     if !unknown.is_empty() {

@@ -9,7 +9,7 @@
 use super::{ComparedResult, Comparison, Measure};
 use base::diag::ErrorText;
 use base::event::Verdict;
-use harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
+use harness::{IdentityDifference, RunIdentity, identity_differences};
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
@@ -311,7 +311,7 @@ pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Opti
 pub(super) fn other_server(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?, b.identity.as_ref()?);
     let names = |identity: &RunIdentity| {
-        let mut names: Vec<String> = identity.servers.iter().map(ServerIdentity::describe).collect();
+        let mut names: Vec<String> = identity.servers.iter().map(|server| server.without_place().describe()).collect();
         names.sort();
         names.dedup();
         names.join(", ")
@@ -320,12 +320,18 @@ pub(super) fn other_server(a: &ComparedResult, b: &ComparedResult) -> Option<Str
     (one != other).then(|| format!("measured on: {one} / {other}"))
 }
 
-/// In what the two differ; empty where either is not known.
+/// In what the two differ, as far as it is known: the workload first, then what it was measured on.
 pub(super) fn differences(a: &ComparedResult, b: &ComparedResult) -> Vec<IdentityDifference> {
-    match (&a.identity, &b.identity) {
-        (Some(one), Some(other)) => identity_differences(one, other),
-        _ => Vec::new(),
+    let workloads = a.workload.as_ref().zip(b.workload.as_ref());
+    let mut differences = workloads.map(|(one, other)| one.differences(other)).unwrap_or_default();
+    let identities = a.identity.as_ref().zip(b.identity.as_ref());
+    for difference in identities.map(|(one, other)| identity_differences(one, other)).unwrap_or_default() {
+        // The requested model is also the one that the server names.
+        if differences.iter().all(|listed| listed.name != difference.name) {
+            differences.push(difference);
+        }
     }
+    differences
 }
 
 /// The sides with what their numbers mean, and the differences.

@@ -30,6 +30,7 @@ use crate::task_context::TaskContext;
 use base::event::Endpoint;
 use base::files::{Digest, cores, open_regular};
 use base::spec::RequestHeaders;
+use base::units::run_command;
 use harness::gpu::GpusUsage;
 use harness::{
     BenchSpec, EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, Transport,
@@ -47,6 +48,24 @@ pub async fn of_servers(spec: &BenchSpec) -> Vec<ServerIdentity> {
         server.host = Some(host_name(endpoint).await);
     }
     servers
+}
+
+/// A server that the run started is named by its stage, whose port is another one in each run.
+fn name_servers(task: &Task, endpoints: &[Endpoint], servers: &mut [ServerIdentity]) {
+    let target = task.bench().map_or("", |bench| bench.target.as_str());
+    let stage = |reference| match reference {
+        PlanReference::Service(stage) => Some(stage.to_string()),
+        _ => None,
+    };
+    let stages: Vec<String> = PlanReference::all_in(target).into_iter().filter_map(stage).collect();
+    let is_given = |endpoint: &Endpoint| {
+        let mut given = task.external_servers().iter();
+        stages.is_empty() || given.any(|given| (&given.host, given.grpc) == (&endpoint.host, endpoint.grpc))
+    };
+    for (server, endpoint) in servers.iter_mut().zip(endpoints) {
+        let named = if is_given(endpoint) { server.address.clone() } else { format!("stage {}", stages.join(", ")) };
+        server.name = Some(named);
+    }
 }
 
 async fn host_name(endpoint: &Endpoint) -> String {
@@ -70,6 +89,7 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
             now.clone_from(before);
         }
     }
+    name_servers(&context.lease.task, &spec.endpoints, &mut servers);
     let here: Vec<bool> = {
         let this = this_host();
         servers.iter().map(|server| server.host.as_ref() == Some(&this)).collect()
@@ -106,8 +126,12 @@ fn gpu_clocks(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Op
 fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
         origins.params.iter().map(|(name, value)| (name.clone(), context.redacted(value))).collect();
+    let project = format!("{}/", context.lease.project.display());
+    let arguments: Vec<String> = origins.arguments.iter().map(|argument| context.redacted(argument)).collect();
+    let arguments = arguments.iter().map(|argument| argument.strip_prefix(&project).unwrap_or(argument));
     ManifestIdentity {
         name: origins.manifest.clone(),
+        command: (!origins.arguments.is_empty()).then(|| run_command(arguments)),
         digest: origins.manifest_digest.map(|digest| digest.to_string()),
         task: context.lease.task.id.to_string(),
         system: parameters.get("system").cloned(),
@@ -378,7 +402,7 @@ async fn identity_facts(
 fn put(server: &ServerIdentity, facts: &mut BTreeMap<String, String>) {
     let Ok(Value::Object(fields)) = serde_json::to_value(server) else { return };
     for (name, value) in
-        fields.into_iter().filter(|(name, _)| !["address", "host", "metrics_not_read"].contains(&name.as_str()))
+        fields.into_iter().filter(|(name, _)| !["address", "host", "name", "metrics_not_read"].contains(&name.as_str()))
     {
         let text = match value {
             Value::String(text) => text,

@@ -34,22 +34,25 @@ use runner::store::{PathError, WithPath as _, discard, is_there};
 /// What a result means for its task.
 pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
     let reasons: Vec<String> = result.reasons().iter().map(harness::Reason::line).collect();
+    let (headline, below) = (result.headline(), headline_details(result));
     if result.verdict().is_valid() {
-        let (headline, below) = (Some(result.headline()), headline_details(result));
-        return Ok(Done { headline, below, warnings: reasons, ..Done::default() });
+        return Ok(Done { headline: Some(headline), below, warnings: reasons, ..Done::default() });
     }
-    let failure = Failure::new(FailureKind::Invalid(result.verdict()), result.headline());
+    let failure = Failure { below, ..Failure::new(FailureKind::Invalid(result.verdict()), headline) };
     Err(match reasons.first() {
         Some(first) => failure.cause(first.clone()).tail(reasons),
         None => failure,
     })
 }
 
-/// What stands below a headline: the server and its load, what was measured, and what each host did.
+/// What is below a headline: the server and its load, what was measured, the command that measures it again, and what
+/// each host did.
 pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
     let workload = [("workload".to_owned(), result.workload().to_string())];
     let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
-    workload.into_iter().chain(measured).chain(result.hosts_in_short()).collect()
+    let manifest = result.identity.as_ref().and_then(|identity| identity.manifest.as_ref());
+    let again = manifest.and_then(|manifest| Some(("run again".to_owned(), manifest.command.clone()?)));
+    workload.into_iter().chain(measured).chain(again).chain(result.hosts_in_short()).collect()
 }
 
 /// One measurement, with its progress reported under a name. `preflight`: what a trial before it found.

@@ -123,7 +123,7 @@ pub fn repeat_outcome(result: &RunResult) -> Result<Done, Failure> {
         Err(failure) if is_lost => Err(failure),
         Err(failure) => {
             let warnings = result.reasons().iter().map(harness::Reason::line).collect();
-            Ok(Done { headline: Some(failure.what), below: headline_details(result), warnings, ..Done::default() })
+            Ok(Done { headline: Some(failure.what), below: failure.below, warnings, ..Done::default() })
         }
         done => done,
     }

@@ -15,7 +15,7 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Failure, FailureKind};
 use base::files::read_text;
 use base::spec::TestMode;
-use base::units::counted;
+use base::units::{counted, run_command};
 use exec::process::PrivateValues;
 use mlperf::{
     FindingWeight, FinishedTask, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER, SubmissionFinding,
@@ -159,12 +159,8 @@ fn private(context: &TaskContext) -> PrivateValues {
 
 /// What makes it all again.
 fn command(origins: &UpstreamProvenance, private: &PrivateValues) -> String {
-    let quoted = |text: &str| {
-        let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-+/:,@%=".contains(c));
-        if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-    };
-    let arguments = origins.arguments.iter().map(|argument| quoted(&private.text(argument)));
-    ["regatta".to_owned(), "run".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+    let arguments: Vec<String> = origins.arguments.iter().map(|argument| private.text(argument)).collect();
+    run_command(arguments.iter().map(String::as_str))
 }
 
 fn made(origin: &UpstreamTask, private: &PrivateValues) -> Result<FinishedTask, Failure> {

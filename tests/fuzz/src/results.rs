@@ -6,7 +6,7 @@ use regatta::interop::{ExportFormat, ImportSource, MeasuredResult, MeasuredRun, 
 use regatta::plan::Plan;
 use regatta::report::compare::{self, CompareRules, ComparedResult, ComparedSweep, Comparison, RunSet};
 use regatta::report::history::{self, HistoryPoint, MetricKey};
-use regatta::report::{PageResult, RunOrigin, RunState, Styler, run_page};
+use regatta::report::{PageResult, RunState, Styler, run_page};
 
 use super::{choose, file};
 
@@ -68,7 +68,7 @@ fn past_runs(result: &ComparedResult) {
 }
 
 fn page(results: &[PageResult], sweeps: &[(String, SweepReport)]) {
-    run_page(&RunState::default(), &RunOrigin::default(), results, sweeps, &Plan::default()).expect("a page");
+    run_page(&RunState::default(), results, sweeps, &Plan::default()).expect("a page");
 }
 
 /// A result whose requests, or whose search, are the fuzzer's.

@@ -109,6 +109,40 @@ fn plans_that_both_sides_have_are_pairs_of_their_means() {
     );
 }
 
+/// Two servers that were given by address differ; one that each run starts is the same on every port.
+#[test]
+fn servers_models_and_loads_differ_by_name() {
+    let side = |name: &str, port: u16, rate: f64, model: &str| {
+        let mut run = numbered_run("a", "1", 100.0, 800.0);
+        let address = format!("127.0.0.1:{port}");
+        let client = json!({ "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 });
+        let server =
+            json!({ "address": address, "name": if name.is_empty() { &address } else { name }, "model": model });
+        change(&mut run, |file| {
+            file["requested"]["endpoints"] = json!([address]);
+            file["requested"]["model"] = json!(model);
+            file["requested"]["scenario"] = json!({ "server": { "rate": rate } });
+            file["identity"] = json!({ "simulated": false, "regatta": "0.1.0", "servers": [server], "client": client });
+        });
+        RunSet::single(ComparedResult::new(&run))
+    };
+    let differs = |a: &RunSet, b: &RunSet| -> Vec<String> {
+        let comparison = Comparison::new(a, b, CompareRules::default());
+        comparison.identity.iter().map(harness::IdentityDifference::describe).collect()
+    };
+    let (given, spawned) = (side("", 18_200, 5.0, "toy"), side("stage server", 40_001, 5.0, "toy"));
+    let [address, load, model] =
+        [side("", 18_201, 5.0, "toy"), side("", 18_200, 8.0, "toy"), side("", 18_200, 5.0, "tiny")];
+    assert_eq!(differs(&given, &address), ["target: 127.0.0.1:18200 / 127.0.0.1:18201"]);
+    assert_eq!(differs(&given, &load), ["load: 5 req/s Poisson / 8 req/s Poisson"]);
+    assert_eq!(differs(&given, &model), ["model: toy / tiny"]);
+    let again = side("stage server", 40_002, 5.0, "toy");
+    assert_eq!(differs(&spawned, &again), Vec::<String>::new());
+    assert_eq!(spawned.first().settings(), again.first().settings());
+    let shown = document(&[given, address], &[], &[]).terminal(crate::Styler::OFF);
+    assert!(shown.contains("B: toy @ 127.0.0.1:18201 (KServe gRPC) · 5 req/s Poisson · "), "{shown}");
+}
+
 #[test]
 fn other_seeds_are_a_difference() {
     let side = |name: &str, seeds: [u64; 2]| -> RunSet {
