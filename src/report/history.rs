@@ -533,7 +533,7 @@ mod tests {
     /// Eight runs have a throughput, and the last seven a TTFT too, in which nothing was looked for.
     #[test]
     fn a_metric_with_too_few_values_is_not_one_without_a_change() {
-        let of = |n: usize| {
+        let measurement = |n: usize| {
             let mut point = point(n, 1_000.0 + (n % 3) as f64, "gpu7:8001", 10.0);
             let mut ttft = point.result.measures[0].clone();
             (ttft.key, ttft.stats) = ("ttft".to_owned(), vec![("p99", 100.0)]);
@@ -541,8 +541,9 @@ mod tests {
             point
         };
         let keys = ["output_tokens", "ttft_p99"].map(MetricKey::read);
-        let notes =
-            |count: usize| -> Vec<String> { notes(&series((0..count).map(of).collect(), &keys, 100)[0]).collect() };
+        let notes = |count: usize| -> Vec<String> {
+            notes(&series((0..count).map(measurement).collect(), &keys, 100)[0]).collect()
+        };
         let (few, same) =
             ("too few values; a change is looked for in 8 or more valid measurements", "no change of level was found");
         assert_eq!(notes(8), [format!("ttft_p99: {few}"), format!("output_tokens: {same}")]);

@@ -2,7 +2,7 @@
 //! on six loads, with 3 and 5 runs on each side, for each family of rows and each primary row.
 //!
 //! A run is the numbers of 1,000 requests as result.json has them, from an empty server on. What its seed fixes are the
-//! arrivals and the length of each answer. The server's own noise is a factor for the whole run, the same for all of its
+//! arrivals and the length of each answer. The server's own noise is a factor for the whole run, the same for all its
 //! tokens (a server is a little faster on one day than on another), and one for each answer or step.
 
 use rand::{RngExt, SeedableRng};

@@ -120,7 +120,8 @@ fn batches(arrivals: &[f64]) -> Vec<Visit> {
     visits
 }
 
-/// `count`: the steps of the next answer, in the order of arrival; `pace`: how long the next step takes, of its usual time.
+/// `count`: the steps of the next answer, in the order of arrival; `pace`: how long the next step takes, of its usual
+/// time.
 pub fn steps(arrivals: &[f64], mut count: impl FnMut() -> u32, mut pace: impl FnMut() -> f64) -> Vec<Visit> {
     let (mut visits, mut active): (Vec<Visit>, Vec<(usize, u32)>) = (Vec::with_capacity(arrivals.len()), Vec::new());
     let mut now = 0.0_f64;

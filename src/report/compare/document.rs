@@ -21,11 +21,11 @@ const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
 const NARROWEST: f64 = 2.0;
 const READING: &str = "Difference: (other − A) / A, of the means. Of several runs on a side A, B, … are means over \
-    runs, and the interval is of 95 %, from the differences between runs. Better and worse are shown over all rows of a \
-    family together and at least as large as the smallest effect that matters; equivalent is shown to be smaller than \
-    that; cannot tell is neither. One run on a side is not judged.";
-const PAIRED_READING: &str = "Where a row is judged in pairs of runs, the difference is the geometric mean of the pairs’ \
-    ratios, less 1, which the two means alone do not give.";
+    runs, and the interval is of 95 %, from the differences between runs. Better and worse are shown over all rows of \
+    a family together and at least as large as the smallest effect that matters; equivalent is shown to be smaller \
+    than that; cannot tell is neither. One run on a side is not judged.";
+const PAIRED_READING: &str = "Where a row is judged in pairs of runs, the difference is the geometric mean of the \
+    pairs’ ratios, less 1, which the two means alone do not give.";
 
 /// The differences of each side from the first. `measured_runs`, for a page, has the first run of each of `sets`, in
 /// the same order: its distributions and time series are drawn.
@@ -335,8 +335,9 @@ fn method(comparison: &Comparison) -> Vec<String> {
             format!("no row is judged: {why}")
         } else if comparison.is_judged() {
             format!(
-                "means over {}; better or worse: shown at 95 % over the primary rows together, and over the exploratory \
-                 ones (Holm), and at least {} %; equivalent: shown to differ by less; intervals are of one row each",
+                "means over {}; better or worse: shown at 95 % over the primary rows together, and over the \
+                    exploratory ones (Holm), and at least {} %; equivalent: shown to differ by less; intervals are of \
+                    one row each",
                 run_counts(comparison),
                 comparison.smallest_effect
             )

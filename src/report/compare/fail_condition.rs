@@ -126,9 +126,9 @@ impl FailCondition {
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
         let Some(delta) = comparison.find(&self.number.metric, &self.number.stat) else {
             let number = |delta: &Delta| MetricKey::new(&delta.metric, delta.stat).to_string();
-            let known = comparison.checkable().map(number).collect();
+            let numbers = comparison.checkable().map(number).collect();
             let (a, b) = (comparison.a.clone(), comparison.b.clone());
-            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known, tool: None });
+            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers, tool: None });
         };
         let Some(percent) = delta.percent else {
             let condition = self.clone();

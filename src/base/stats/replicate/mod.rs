@@ -146,8 +146,8 @@ pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
     Some(shown)
 }
 
-/// All rows of a family together: more rows need stronger evidence in each. `smallest_percent`: the smallest effect that
-/// matters.
+/// All rows of a family together: more rows need stronger evidence in each. `smallest_percent`: the smallest effect
+/// that matters.
 pub fn compare_rows(rows: &[ComparedSamples], smallest_percent: f64) -> Vec<JudgedRow> {
     let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();
     let margin = smallest_percent / 100.0;

@@ -86,7 +86,7 @@ fn several_runs_are_judged_and_one_is_not() {
 }
 
 /// Requests → sheets → runs → comparison, on waits of M/M/4 at 80 %, where requests are slow together: identical queues
-/// differ in at most one of twenty comparisons in the rows of each family. 40 pairs leave a margin for chance; the campaign of
+/// differ in at most one of twenty comparisons in the rows of each family. 40 pairs leave a margin for chance; that of
 /// `cargo bench --bench stats` has more.
 #[test]
 fn identical_queues_are_not_distinguished() {
