@@ -71,7 +71,7 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
         texts.push(compare::document(&sets, &comparisons, &[]).terminal(Styler::chosen(global.color.choice())));
         if let Some(path) = &request.html {
             let firsts: Vec<MeasuredRun> = row.iter().filter_map(|(_, runs)| Some(runs.first()?.run.clone())).collect();
-            write_page(path, &compare::document(&sets, &comparisons, &firsts))?;
+            write_page(Some(path), &compare::document(&sets, &comparisons, &firsts))?;
         }
         all_sets.extend(sets);
         all_comparisons.extend(comparisons);
@@ -233,14 +233,13 @@ fn compare_sweeps(
         || format!("{:#}\n", compare::sweeps_json(sweeps, rules)),
         |styler| document.terminal(styler),
     );
-    if let Some(path) = &request.html {
-        write_page(path, &document)?;
-    }
+    write_page(request.html.as_deref(), &document)?;
     Ok(CliExit::Done)
 }
 
 /// Writes the page of a document, and prints where it is.
-pub(super) fn write_page(path: &std::path::Path, document: &Document) -> Result<(), CommandError> {
+pub(super) fn write_page(path: Option<&std::path::Path>, document: &Document) -> Result<(), CommandError> {
+    let Some(path) = path else { return Ok(()) };
     write_named(path, document.html().map_err(anyhow::Error::from)?)?;
     print_error(&format!("the page: {}\n", path.display()));
     Ok(())

@@ -41,9 +41,7 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     let series = history::series(points, &keys, request.most);
     let document = history::document(&series);
     print_as(global, request.json, || history::json(&series), |styler| document.terminal(styler));
-    if let Some(path) = &request.html {
-        write_page(path, &document)?;
-    }
+    write_page(request.html.as_deref(), &document)?;
     Ok(CliExit::Done)
 }
 

@@ -20,13 +20,8 @@ pub fn calibration_text(fit: &StepTimeFit, paint: Styler) -> String {
         .collect();
     out.push_str(&table(paint, "  ", &rows));
     out.push_str("\nErrors, (modeled − measured) / measured\n");
-    let mut rows: Vec<_> = vec![vec![
-        (TextRole::Quiet, "steps".to_owned()),
-        (TextRole::Quiet, "times".to_owned()),
-        (TextRole::Quiet, "mean".to_owned()),
-        (TextRole::Quiet, "mean, absolute".to_owned()),
-        (TextRole::Quiet, "largest".to_owned()),
-    ]];
+    let heads = ["steps", "times", "mean", "mean, absolute", "largest"];
+    let mut rows = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
     rows.extend(fit.regions.iter().map(|region| {
         vec![
             (TextRole::Name, region.region.to_owned()),
@@ -37,13 +32,11 @@ pub fn calibration_text(fit: &StepTimeFit, paint: Styler) -> String {
         ]
     }));
     out.push_str(&table(paint, "  ", &rows));
-    let _ = write!(out, "\nR² {:.5}, mean absolute error {}", fit.r_squared, percent(fit.mean_error));
-    match fit.held_out_error {
-        Some(error) => {
-            let _ = writeln!(out, "; on every second load, with a fit to the others, {}", percent(error));
-        }
-        None => out.push_str("; too few loads to hold some out\n"),
-    }
+    let held_out = fit.held_out_error.map_or_else(
+        || "too few loads to hold some out".to_owned(),
+        |error| format!("on every second load, with a fit to the others, {}", percent(error)),
+    );
+    let _ = writeln!(out, "\nR² {:.5}, mean absolute error {}; {held_out}", fit.r_squared, percent(fit.mean_error));
     for assumed in &fit.assumed {
         let _ = writeln!(out, "assumed: {assumed}");
     }

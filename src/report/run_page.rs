@@ -13,8 +13,8 @@ use base::event::{TaskId, Verdict};
 use base::units::counted;
 use harness::{SearchReport, SweepReport};
 use interop::MeasuredResult;
-use minijinja::context;
 use minijinja::value::Serde;
+use minijinja::{Value, context};
 use plan::{ActionKind, Plan, Task};
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -25,27 +25,6 @@ const PAGE: &str = include_str!("../../templates/report/page.html");
 const ROWS: usize = 1000;
 /// The most benchmarks that have all their numbers on the page; the table of results has them all.
 const DETAILED: usize = 16;
-
-#[derive(Serialize)]
-struct Row {
-    task: String,
-    state: &'static str,
-    took: String,
-    summary: String,
-    out: String,
-    log: String,
-}
-
-#[derive(Serialize)]
-struct FailureEntry {
-    task: String,
-    word: &'static str,
-    took: String,
-    what: String,
-    /// Name and text.
-    lines: Vec<(&'static str, String)>,
-    tail: String,
-}
 
 /// The result of one benchmark of a run.
 #[derive(Clone, Debug)]
@@ -110,13 +89,13 @@ pub fn run_page(
             benches => Serde(&benches),
             detailed => DETAILED,
             columns => COLUMNS,
-            troubles => Serde(failures(run_state)),
+            troubles => failures(run_state),
             gantt,
             left_out => left_out.unwrap_or(0),
             network => run::network(plan, run_state),
-            rows => Serde(rows(run_state, |state| state != TaskPhase::Cached)),
+            rows => rows(run_state, |state| state != TaskPhase::Cached),
             rows_total => run_state.tasks.iter().filter(|(_, entry)| entry.state != TaskPhase::Cached).count(),
-            cached => Serde(rows(run_state, |state| state == TaskPhase::Cached)),
+            cached => rows(run_state, |state| state == TaskPhase::Cached),
             cached_total => run_state.in_phase(TaskPhase::Cached).count(),
             cached_at_once => run_state.cached_at_once,
             notices => notices(run_state),
@@ -198,7 +177,7 @@ fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
 }
 
 /// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
-fn rows(run_state: &RunState, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
+fn rows(run_state: &RunState, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Value> {
     let row = |(task, entry): (&TaskId, &TaskState)| {
         let mut lines: Vec<String> = entry.reasons.iter().map(|reason| clean(reason)).collect();
         lines.extend(entry.why.as_deref().map(clean));
@@ -208,13 +187,13 @@ fn rows(run_state: &RunState, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
         if entry.unchanged {
             lines.push("output unchanged".to_owned());
         }
-        Row {
-            task: task.to_string(),
-            state: if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() },
-            took: entry.seconds.map(duration_text).unwrap_or_default(),
-            summary: lines.join("; "),
-            out: entry.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
-            log: entry.log.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+        context! {
+            task => task.to_string(),
+            state => if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() },
+            took => entry.seconds.map(duration_text),
+            summary => lines.join("; "),
+            out => entry.out.as_ref().map(|path| path.display().to_string()),
+            log => entry.log.as_ref().map(|path| path.display().to_string()),
         }
     };
     run_state.tasks.iter().filter(|(_, entry)| wanted(entry.state)).take(ROWS).map(row).collect()
@@ -225,19 +204,19 @@ fn typed(params: &BTreeMap<String, String>) -> BTreeMap<&str, String> {
     params.iter().filter_map(|(key, value)| Some((key.as_str(), as_typed(value)?))).collect()
 }
 
-fn failures(run_state: &RunState) -> Vec<FailureEntry> {
+fn failures(run_state: &RunState) -> Vec<Value> {
     let entry = |(task, entry): (&TaskId, &TaskState)| {
         let failure = entry.failure.as_ref()?;
         // Reasons stand in place of a program's last lines.
         let tail = failure.tail.iter().filter(|_| reasons_of(failure).is_empty());
         let lines = failure_lines(entry, failure).into_iter().map(|(name, text)| (name, clean_lines(&text)));
-        Some(FailureEntry {
-            task: task.to_string(),
-            word: failure_word(failure),
-            took: entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took)).unwrap_or_default(),
-            what: clean(failure_text(failure)).replace("  ", " · "),
-            lines: lines.collect(),
-            tail: tail.map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n"),
+        Some(context! {
+            task => task.to_string(),
+            word => failure_word(failure),
+            took => entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took)),
+            what => clean(failure_text(failure)).replace("  ", " · "),
+            lines => Serde(lines.collect::<Vec<_>>()),
+            tail => tail.map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n"),
         })
     };
     run_state.in_phase(TaskPhase::Failed).filter_map(entry).collect()

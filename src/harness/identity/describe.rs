@@ -1,5 +1,7 @@
 //! An identity in a line and as a list of named values, and how two identities differ.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::{EngineIdentity, GpuIdentity, RunIdentity, ServerIdentity};
@@ -143,13 +145,9 @@ impl RunIdentity {
         add("backend", distinct(|server| server.backend.clone()));
         add("max batch size", distinct(|server| server.max_batch_size.map(|size| size.to_string())));
         add("max model length", distinct(|server| server.max_model_len.map(|length| length.to_string())));
-        let names: std::collections::BTreeSet<&String> =
-            self.servers.iter().flat_map(|server| server.settings.keys()).collect();
-        for name in names {
-            add(
-                &format!("setting {name}"),
-                Some(counted(self.servers.iter().filter_map(|it| it.settings.get(name).cloned()))),
-            );
+        for name in self.servers.iter().flat_map(|server| server.settings.keys()).collect::<BTreeSet<_>>() {
+            let values = self.servers.iter().filter_map(|server| server.settings.get(name).cloned());
+            add(&format!("setting {name}"), Some(counted(values)));
         }
         add("model metadata", distinct(|server| server.metadata_digest.clone()));
         add("server host", distinct(|server| server.host.clone()));
@@ -161,12 +159,9 @@ impl RunIdentity {
         add("engine", Some(counted(self.engines.iter().filter_map(|it| it.digest.clone()))));
         add("engine config", Some(counted(self.engines.iter().filter_map(|it| it.config_digest.clone()))));
         add("engine built by", Some(counted(self.engines.iter().filter_map(|it| it.version.clone()))));
-        let flags: std::collections::BTreeSet<&String> = self.engines.iter().flat_map(|it| it.build.keys()).collect();
-        for flag in flags {
-            add(
-                &format!("engine {flag}"),
-                Some(counted(self.engines.iter().filter_map(|it| it.build.get(flag).cloned()))),
-            );
+        for flag in self.engines.iter().flat_map(|engine| engine.build.keys()).collect::<BTreeSet<_>>() {
+            let values = self.engines.iter().filter_map(|engine| engine.build.get(flag).cloned());
+            add(&format!("engine {flag}"), Some(counted(values)));
         }
         add("client host", Some(self.client.host.clone()));
         let machine = format!("{} {}, {} cores", self.client.os, self.client.arch, self.client.cores);
@@ -257,7 +252,11 @@ const PASSING: [&str; 3] = ["server started", "task", "run again"];
 /// Everything in which they differ, in the order of the entries. A result without an identity differs in nothing that
 /// is known: the caller reports that it has none.
 pub fn identity_differences(a: &RunIdentity, b: &RunIdentity) -> Vec<IdentityDifference> {
-    let (a, b) = (a.entries(), b.entries());
+    entry_differences(&a.entries(), &b.entries())
+}
+
+/// Values with one name in which two lists differ.
+pub(crate) fn entry_differences(a: &[(String, String)], b: &[(String, String)]) -> Vec<IdentityDifference> {
     // A name may be there more than once: GPUs of two models.
     let all = |entries: &[(String, String)], name: &str| {
         let values: Vec<&str> =
@@ -265,11 +264,11 @@ pub fn identity_differences(a: &RunIdentity, b: &RunIdentity) -> Vec<IdentityDif
         (!values.is_empty()).then(|| values.join("; "))
     };
     let mut names: Vec<&String> = Vec::new();
-    for (name, _) in a.iter().chain(&b) {
+    for (name, _) in a.iter().chain(b) {
         if !names.contains(&name) && !PASSING.contains(&name.as_str()) {
             names.push(name);
         }
     }
-    let difference = |name: &String| IdentityDifference { name: name.clone(), a: all(&a, name), b: all(&b, name) };
+    let difference = |name: &String| IdentityDifference { name: name.clone(), a: all(a, name), b: all(b, name) };
     names.into_iter().map(difference).filter(|it| it.a != it.b).collect()
 }

@@ -12,7 +12,7 @@ mod query;
 pub use describe::{IdentityDifference, changes_of_servers, identity_differences};
 pub use query::{ServerNotReady, query_identities, query_identity, readiness};
 
-pub(super) use describe::changes as server_changes;
+pub(super) use describe::{changes as server_changes, entry_differences};
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::identity::entry_differences;
 use crate::{IdentityDifference, LoadLevel, LoadPattern, Requested, RunIdentity, RunResult, Transport};
 use base::spec::{Arrivals, Length};
 use base::units::counted;
@@ -36,19 +37,14 @@ impl RunResult {
 impl Workload {
     /// In what the two differ, by name; without the servers, which are in the identities.
     pub fn differences(&self, other: &Self) -> Vec<IdentityDifference> {
-        type Part = fn(&Workload) -> Option<&str>;
-        let parts: [(&str, Part); 5] = [
-            ("model", |workload| Some(&workload.model)),
-            ("protocol", |workload| Some(workload.protocol)),
-            ("load", |workload| Some(&workload.load)),
-            ("ends after", |workload| workload.extent.as_deref()),
-            ("lengths", |workload| Some(&workload.lengths)),
-        ];
-        let text = |value: Option<&str>| value.map(str::to_owned);
-        let differ = parts.into_iter().filter(|(_, part)| part(self) != part(other));
-        differ
-            .map(|(name, part)| IdentityDifference { name: name.to_owned(), a: text(part(self)), b: text(part(other)) })
-            .collect()
+        entry_differences(&self.entries(), &other.entries())
+    }
+
+    fn entries(&self) -> Vec<(String, String)> {
+        let parts = [("model", &*self.model), ("protocol", self.protocol), ("load", &self.load)];
+        let extent = self.extent.as_deref().map(|extent| ("ends after", extent));
+        let parts = parts.into_iter().chain(extent).chain([("lengths", &*self.lengths)]);
+        parts.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 }
 
