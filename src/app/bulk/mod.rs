@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::bulk::llmb::gpu_type_of_file;
-use crate::cli::{BulkRequest, CliExit, EventFormat, Global, KeyValueArg, OutputVerbosity, Select};
+use crate::cli::{BulkRequest, CliExit, Global, KeyValueArg, OutputVerbosity, Select};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::expand;
@@ -173,15 +173,11 @@ fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
         settings: item.settings.clone(),
         select: Select { repeat_number: item.repeat, ..Select::default() },
         jobs: request.jobs,
-        keep_going: false,
-        events: EventFormat::Terminal,
         gpus: request.gpus.clone(),
-        on: cli::RunTarget::Local,
         store: request.store.clone(),
         locking: request.locking.mode(),
         env: item.env.clone(),
-        junit: None,
-        metrics_listen: None,
+        ..cli::RunRequest::default()
     }
 }
 

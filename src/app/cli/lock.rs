@@ -30,8 +30,11 @@ pub struct LockingArgs {
 /// How strictly a lock file is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LockStrictness {
+    // The requests, and what they name: commits, images, weights, versions.
     Inputs,
+    // Bytes of outputs and this program's version, too.
     Exact,
+    // Nothing; everything is reported.
     Warn,
 }
 
@@ -67,9 +70,10 @@ pub enum LockRequest {
 }
 
 /// What a run does with the lock file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LockMode {
     /// Nothing.
+    #[default]
     Ignore,
     /// Written when all has ended well. One that the user named has to be.
     Write { file: PathBuf, is_named: bool },

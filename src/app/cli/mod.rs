@@ -23,15 +23,13 @@ mod store;
 mod triton;
 mod values;
 
+pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest, PasswordSource, PasswordSourceError};
 pub use bench::{BenchLoad, BenchRequest, BenchServer, BenchTask, TokenLength};
 pub use bench_args::{ArrivalsWord, BenchArgs, LengthFieldWord, StreamWord};
 pub use commands::{CliParseError, CliRequest, Color, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs};
-pub use mlperf::{
-    AssembleOptions, ExaminationArgs, ForeignLogs, ForeignLogsError, MlperfRequest, PasswordSource, PasswordSourceError,
-};
 pub use project::{
     CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, NullServerArgs,
     RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
@@ -42,7 +40,7 @@ pub use results::{
 };
 pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunRequest, RunTarget, Select, ServeRequest};
 pub use simulation::{
-    BalancerPolicy, CalibrateRequest, CalibratedScheduler, FleetRequest, SimRequest, SimulateRequest, WhatIfRequest,
+    BalancerPolicy, CalibrateRequest, CalibratedScheduler, RouterWord, SimRequest, SimulateRequest, WhatIfRequest,
 };
 pub use store::{StoreGc, StoreRequest, StoreSelection};
 pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl, TritonUrlError};

@@ -42,21 +42,13 @@ pub enum RepositoryRequest {
 /// A tree of templates to fill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepositoryFill {
-    pub templates: PathBuf,
-    pub out: PathBuf,
-    /// For every model.
-    pub settings: Vec<KeyValueArg>,
-    /// A YAML file of more.
-    pub values: Option<PathBuf>,
+    pub args: RepositoryFillArgs,
     /// Of one model each.
     pub of_models: Vec<(String, KeyValueArg)>,
-    /// `key:value,key:value`.
-    pub substitutions: Option<String>,
-    pub allow_unfilled: bool,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct RepositoryFillArgs {
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct RepositoryFillArgs {
     /// The tree, for example `all_models/inflight_batcher_llm`. It stays as it is.
     #[arg(value_name = "TEMPLATES", value_hint = ValueHint::DirPath)]
     pub templates: PathBuf,
@@ -87,15 +79,7 @@ impl RepositoryFill {
             let setting = pair[1].parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?;
             of_models.push((pair[0].clone(), setting));
         }
-        Ok(Self {
-            templates: args.templates,
-            out: args.out,
-            settings: args.settings,
-            values: args.values,
-            of_models,
-            substitutions: args.substitutions,
-            allow_unfilled: args.allow_unfilled,
-        })
+        Ok(Self { args, of_models })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `--disaggregated`: copies of a benchmark's server as context servers and generation servers.
 
-use crate::cli::{BalancerPolicy, WhatIfRequest};
+use crate::cli::{RouterWord, WhatIfRequest};
 use crate::error::CommandError;
 use base::spec::Length;
 use sim::{Balancer, Disaggregation, VirtualWorkload};
@@ -25,9 +25,9 @@ pub(super) fn splits(request: &WhatIfRequest) -> Result<Vec<ServerSplit>, Comman
         return Err(CommandError::usage(format!("--kv-link: {kv_link_gbs} is not a positive number of GB/s")));
     }
     let router = match request.router {
-        Some(BalancerPolicy::RoundRobin) => Balancer::RoundRobin,
-        Some(BalancerPolicy::PrefixAware) => Balancer::PrefixAware,
-        Some(BalancerPolicy::LeastLoad) | None => Balancer::LeastLoad,
+        Some(RouterWord::RoundRobin) => Balancer::RoundRobin,
+        Some(RouterWord::KvCacheAware) => Balancer::PrefixAware,
+        Some(RouterWord::LoadBalancing) | None => Balancer::LeastLoad,
     };
     let split = |text: &String| {
         let (context_servers, generation_servers) = servers(text)?;

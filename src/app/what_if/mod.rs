@@ -8,9 +8,11 @@ mod question;
 
 use std::thread;
 
+use clap::ValueEnum as _;
+
 use super::compare::write_page;
 use super::project::Project;
-use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
+use crate::cli::{CliExit, Global, Select, WhatIfRequest};
 use crate::console::print;
 use crate::error::CommandError;
 use arguments::{grid, length, limits};
@@ -40,8 +42,8 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
             request.manifest
         )));
     }
-    if !request.rates.is_empty() {
-        questions = at_rates(&questions, &request.rates)?;
+    if !request.rate.is_empty() {
+        questions = at_rates(&questions, &request.rate)?;
     }
     let splits = disaggregated::splits(request)?;
     if !splits.is_empty() {
@@ -50,8 +52,8 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
             .flat_map(|one| splits.iter().map(|split| one.split_over(split, request.requests)))
             .collect();
     }
-    if let Some(asked) = &request.fleet {
-        return fleet::answer(global, request, asked, &questions, goal.as_deref());
+    if let Some(day) = &request.fleet.day {
+        return fleet::answer(global, request, day, &questions, goal.as_deref());
     }
     let mut rows = answer(&questions, request.requests as usize, request.html.is_some());
     mark_best(&mut rows);
@@ -102,14 +104,8 @@ fn own_command(request: &WhatIfRequest) -> String {
     if !request.disaggregated.is_empty() {
         words.push(format!("--disaggregated {}", request.disaggregated.join(",")));
         words.extend(request.kv_link.map(|gbs| format!("--kv-link {gbs}")));
-        words.extend(request.router.map(|router| {
-            let word = match router {
-                BalancerPolicy::RoundRobin => "round_robin",
-                BalancerPolicy::LeastLoad => "load_balancing",
-                BalancerPolicy::PrefixAware => "kv_cache_aware",
-            };
-            format!("--router {word}")
-        }));
+        let router = request.router.and_then(|router| router.to_possible_value());
+        words.extend(router.map(|router| format!("--router {}", router.get_name())));
     }
     words.extend(request.adapters.map(|adapters| format!("--adapters {adapters}")));
     words.push(format!("--requests {}", request.requests));
