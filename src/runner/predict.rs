@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::keying::{Keyed, is_made_by_another, key_of, look_up, reasons};
+use super::keying::{Keyed, age_notice, is_made_by_another, key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
-use super::{OpenFact, TaskExecutor, result_age};
+use super::{OpenFact, TaskExecutor};
 use crate::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
 use base::event::{Failure, TaskId};
 use base::files::Digest;
@@ -159,7 +159,7 @@ impl<W: TaskExecutor> Predictor<'_, W> {
         };
         match look {
             Lookup::Hit(record) if !forced && task.cache => {
-                let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
+                let age = age_notice(task, &keyed.key, &record).map(|(_, text)| text);
                 let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
                 let reasons = age.into_iter().chain(self.source_notice(task, &record)).chain(conditions).collect();
                 self.as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);

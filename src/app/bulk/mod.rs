@@ -129,7 +129,7 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
     let mut wrong: Vec<String> = Vec::new();
     let mut seen: Vec<&BulkRun> = Vec::new();
     for item in items {
-        if seen.iter().any(|one| one.is_repeat_of(item)) {
+        if seen.iter().any(|one| one.first() == item.first()) {
             continue;
         }
         seen.push(item);
@@ -268,10 +268,6 @@ impl BulkRun {
         self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
         self.settings.extend(over.iter().cloned());
         self
-    }
-
-    pub fn is_repeat_of(&self, other: &Self) -> bool {
-        self.manifest == other.manifest && self.settings == other.settings && self.env == other.env
     }
 
     /// The command without its repeat: the common part of its repeats.

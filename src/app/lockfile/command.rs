@@ -30,7 +30,7 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
     match request {
         LockRequest::Show { file, json } => {
             let file = open(file)?;
-            print(&if *json { render::show_json(&file) } else { render::show(&file, styler) });
+            print(&if *json { format!("{:#}\n", serde_json::json!(file)) } else { render::show(&file, styler) });
             Ok(CliExit::Done)
         }
         LockRequest::Diff { a, b, settings, json } => {
@@ -110,8 +110,7 @@ fn since(
 ) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
     let project = Project::open_current(global)?;
     let select = Select::default();
-    let compiler = project.compiler(manifest, settings);
-    let plan = project.plan(manifest, settings, &select, &compiler, false)?;
+    let plan = project.plan(manifest, settings, &select)?;
     let options = options(&plan, &select)?;
     let name = run_section::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;

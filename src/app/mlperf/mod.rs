@@ -11,8 +11,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use crate::cli::{
-    AssembleOptions, CliExit, ExaminationArgs, Force, Global, KeyValueArg, MlperfRequest, PasswordSource, RunRequest,
-    Select, rehearsal,
+    AssembleOptions, CliExit, ExaminationArgs, Global, KeyValueArg, MlperfRequest, PasswordSource, RunRequest, Select,
+    rehearsal,
 };
 use crate::console::{print, print_error};
 use crate::error::CommandError;
@@ -262,9 +262,8 @@ pub(super) fn search(
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
         settings.push(KeyValueArg { key: PARAM.to_owned(), value: "true".to_owned() });
     }
-    let mut select = Select { force: Force::Nothing, ..Select::default() };
-    let compiler = project.compiler(&manifest, &settings);
-    let searches = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
+    let mut select = Select::default();
+    let searches = searches(&project.plan(&manifest, &settings, &select)?);
     if searches.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
         return Err(CommandError::hinted(format!("{manifest} has no search by LoadGen's rules in it"), hint));

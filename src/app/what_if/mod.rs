@@ -2,7 +2,6 @@
 
 mod arguments;
 mod benchmarks;
-mod disaggregated;
 mod fleet;
 mod question;
 
@@ -31,9 +30,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     };
     let mut questions = Vec::new();
     for point in grid(&request.settings)? {
-        let select = Select::default();
-        let compiler = project.compiler(&request.manifest, &point);
-        let plan = project.plan(&request.manifest, &point, &select, &compiler, false)?;
+        let plan = project.plan(&request.manifest, &point, &Select::default())?;
         questions.extend(questions_of(&project.manifests, &plan, request, &point, goal.as_deref(), &lengths));
     }
     if questions.is_empty() {
@@ -45,7 +42,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     if !request.rate.is_empty() {
         questions = at_rates(&questions, &request.rate)?;
     }
-    let splits = disaggregated::splits(request)?;
+    let splits = question::splits(request)?;
     if !splits.is_empty() {
         questions = questions
             .iter()
@@ -68,7 +65,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
         document.terminal(Styler::chosen(global.color.choice()))
     });
     if !splits.is_empty() && !request.json {
-        print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
+        print(&format!("\n{}", question::HOW_TO_MEASURE));
     }
     Ok(CliExit::Done)
 }

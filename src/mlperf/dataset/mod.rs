@@ -8,7 +8,6 @@
 //!
 //! Rows go through one at a time. Pickle is refused with the command that converts it: reading one runs what is in it.
 
-mod description;
 mod error;
 mod json;
 mod npy;
@@ -21,7 +20,7 @@ mod row;
 mod synthetic;
 mod write;
 
-pub use description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub use error::{ColumnError, DatasetError, NpyRowsError, ParquetFileError, SampleFileError};
+pub use row::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub use synthetic::{LengthDistribution, assumed_lengths};
 pub use write::{DatasetRequest, make, read};

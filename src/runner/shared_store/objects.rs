@@ -23,8 +23,7 @@ use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
 use super::bucket::{LARGEST_OBJECT, ListedObject};
-use super::error::SharedStoreError;
-use super::error_text::error_chain_text;
+use super::error::{SharedStoreError, error_chain_text};
 
 /// A connection that is not there by then will not come.
 const CONNECT: &str = "5 seconds";
