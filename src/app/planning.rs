@@ -26,10 +26,8 @@ use stages::{LaunchPreview, ServePreview, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let compiler = project.compiler(&request.manifest, &request.settings);
     // Its memory goes with the process: to free it task by task takes a tenth of the command's time.
-    let plan =
-        ManuallyDrop::new(project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?);
+    let plan = ManuallyDrop::new(project.plan(&request.manifest, &request.settings, &request.select)?);
     match request.show {
         PlanFormat::Dot => print(&report::graph_dot(&plan)),
         PlanFormat::Mermaid => print(&report::graph_mermaid(&plan)),

@@ -114,19 +114,14 @@ impl Project {
         self.compiler(name, settings).for_run(&words)
     }
 
-    /// The plan, with its benchmarks repeated as selected. `keep` stores the compiled plan.
-    pub(super) fn plan(
-        &self,
-        name: &str,
-        settings: &[KeyValueArg],
-        select: &Select,
-        compiler: &CompilerId,
-        keep: bool,
-    ) -> Result<Plan, CommandError> {
-        self.plan_with_digest(name, settings, select, compiler, keep).map(|(plan, _)| plan)
+    /// The plan, with its benchmarks repeated as selected. Nothing is stored.
+    pub(super) fn plan(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> Result<Plan, CommandError> {
+        let compiler = self.compiler(name, settings);
+        self.plan_with_digest(name, settings, select, &compiler, false).map(|(plan, _)| plan)
     }
 
-    /// Like [`Self::plan`], with the digest of the stored plan that it was made from: `None` if none is stored.
+    /// Like [`Self::plan`], with the digest of the stored plan that it was made from: `None` if none is stored. `keep`
+    /// stores the compiled plan.
     pub(super) fn plan_with_digest(
         &self,
         name: &str,

@@ -59,7 +59,7 @@ fn problem(one: &Diagnostic) -> serde_json::Value {
 
 fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {
     let values = values(request)?;
-    let models = fill_tree(&request.templates, &request.out, &values).map_err(|error| match error {
+    let models = fill_tree(&request.args.templates, &request.args.out, &values).map_err(|error| match error {
         TreeError::Diagnostics(found) => CommandError::Manifest(found),
         TreeError::Refused(what) => CommandError::Usage(what),
         error @ TreeError::Io { .. } => CommandError::Other(error.into()),
@@ -70,9 +70,9 @@ fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {
 
 /// All values, wherever they are set. Two different ones for one key are an error.
 fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
-    let mut values = Values { allow_unfilled: request.allow_unfilled, ..Values::default() };
+    let mut values = Values { allow_unfilled: request.args.allow_unfilled, ..Values::default() };
     let mut given: Vec<(Option<String>, String, String)> = Vec::new();
-    if let Some(path) = &request.values {
+    if let Some(path) = &request.args.values {
         let text = read_text(path)
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())))?;
         let wrong = |what: String| CommandError::Usage(format!("{}: {what}", path.display()));
@@ -95,11 +95,11 @@ fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
             }
         }
     }
-    if let Some(text) = &request.substitutions {
+    if let Some(text) = &request.args.substitutions {
         let pairs = pairs(text).map_err(|what| CommandError::Usage(format!("--substitutions: {what}")))?;
         given.extend(pairs.into_iter().map(|(key, value)| (None, key, value)));
     }
-    given.extend(request.settings.iter().map(|one| (None, one.key.clone(), one.value.clone())));
+    given.extend(request.args.settings.iter().map(|one| (None, one.key.clone(), one.value.clone())));
     given
         .extend(request.of_models.iter().map(|(model, one)| (Some(model.clone()), one.key.clone(), one.value.clone())));
     for (model, key, value) in given {

@@ -87,8 +87,7 @@ struct StoreContext {
 impl StoreOperation<'_> {
     fn plan(&self, manifest: &str, settings: &[KeyValueArg], select: &Select) -> Result<PlannedProject, CommandError> {
         let project = Project::open_current(self.global)?;
-        let compiler = project.compiler(manifest, settings);
-        let plan = project.plan(manifest, settings, select, &compiler, false)?;
+        let plan = project.plan(manifest, settings, select)?;
         let options = options(&plan, select)?;
         let machine = shared_store::Machine::new(gpus_for(&plan));
         Ok(PlannedProject { project, plan, options, machine })

@@ -40,13 +40,10 @@
 //! | no folder | its end was seen, and nothing is to be looked for again |
 
 mod attempt;
-mod batches;
-mod gpus_together;
 mod keying;
 mod options;
 mod predict;
 mod project_folder;
-mod provenance;
 mod run;
 mod schedule;
 mod secret_values;
@@ -56,20 +53,18 @@ pub mod store;
 mod task_executor;
 mod time_limit;
 
-pub use batches::BatchSlot;
-pub use gpus_together::gpus_together;
 pub use options::{
-    EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, note_full_disk, task_roles,
+    EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, gpus_together, note_full_disk,
+    task_roles,
 };
 pub use predict::{
     Decision, Prediction, TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses,
 };
-pub use provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};
 pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
 pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
 pub use task_executor::{
-    KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch, ResolvedTask,
-    TaskExecutor,
+    BatchSlot, KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch,
+    ResolvedTask, TaskExecutor, UpstreamProvenance, UpstreamTask, upstream_provenance,
 };
 pub use time_limit::{isolate_panics, within};

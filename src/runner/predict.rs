@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::keying::{Keyed, is_made_by_another, key_of, look_up, reasons};
+use super::keying::{Keyed, age_notice, is_made_by_another, key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
-use super::run::age_notice;
 use super::{OpenFact, TaskExecutor};
 use crate::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
 use base::event::{Failure, TaskId};

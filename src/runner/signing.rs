@@ -115,7 +115,7 @@ pub struct SigningKey {
     pair: Ed25519KeyPair,
     public: PublicKey,
     /// The lines of its text: what must not be in anything that leaves the machine.
-    lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
 }
 
 impl SigningKey {
@@ -149,11 +149,6 @@ impl SigningKey {
     pub fn sign(&self, payload_type: &str, payload: &[u8]) -> Signature {
         let signature = self.pair.sign(&pre_authentication(payload_type, payload));
         Signature { keyid: self.public.id(), sig: STANDARD.encode(signature) }
-    }
-
-    /// The secret as it is written, in pieces.
-    pub(crate) fn secret_lines(&self) -> &[String] {
-        &self.lines
     }
 }
 

@@ -16,7 +16,6 @@ mod fleet;
 mod ground_truth;
 mod random;
 mod serve;
-mod served_limits;
 mod timing;
 mod virtual_load;
 
@@ -27,7 +26,10 @@ pub use calibrate::{
     CalibrationError, CalibrationTarget, FittedStep, LoggedStep, RegionError, StepLogError, StepTimeFit, calibrate,
     read_step_log,
 };
-pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
+pub use engine::{
+    EngineServing, EngineSpec, RankFile, SimEngineError, load as load_engine, served_limits, simulated,
+    write as write_engine,
+};
 pub use fleet::{
     Balancer, Disaggregation, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet,
 };
@@ -35,7 +37,6 @@ pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, Response
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
-pub use served_limits::{EngineServing, served_limits};
 pub use timing::{
     Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus,
     Parallelism, Precision, Speculation, derive,

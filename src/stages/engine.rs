@@ -148,7 +148,6 @@ pub fn gpu_timing(system: &SystemShape) -> sim::GpuTiming {
 async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     // In the output folder, so that a cleanup after a crash finds it; removed before the engine is published.
     let scratch = context.lease.out.join(".checkpoint");
-    let refused = |what: String| Failure::refused(what);
     let located = |path: &Option<String>| path.as_deref().map(|path| context.path(path).to_string_lossy().into_owned());
     let engine = Engine {
         checkpoint: located(&engine.checkpoint),
@@ -157,7 +156,7 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
         ..engine.clone()
     };
     let commands =
-        engine_commands(&engine, &scratch, &context.lease.out).map_err(|error| refused(error.to_string()))?;
+        engine_commands(&engine, &scratch, &context.lease.out).map_err(|error| Failure::refused(error.to_string()))?;
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {

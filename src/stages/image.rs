@@ -44,7 +44,8 @@ impl Run for Image {
                 task_context.run(task_context.command(argv).set("BUILDX_NO_DEFAULT_ATTESTATIONS", "1")).await?;
                 let id = read_text(&ids);
                 let _ = fs::remove_file(&ids);
-                let id = id.map_err(|error| system(format!("{program} wrote no id of what it built: {error}")))?;
+                let id =
+                    id.map_err(|error| Failure::system(format!("{program} wrote no id of what it built: {error}")))?;
                 write_image_record(task_context, &program, id.trim(), build.tag.as_deref())
             }
             (None, Some(name), None) => {
@@ -197,11 +198,7 @@ fn short(id: &str) -> &str {
 
 fn write(task_context: &TaskContext, name: &str, text: &str) -> Result<(), Failure> {
     fs::write(task_context.lease.out.join(name), text)
-        .map_err(|error| system(format!("{name} cannot be written: {error}")))
-}
-
-fn system(what: String) -> Failure {
-    Failure::system(what)
+        .map_err(|error| Failure::system(format!("{name} cannot be written: {error}")))
 }
 
 #[cfg(test)]

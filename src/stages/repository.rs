@@ -8,13 +8,14 @@ use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
 use crate::Run;
+use crate::serve::refused;
 use base::event::{Done, Failure};
 use base::files::{Digest, read_text};
 use base::units::replace_folder;
-use plan::manifest::model::{Repository, RepositoryLayout};
+use plan::manifest::model::Repository;
 use runner::store::{OutputPlace, PathError, WithPath as _, place_of_output};
-use triton::repository::{Layout, RepositoryError, write};
-use triton::{RepositorySpec, pbtxt};
+use triton::pbtxt;
+use triton::repository::{RepositoryError, write};
 
 impl Run for Repository {
     // 2: its digest is without paths of the machine.
@@ -23,30 +24,16 @@ impl Run for Repository {
     async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
         let leased = context.lease.gpus.len() as u32;
-        let spec = RepositorySpec {
-            engine: context.path(&self.engine),
-            triton_num_servers: self.triton_num_servers,
+        let path = |text: &String| context.path(text).display().to_string();
+        let spec = Self {
+            engine: path(&self.engine),
             gpus: self.gpus.or((leased > 0).then_some(leased)),
-            streaming: self.streaming,
-            tokenizer: self.tokenizer.as_ref().map(|tokenizer| context.path(tokenizer)),
-            layout: match self.layout {
-                RepositoryLayout::Five => Layout::Five,
-                RepositoryLayout::Harness => {
-                    Layout::Harness { triton_num_models_per_server: self.triton_num_models_per_server }
-                }
-            },
-            models: self.models.clone(),
-            files: self.files.as_ref().map(|files| context.path(files)),
-            runtime_flags: self.runtime_flags.clone(),
-            parameters: self.parameters.clone(),
+            tokenizer: self.tokenizer.as_ref().map(path),
+            files: self.files.as_ref().map(path),
+            ..self.clone()
         };
         let written = write(&spec, &context.lease.out).map_err(|error| match error {
-            RepositoryError::Invalid { problems } => {
-                let messages = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
-                let hints: Vec<String> = problems.into_iter().filter_map(|problem| problem.hint).collect();
-                let failure = Failure::refused(messages);
-                if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
-            }
+            RepositoryError::Invalid { problems } => refused(&problems),
             RepositoryError::Write { ref path, ref source } => {
                 Failure::system(format!("cannot write {}: {source}", path.display()))
             }
@@ -54,7 +41,7 @@ impl Run for Repository {
         })?;
         verify_written(&written.repositories)?;
         // What a real Triton would miss does not concern the simulator.
-        if !sim::simulated(&spec.engine) {
+        if !sim::simulated(Path::new(&spec.engine)) {
             for note in &written.notes {
                 context.lease.notice(note.clone());
             }

@@ -111,14 +111,14 @@ fn render(
 ) -> Result<BTreeSet<String>, Failure> {
     let text = read_text(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let refused = |what: String| Failure::refused(what);
     let file = SourceText::new(name.as_str(), text.as_str());
-    check_nesting(&text)
-        .map_err(|error| refused(format!("{name}:{}: this expression is too long: {error}", file.line_of(error.at))))?;
+    check_nesting(&text).map_err(|error| {
+        Failure::refused(format!("{name}:{}: this expression is too long: {error}", file.line_of(error.at)))
+    })?;
     let _progress = ExpressionProgress::begin(&file.start());
     let (rendered, used) = on_stack(STACK, || catch_panic(|| render_text(environment, &name, &text, template)))
         .map_err(|error| Failure::system(format!("no thread can render {name}: {error}")))?
-        .map_err(|panic| refused(format!("{name}: {panic}")))??;
+        .map_err(|panic| Failure::refused(format!("{name}: {panic}")))??;
     fs::write(target, rendered).map_err(|error| broken(target, &error))?;
     let mode = |path: &Path| {
         let metadata = fs::metadata(path).map_err(|error| broken(path, &error))?;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  InferRequest ─TritonClient→ a server ─→ StreamResponse, …; its metrics ─→ Exposition
-//!  EngineConfig, RepositorySpec ─repository→ a model repository or its problems; ─launch→ the command of a server
+//!  EngineConfig, Repository ─repository→ a model repository or its problems; ─launch→ the command of a server
 //! ```
 
 mod client;
@@ -33,4 +33,4 @@ pub use metrics::{
     Scraper, ServerMetric, ServerMetrics, ServerPoll, summarize, summarize_part,
 };
 pub use own_address::is_own_address;
-pub use repository::{RepositoryError, RepositorySpec, SpecProblem, WrittenRepositories};
+pub use repository::{Repository, RepositoryError, SpecProblem, WrittenRepositories};

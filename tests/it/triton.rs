@@ -211,7 +211,7 @@ async fn a_real_server_answers_every_question() {
     assert_eq!(client.repository_index(true).await.unwrap().len(), 2);
 
     // Every data type there and back. BF16 has no numpy type, so a Python model cannot have it.
-    for datatype in DataType::ALL.into_iter().filter(|datatype| *datatype != DataType::Bf16) {
+    for datatype in DataType::ALL.iter().copied().filter(|datatype| *datatype != DataType::Bf16) {
         let name = if datatype == DataType::Bytes { "STRING" } else { datatype.name() };
         let values = match datatype {
             DataType::Bool => json!([true, false, true]),

@@ -132,20 +132,14 @@ fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<RunEnd
 fn run_request(request: &BenchRequest, manifest: &Path) -> cli::RunRequest {
     cli::RunRequest {
         manifest: manifest.to_string_lossy().into_owned(),
-        settings: Vec::new(),
         // Parts of a simulator may be cached; a measurement never is.
         select: Select { force: Force::Uncached(vec![STAGE.to_owned()]), ..Select::default() },
-        jobs: None,
-        keep_going: false,
-        events: cli::EventFormat::Terminal,
         gpus: request.serve.as_ref().and_then(|served| served.gpus.clone()),
-        on: cli::RunTarget::Local,
-        store: cli::StoreSelection::default(),
         // A one-line benchmark does not touch the lock file.
         locking: cli::LockMode::Ignore,
-        env: std::collections::BTreeMap::new(),
         junit: request.args.junit.clone(),
         metrics_listen: request.args.metrics_listen.clone(),
+        ..cli::RunRequest::default()
     }
 }
 

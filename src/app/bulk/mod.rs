@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::bulk::llmb::gpu_type_of_file;
-use crate::cli::{BulkRequest, CliExit, EventFormat, Global, KeyValueArg, OutputVerbosity, Select};
+use crate::cli::{BulkRequest, CliExit, Global, KeyValueArg, OutputVerbosity, Select};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::expand;
@@ -129,7 +129,7 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
     let mut wrong: Vec<String> = Vec::new();
     let mut seen: Vec<&BulkRun> = Vec::new();
     for item in items {
-        if seen.iter().any(|one| one.is_repeat_of(item)) {
+        if seen.iter().any(|one| one.first() == item.first()) {
             continue;
         }
         seen.push(item);
@@ -173,15 +173,11 @@ fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
         settings: item.settings.clone(),
         select: Select { repeat_number: item.repeat, ..Select::default() },
         jobs: request.jobs,
-        keep_going: false,
-        events: EventFormat::Terminal,
         gpus: request.gpus.clone(),
-        on: cli::RunTarget::Local,
         store: request.store.clone(),
         locking: request.locking.mode(),
         env: item.env.clone(),
-        junit: None,
-        metrics_listen: None,
+        ..cli::RunRequest::default()
     }
 }
 
@@ -272,10 +268,6 @@ impl BulkRun {
         self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
         self.settings.extend(over.iter().cloned());
         self
-    }
-
-    pub fn is_repeat_of(&self, other: &Self) -> bool {
-        self.manifest == other.manifest && self.settings == other.settings && self.env == other.env
     }
 
     /// The command without its repeat: the common part of its repeats.

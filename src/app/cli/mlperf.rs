@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
 use super::values::{HOW, KeyValueArg};
+use mlperf::ForeignResult;
 
 /// What to do about a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -101,8 +102,8 @@ pub struct AssembleOptions {
     /// LoadGen logs of another harness: `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`. The file is the system's description,
     /// with submitter and division; the folder has performance/run_1/, accuracy/ with accuracy.txt, TEST06/ (not in
     /// Open), user.conf, measurements.json and the source in src/ (until v5.1 code/). Can be given several times.
-    #[arg(long, value_name = "LOGS")]
-    pub logs: Vec<ForeignLogs>,
+    #[arg(long, value_name = "LOGS", value_parser = foreign_logs)]
+    pub logs: Vec<ForeignResult>,
     /// The documentation of the whole, in place of that of the packages: calibration.md, bandwidth, licenses.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub documentation: Option<PathBuf>,
@@ -128,37 +129,25 @@ pub struct AssembleOptions {
     pub shown: ExaminationArgs,
 }
 
-/// `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignLogs {
-    pub system: PathBuf,
-    pub benchmark: String,
-    pub scenario: String,
-    pub folder: PathBuf,
-}
-
 /// Why an argument of `--logs` is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER, for example h200.json:llama2-70b-99.9:Offline=logs/offline")]
-pub struct ForeignLogsError;
+struct ForeignLogsError;
 
-impl FromStr for ForeignLogs {
-    type Err = ForeignLogsError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (result, folder) = text.split_once('=').ok_or(ForeignLogsError)?;
-        let mut parts = result.rsplitn(3, ':');
-        let (scenario, benchmark, system) = (parts.next(), parts.next(), parts.next());
-        let (Some(scenario), Some(benchmark), Some(system)) = (scenario, benchmark, system) else {
-            return Err(ForeignLogsError);
-        };
-        Ok(Self {
-            system: system.into(),
-            benchmark: benchmark.to_owned(),
-            scenario: scenario.to_owned(),
-            folder: folder.into(),
-        })
-    }
+/// `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`.
+fn foreign_logs(text: &str) -> Result<ForeignResult, ForeignLogsError> {
+    let (result, folder) = text.split_once('=').ok_or(ForeignLogsError)?;
+    let mut parts = result.rsplitn(3, ':');
+    let (scenario, benchmark, system) = (parts.next(), parts.next(), parts.next());
+    let (Some(scenario), Some(benchmark), Some(system)) = (scenario, benchmark, system) else {
+        return Err(ForeignLogsError);
+    };
+    Ok(ForeignResult {
+        system: system.into(),
+        benchmark: benchmark.to_owned(),
+        scenario: scenario.to_owned(),
+        folder: folder.into(),
+    })
 }
 
 /// Where a password is, in openssl's words: `file:PATH` or `env:NAME`. Never the password itself, which other users of

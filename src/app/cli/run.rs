@@ -8,15 +8,14 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::lock::{LockMode, LockingArgs};
-use super::store::StoreSelection;
+use super::store::{LockMode, LockingArgs, StoreSelection};
 use super::values::{
     ArgumentError, CHOICE, GpuSelection, HOW, KeyValueArg, Subject, count_above_zero, host_and_port, invalid_value,
     read_as, rehearsal, reject_duplicates,
 };
 
 /// A manifest to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRequest {
     pub manifest: String,
     pub settings: Vec<KeyValueArg>,
@@ -39,8 +38,9 @@ pub struct RunRequest {
 }
 
 /// Where a whole run happens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RunTarget {
+    #[default]
     Local,
     /// In one allocation, with these of Slurm's settings.
     Slurm(Vec<KeyValueArg>),
@@ -49,11 +49,14 @@ pub enum RunTarget {
 }
 
 /// How a run is reported while it is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum EventFormat {
     /// For a person.
+    #[default]
+    #[value(skip)]
     Terminal,
-    /// One JSON object per line on stdout.
+    // One JSON object per line on stdout.
+    #[value(name = "jsonl")]
     JsonLines,
 }
 
@@ -174,7 +177,7 @@ pub(super) struct RunModeArgs {
     pub jobs: Option<NonZeroUsize>,
     /// Print every event as one line of JSON on stdout, and nothing else there.
     #[arg(help_heading = HOW, long, value_name = "FORMAT")]
-    pub events: Option<EventsWord>,
+    pub events: Option<EventFormat>,
     /// Write the tasks as JUnit XML at the end: a case for each, a failure for each that failed.
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
@@ -192,11 +195,6 @@ pub(super) struct RunModeArgs {
     pub store: StoreSelection,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum EventsWord {
-    Jsonl,
-}
-
 impl RunModeArgs {
     /// The run of these stages that is meant.
     pub(super) fn into_request(
@@ -211,11 +209,7 @@ impl RunModeArgs {
             settings,
             select,
             jobs: self.jobs,
-            keep_going: false,
-            events: match self.events {
-                None => EventFormat::Terminal,
-                Some(EventsWord::Jsonl) => EventFormat::JsonLines,
-            },
+            events: self.events.unwrap_or_default(),
             gpus: self.gpus,
             locking: self.locking.mode(),
             on: match self.on.on {
@@ -223,9 +217,9 @@ impl RunModeArgs {
                 Some(OnWord::Slurm) => RunTarget::Slurm(self.on.slurm),
             },
             store: self.store,
-            env: BTreeMap::new(),
             junit: self.junit,
             metrics_listen: self.metrics_listen,
+            ..RunRequest::default()
         })
     }
 }
@@ -256,13 +250,16 @@ pub struct PlanRequest {
 }
 
 /// How a plan is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlanFormat {
+    #[value(skip)]
     Text,
+    #[value(skip)]
     Json,
     Dot,
     Mermaid,
     /// What `serve` stages will start.
+    #[value(skip)]
     Launch {
         json: bool,
     },
@@ -282,16 +279,10 @@ pub(super) struct PlanArgs {
     pub json: bool,
     /// Print the graph of tasks.
     #[arg(long, value_name = "FORMAT", help_heading = HOW)]
-    pub graph: Option<GraphWord>,
+    pub graph: Option<PlanFormat>,
     /// Print what each `serve` stage will start: every process, rank, port and GPU, and the command.
     #[arg(long, conflicts_with = "graph", help_heading = HOW)]
     pub launch: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum GraphWord {
-    Dot,
-    Mermaid,
 }
 
 impl PlanRequest {
@@ -300,12 +291,10 @@ impl PlanRequest {
         settings.extend(rehearsal(args.rehearse));
         let select = args.select.select(&mut settings)?;
         reject_duplicates(&settings)?;
-        let show = match (args.json, args.graph) {
-            (json, _) if args.launch => PlanFormat::Launch { json },
-            (true, _) => PlanFormat::Json,
-            (false, None) => PlanFormat::Text,
-            (false, Some(GraphWord::Dot)) => PlanFormat::Dot,
-            (false, Some(GraphWord::Mermaid)) => PlanFormat::Mermaid,
+        let show = match args.json {
+            json if args.launch => PlanFormat::Launch { json },
+            true => PlanFormat::Json,
+            false => args.graph.unwrap_or(PlanFormat::Text),
         };
         Ok(Self { manifest, settings, select, show })
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::help;
-use super::values::{ArgumentError, KeyValueArg, above_zero, read_as, zero_or_more};
+use super::values::{KeyValueArg, above_zero, zero_or_more};
 
 /// What to do with the simulator.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -101,53 +101,6 @@ pub enum CalibratedScheduler {
     TensorrtLlm,
 }
 
-/// `regatta what-if`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WhatIfRequest {
-    pub manifest: String,
-    /// Values may have several, with commas.
-    pub settings: Vec<KeyValueArg>,
-    /// As typed.
-    pub goal: Option<String>,
-    pub requests: u32,
-    /// As typed: `MEAN` or `MEAN,STDDEV`.
-    pub input_tokens: Option<String>,
-    pub output_tokens: Option<String>,
-    /// Rates to simulate instead of the highest one within limits. Empty: none.
-    pub rates: Vec<f64>,
-    /// LoRA adapters that requests name in turn.
-    pub adapters: Option<u32>,
-    /// Numbers of servers to try, each as `CONTEXT:GENERATION`.
-    pub disaggregated: Vec<String>,
-    /// Bandwidth for KV cache transfers in GB/s per GPU; `None` means 50.
-    pub kv_link: Option<f64>,
-    /// How a request's server is chosen; `None` chooses the one with the fewest requests.
-    pub router: Option<BalancerPolicy>,
-    /// A day of a fleet instead of one system.
-    pub fleet: Option<FleetRequest>,
-    /// Where to write a page.
-    pub html: Option<PathBuf>,
-    pub json: bool,
-}
-
-/// The fleet of `regatta what-if --day`. Texts are as typed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetRequest {
-    /// `LOW..HIGH` or a file.
-    pub day: String,
-    /// Behind each balancer. `None`: as many as the system has.
-    pub replicas: Option<u32>,
-    pub balancers: u32,
-    /// How many of them are simulated; `None`: all.
-    pub sample: Option<u32>,
-    /// Each is tried.
-    pub policies: Vec<BalancerPolicy>,
-    /// `MEAN_TIME_BETWEEN,REPAIR`
-    pub failures: Option<String>,
-    /// `COUNT,TOKENS[,ZIPF]`
-    pub prefixes: Option<String>,
-}
-
 /// To which replica a balancer gives a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BalancerPolicy {
@@ -159,8 +112,9 @@ pub enum BalancerPolicy {
     PrefixAware,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct WhatIfArgs {
+/// `regatta what-if`.
+#[derive(Clone, Debug, PartialEq, Args)]
+pub struct WhatIfRequest {
     /// A manifest's name (`regatta list`) or a path to its file; its system is a simulated one.
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: String,
@@ -212,8 +166,8 @@ pub(super) struct WhatIfArgs {
 }
 
 /// Types of a router, with TensorRT-LLM's names.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum RouterWord {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RouterWord {
     /// Each server in turn.
     #[value(name = "round_robin")]
     RoundRobin,
@@ -226,9 +180,10 @@ pub(super) enum RouterWord {
     KvCacheAware,
 }
 
-#[derive(Debug, Args)]
+/// The fleet of `regatta what-if --day`. Texts are as typed.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = "A day of a fleet (with --day)")]
-pub(super) struct FleetArgs {
+pub struct FleetArgs {
     /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines
     /// `SECONDS,REQUESTS_PER_SECOND`.
     #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]
@@ -263,43 +218,3 @@ pub(super) struct FleetArgs {
     #[arg(long, value_name = "COUNT,TOKENS[,ZIPF]", requires = "day")]
     pub prefixes: Option<String>,
 }
-
-fn fleet(args: FleetArgs) -> Option<FleetRequest> {
-    Some(FleetRequest {
-        day: args.day?,
-        replicas: args.replicas,
-        balancers: args.balancers,
-        sample: args.sample,
-        policies: args.balancer,
-        failures: args.failures,
-        prefixes: args.prefixes,
-    })
-}
-
-impl WhatIfRequest {
-    #[expect(clippy::unnecessary_wraps, reason = "as all requests are read")]
-    fn from_args(args: WhatIfArgs) -> Result<Self, ArgumentError> {
-        Ok(Self {
-            manifest: args.manifest,
-            settings: args.settings,
-            goal: args.goal,
-            requests: args.requests,
-            input_tokens: args.input_tokens,
-            output_tokens: args.output_tokens,
-            rates: args.rate,
-            adapters: args.adapters,
-            disaggregated: args.disaggregated,
-            kv_link: args.kv_link,
-            router: args.router.map(|word| match word {
-                RouterWord::RoundRobin => BalancerPolicy::RoundRobin,
-                RouterWord::LoadBalancing => BalancerPolicy::LeastLoad,
-                RouterWord::KvCacheAware => BalancerPolicy::PrefixAware,
-            }),
-            fleet: fleet(args.fleet),
-            html: args.html,
-            json: args.json,
-        })
-    }
-}
-
-read_as!(WhatIfRequest: WhatIfArgs);

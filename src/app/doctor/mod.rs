@@ -19,7 +19,7 @@ pub use needs::{needs, needs_of_tasks};
 
 use std::path::Path;
 
-use crate::cli::{CliExit, DoctorRequest, Force, Global, Select};
+use crate::cli::{CliExit, DoctorRequest, Global, Select};
 use crate::console::print_as;
 use crate::doctor::needs::Needs;
 use crate::error::CommandError;
@@ -34,11 +34,7 @@ pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, Comma
     let folder = project.home.project();
     let needed = match &request.manifest {
         None => None,
-        Some(manifest) => {
-            let select = Select { force: Force::Nothing, ..Select::default() };
-            let compiler = project.compiler(manifest, &request.settings);
-            Some(needs(&project.plan(manifest, &request.settings, &select, &compiler, false)?, folder)?)
-        }
+        Some(manifest) => Some(needs(&project.plan(manifest, &request.settings, &Select::default())?, folder)?),
     };
     let findings = examine(needed.as_ref(), &project.home);
     print_as(global, request.json, || report::doctor_json(&findings), |styler| report::doctor_text(&findings, styler));
@@ -77,7 +73,7 @@ pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> 
     findings.extend(machine::limit_findings(needs, state));
     findings.extend(unknown);
     findings.extend(needs::secret_findings(needs));
-    findings.extend(needs::store_key_findings());
+    findings.extend(needs::sign_key().into_iter().chain(needs::trusted_keys()));
     findings
 }
 

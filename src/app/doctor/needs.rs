@@ -354,12 +354,7 @@ fn has_file() -> bool {
     env::var_os("HOME").is_some_and(|home| Path::new(&home).join(TOKEN_FILE).is_file())
 }
 
-/// A line on each key that is named.
-pub fn store_key_findings() -> Vec<DoctorFinding> {
-    [sign_key(), trusted_keys()].into_iter().flatten().collect()
-}
-
-fn sign_key() -> Option<DoctorFinding> {
+pub fn sign_key() -> Option<DoctorFinding> {
     let value = variable(SIGN_KEY)?;
     let key = match sign_key_of(&value) {
         Ok(key) => key.public().short_id(),
@@ -376,7 +371,7 @@ fn sign_key() -> Option<DoctorFinding> {
     Some(finding.fix(format!("chmod 600 {value}")))
 }
 
-fn trusted_keys() -> Option<DoctorFinding> {
+pub fn trusted_keys() -> Option<DoctorFinding> {
     let path = variable(TRUSTED_KEYS)?;
     Some(match TrustedKeys::read(Path::new(&path)) {
         Ok(trusted) => {

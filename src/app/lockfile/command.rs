@@ -11,8 +11,8 @@ use crate::cli::{CliExit, Global, KeyValueArg, LockMode, LockRequest, LockStrict
 use crate::console::print;
 use crate::error::CommandError;
 use crate::lockfile::{
-    DifferenceWeight, LockDifference, LockExtent, LockFile, LockFileError, LockPart, LockSection, LockedTask,
-    Strictness, compare, display, outcome, pin, read, run_section,
+    DifferenceWeight, LockDifference, LockExtent, LockFile, LockFileError, LockPart, LockSection, LockedTask, compare,
+    display, outcome, pin, read, run_section,
 };
 use crate::project::{Project, options};
 use base::diag::ErrorText;
@@ -30,7 +30,7 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
     match request {
         LockRequest::Show { file, json } => {
             let file = open(file)?;
-            print(&if *json { display::show_json(&file) } else { display::show(&file, styler) });
+            print(&if *json { format!("{:#}\n", serde_json::json!(file)) } else { display::show(&file, styler) });
             Ok(CliExit::Done)
         }
         LockRequest::Diff { a, b, settings, json } => {
@@ -97,15 +97,7 @@ fn compare_files(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<Strin
 
 fn missing_section(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
     let there = |section: Option<&LockSection>| section.map(|section| counted(section.stages.len(), "task"));
-    let (locked, now) = (there(before), there(after));
-    LockDifference {
-        part: LockPart::Run,
-        task: None,
-        field: "run".to_owned(),
-        locked,
-        now,
-        weight: DifferenceWeight::Stops,
-    }
+    LockDifference::new(LockPart::Run, None, "run", [there(before), there(after)], DifferenceWeight::Stops)
 }
 
 /// What a run would be now, checked against what is locked of it.
@@ -118,8 +110,7 @@ fn since(
 ) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
     let project = Project::open_current(global)?;
     let select = Select::default();
-    let compiler = project.compiler(manifest, settings);
-    let plan = project.plan(manifest, settings, &select, &compiler, false)?;
+    let plan = project.plan(manifest, settings, &select)?;
     let options = options(&plan, &select)?;
     let name = run_section::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
@@ -195,12 +186,7 @@ pub fn enforce(
     options: &mut RunOptions,
     paint: Styler,
 ) -> Result<LockReport, CommandError> {
-    let LockMode::Verify(file, held) = &request.locking else { return Ok(LockReport::default()) };
-    let strictness = match held {
-        LockStrictness::Warn => Strictness::Warn,
-        LockStrictness::Inputs => Strictness::Inputs,
-        LockStrictness::Exact => Strictness::Exact,
-    };
+    let LockMode::Verify(file, strictness) = &request.locking else { return Ok(LockReport::default()) };
     let shown = file.display().to_string();
     let run = run_section::name(project, plan, &request.settings);
     let section = locked(project, file, &run)?;
@@ -239,7 +225,7 @@ pub fn enforce(
         holding.messages.push((None, format!("differs from {shown}: {place}{}{reason}", display::line(difference))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding).map_err(anyhow::Error::from)?;
-    options.output_check = output_check(section, strictness, shown);
+    options.output_check = output_check(section, *strictness, shown);
     Ok(holding)
 }
 
@@ -277,7 +263,7 @@ fn pins(
     Ok(())
 }
 
-fn output_check(section: LockSection, strictness: Strictness, file: String) -> OutputCheck {
+fn output_check(section: LockSection, strictness: LockStrictness, file: String) -> OutputCheck {
     OutputCheck::new(move |task, folder, output| {
         let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
         let mut now = resolved(task, folder);
@@ -319,14 +305,9 @@ pub(super) fn hidden_differences(
             let before = entry.resolved.get("key")?.as_str()?.to_owned();
             let now = with_locked_upstream(locked, entry, plan, task, key.as_ref()?.as_ref().ok()?)?;
             let now = now.digest().to_string();
-            (before != now).then(|| LockDifference {
-                part: LockPart::Requested,
-                task: Some(task.id.to_string()),
-                field: "key".to_owned(),
-                locked: Some(before),
-                now: Some(now),
-                weight: DifferenceWeight::Reported,
-            })
+            let (part, weight) = (LockPart::Requested, DifferenceWeight::Reported);
+            let task = Some(task.id.as_str());
+            (before != now).then(|| LockDifference::new(part, task, "key", [Some(before), Some(now)], weight))
         })
         .collect()
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{LockSection, LockedTask};
+use crate::cli::LockStrictness;
 use base::units::unquoted;
 use plan::ActionKind;
 
@@ -50,18 +51,7 @@ pub enum DifferenceWeight {
     Follows,
 }
 
-/// What a run holds to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strictness {
-    /// Nothing; everything is reported.
-    Warn,
-    /// The requests, and what they name: commits, images, weights, versions.
-    Inputs,
-    /// Bytes of outputs and this program's version, too.
-    Exact,
-}
-
-impl Strictness {
+impl LockStrictness {
     pub const fn stops(self, difference: &LockDifference) -> bool {
         match (self, difference.weight) {
             (Self::Warn, _) | (_, DifferenceWeight::Follows) => false,
@@ -81,6 +71,18 @@ pub struct LockExtent {
 }
 
 impl LockDifference {
+    /// `values`: as locked, and now.
+    pub fn new(
+        part: LockPart,
+        task: Option<&str>,
+        field: &str,
+        values: [Option<String>; 2],
+        weight: DifferenceWeight,
+    ) -> Self {
+        let ([locked, now], task) = (values, task.map(str::to_owned));
+        Self { part, task, field: field.to_owned(), locked, now, weight }
+    }
+
     /// Whether the lock does not hold what differs, and only the key shows it.
     pub fn is_hidden(&self) -> bool {
         self.part == LockPart::Requested && self.field == "key"
@@ -113,16 +115,9 @@ impl LockDifference {
 pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> Vec<LockDifference> {
     let mut differences = Vec::new();
     if locked.regatta != now.regatta {
-        let (locked, now) = (Some(locked.regatta.clone()), Some(now.regatta.clone()));
-        let field = "regatta".to_owned();
-        differences.push(LockDifference {
-            part: LockPart::Run,
-            task: None,
-            field,
-            locked,
-            now,
-            weight: DifferenceWeight::Reported,
-        });
+        let versions = [Some(locked.regatta.clone()), Some(now.regatta.clone())];
+        let weight = DifferenceWeight::Reported;
+        differences.push(LockDifference::new(LockPart::Run, None, "regatta", versions, weight));
     }
     let texts = [
         (LockPart::Parameter, &locked.params, &now.params),
@@ -141,8 +136,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
             } else {
                 DifferenceWeight::Stops
             };
-            let (locked, now) = (before.cloned(), after.cloned());
-            differences.push(LockDifference { part, task: None, field: field.clone(), locked, now, weight });
+            differences.push(LockDifference::new(part, None, field, [before.cloned(), after.cloned()], weight));
         }
     }
     for (task, before, after) in pairs(&locked.stages, &now.stages) {
@@ -189,10 +183,8 @@ fn stage(task: &str, locked: &LockedTask, now: &LockedTask, extent: LockExtent, 
     }
     found.extend(outcome(task, locked, &now.resolved));
     let keys = [locked, now].map(|entry| entry.resolved.get("key").and_then(Value::as_str).map(str::to_owned));
-    let [before, after] = keys;
-    if found.len() == first && before != after {
-        let (part, task, field) = (LockPart::Resolved, Some(task.to_owned()), "key".to_owned());
-        found.push(LockDifference { part, task, field, locked: before, now: after, weight: DifferenceWeight::Follows });
+    if found.len() == first && keys[0] != keys[1] {
+        found.push(LockDifference::new(LockPart::Resolved, Some(task), "key", keys, DifferenceWeight::Follows));
     }
 }
 
@@ -200,16 +192,8 @@ fn missing_stage(task: &str, locked: Option<&LockedTask>, now: Option<&LockedTas
     let describe = |entry: Option<&LockedTask>| {
         entry.map(|entry| format!("a stage ({})", serde_json::json!(entry.kind).as_str().unwrap_or_default()))
     };
-    let (locked, now) = (describe(locked), describe(now));
-    let field = "stage".to_owned();
-    LockDifference {
-        part: LockPart::Requested,
-        task: Some(task.to_owned()),
-        field,
-        locked,
-        now,
-        weight: DifferenceWeight::Stops,
-    }
+    let stages = [describe(locked), describe(now)];
+    LockDifference::new(LockPart::Requested, Some(task), "stage", stages, DifferenceWeight::Stops)
 }
 
 fn different(
@@ -221,13 +205,8 @@ fn different(
 ) -> Vec<LockDifference> {
     let changed = pairs(locked, now).into_iter().filter(|(_, before, after)| before != after);
     changed
-        .map(|(field, before, after)| LockDifference {
-            part,
-            task: Some(task.to_owned()),
-            field: field.clone(),
-            locked: before.cloned(),
-            now: after.cloned(),
-            weight: weight(field),
+        .map(|(field, before, after)| {
+            LockDifference::new(part, Some(task), field, [before.cloned(), after.cloned()], weight(field))
         })
         .collect()
 }
@@ -336,8 +315,8 @@ mod tests {
         let differences = compare(&git("a", "1", "k"), &git("b", "2", "l"), run);
         assert_eq!(difference_lines(&differences), ["clone commit a → b Stops", "clone output 1 → 2 Reported"]);
         let [commit, output] = &differences[..] else { panic!("two") };
-        assert!(Strictness::Inputs.stops(commit) && !Strictness::Inputs.stops(output));
-        assert!(Strictness::Exact.stops(output) && !Strictness::Warn.stops(commit));
+        assert!(LockStrictness::Inputs.stops(commit) && !LockStrictness::Inputs.stops(output));
+        assert!(LockStrictness::Exact.stops(output) && !LockStrictness::Warn.stops(commit));
         // Another key alone is a consequence of something upstream.
         let differences = compare(&git("a", "1", "k"), &git("a", "1", "l"), run);
         assert_eq!(difference_lines(&differences), ["clone key k → l Follows"]);

@@ -108,10 +108,6 @@ pub fn show(file: &LockFile, styler: Styler) -> String {
     out
 }
 
-pub fn show_json(file: &LockFile) -> String {
-    format!("{:#}\n", json!(file))
-}
-
 /// `commit 0123456789ab, output 89abcdef0123`: what was named first, digests after.
 fn resolved(entry: &LockedTask) -> String {
     let mut parts: Vec<String> = Vec::new();

@@ -18,7 +18,7 @@ mod format;
 pub(super) mod run_section;
 mod splice;
 
-pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
+pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, compare, outcome};
 pub use exec::process::PrivateValues;
 pub use format::{LockFile, LockFileError, LockSection, LockedTask, measured, pin, read, write};
 pub use splice::splice;

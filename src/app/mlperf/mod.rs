@@ -11,8 +11,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use crate::cli::{
-    AssembleOptions, CliExit, EventFormat, ExaminationArgs, Force, Global, KeyValueArg, MlperfRequest, PasswordSource,
-    RunRequest, Select, StoreSelection, rehearsal,
+    AssembleOptions, CliExit, ExaminationArgs, Global, KeyValueArg, MlperfRequest, PasswordSource, RunRequest, Select,
+    rehearsal,
 };
 use crate::console::{print, print_error};
 use crate::error::CommandError;
@@ -24,8 +24,7 @@ use base::files::metadata_if_there;
 use base::units::{counted, size};
 use exec::process::{ProbeOutput, ProbeResult, probe};
 use mlperf::{
-    AssembleError, AssembleRequest, ForeignResult, SubmissionReport, compress_divisions, require_archive_name,
-    write_checksum,
+    AssembleError, AssembleRequest, SubmissionReport, compress_divisions, require_archive_name, write_checksum,
 };
 use plan::Plan;
 use plan::loadgen::Cost;
@@ -121,12 +120,6 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
     if let Some(result) = parts.find_map(|folder| mlperf::endpoints_result(folder)) {
         return Err(no_endpoints(&result));
     }
-    let logs = options.logs.into_iter().map(|logs| ForeignResult {
-        system: logs.system,
-        benchmark: logs.benchmark,
-        scenario: logs.scenario,
-        folder: logs.folder,
-    });
     if let Some(path) = &options.archive {
         require_archive_name(path).map_err(CommandError::usage)?;
     }
@@ -138,7 +131,7 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
     let request = AssembleRequest {
         round: options.round.as_deref().map(named).transpose()?,
         packages: options.packages,
-        logs: logs.collect(),
+        logs: options.logs,
         documentation: options.documentation,
         copy_to_99: options.also_99,
         rehearse: options.rehearse,
@@ -269,9 +262,8 @@ pub(super) fn search(
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
         settings.push(KeyValueArg { key: PARAM.to_owned(), value: "true".to_owned() });
     }
-    let mut select = Select { force: Force::Nothing, ..Select::default() };
-    let compiler = project.compiler(&manifest, &settings);
-    let searches = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
+    let mut select = Select::default();
+    let searches = searches(&project.plan(&manifest, &settings, &select)?);
     if searches.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
         return Err(CommandError::hinted(format!("{manifest} has no search by LoadGen's rules in it"), hint));
@@ -285,25 +277,7 @@ pub(super) fn search(
         return Ok(CliExit::Done);
     }
     select.until = searches.into_iter().map(|(task, _)| task.to_string()).collect();
-    let events = EventFormat::Terminal;
-    run::run(
-        global,
-        &RunRequest {
-            manifest,
-            settings,
-            select,
-            jobs: None,
-            keep_going: false,
-            events,
-            gpus: None,
-            on: crate::cli::RunTarget::Local,
-            store: StoreSelection::default(),
-            locking: crate::cli::LockMode::Ignore,
-            env: std::collections::BTreeMap::new(),
-            junit: None,
-            metrics_listen: None,
-        },
-    )
+    run::run(global, &RunRequest { manifest, settings, select, ..RunRequest::default() })
 }
 
 fn searches(plan: &Plan) -> Vec<(TaskId, Bench)> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::before_run::decide;
-use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
+use crate::cli::{CliExit, Global, KeyValueArg, Select};
 use crate::console::print;
 use crate::error::CommandError;
 use crate::project::{Project, last_manifest, options};
@@ -32,9 +32,8 @@ pub(super) fn status(
         Some(manifest) => (manifest, settings),
         None => last_manifest(&project, "`regatta mlperf status MANIFEST`")?,
     };
-    let select = Select { force: Force::Nothing, ..Select::default() };
-    let compiler = project.compiler(&manifest, &settings);
-    let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
+    let select = Select::default();
+    let plan = project.plan(&manifest, &settings, &select)?;
     let output_cache = OutputCache::open(&project.home)?;
     let options = options(&plan, &select)?;
     let decisions = decide(&project, &manifest, &settings, &select, &plan, &options)?;

@@ -37,7 +37,7 @@ pub(super) fn finish(
     let seconds = prepared.begun.elapsed().as_secs_f64();
     let finished = |exit: CliExit| Event::RunFinished { tally: summary.tally, exit: exit.code(), seconds };
     let ci_files = write_ci_files(&prepared, live.state(), &finished(exit));
-    let fails = begun.sink.is_broken() || !ci_files.is_junit_written() || is_lock_missing;
+    let fails = begun.sink.is_broken() || ci_files.junit.is_some() || is_lock_missing;
     let exit = if exit == CliExit::Done && fails { CliExit::Failed } else { exit };
     let finished = finished(exit);
     (begun.emit)(finished.clone());
@@ -256,12 +256,6 @@ impl CiFiles {
             // Other steps of the job have written their summaries into the same file.
             step_summary: step_summary.and_then(|path| append_named(path, markdown_summary(state)).err()),
         }
-    }
-
-    /// Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers
-    /// only, so the run ends as it would have ended without it.
-    pub(super) const fn is_junit_written(&self) -> bool {
-        self.junit.is_none()
     }
 
     pub(super) fn print_errors(&self) {

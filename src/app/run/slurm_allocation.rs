@@ -45,7 +45,7 @@ pub(super) fn submit_and_follow(
     let project = Project::open_current(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings);
     // Report every error here, before anything waits in a queue.
-    let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let plan = project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?.0;
     let roles = options(&plan, &request.select)?.roles;
     if request.gpus.is_none()
         && let Some(text) = missing_gpus(&plan, &roles, &slurm, std::env::vars_os().map(|(name, _)| name))

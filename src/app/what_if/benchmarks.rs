@@ -55,8 +55,8 @@ pub(super) fn questions_of(
             <[LatencyLimit]>::to_vec,
         );
         let rate = bench.rate;
-        let has_rate = rate.is_some() || !request.rates.is_empty();
-        if !is_offline && limits.is_empty() && !has_rate && request.fleet.is_none() {
+        let has_rate = rate.is_some() || !request.rate.is_empty();
+        if !is_offline && limits.is_empty() && !has_rate && request.fleet.day.is_none() {
             problem = Some("it has no limits and no rate: give --goal or --rate");
         }
         let (command, rate_key) = command(library, plan, task, request, point, bench);

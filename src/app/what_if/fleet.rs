@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 
 use super::question::Question;
-use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIfRequest};
+use crate::cli::{BalancerPolicy, CliExit, Global, WhatIfRequest};
 use crate::console::print_as;
 use crate::error::CommandError;
 use base::files::{cores, read_text};
@@ -15,11 +15,12 @@ use sim::{Balancer, Failures, Fleet, RateOverTime};
 pub(super) fn answer(
     global: &Global,
     request: &WhatIfRequest,
-    asked: &FleetRequest,
+    day: &str,
     questions: &[Question],
     goal: Option<&[LatencyLimit]>,
 ) -> Result<CliExit, CommandError> {
-    let rate = day(&asked.day)?;
+    let asked = &request.fleet;
+    let rate = rate_of_day(day)?;
     let failures = asked.failures.as_deref().map(failures).transpose()?;
     let prefixes = asked.prefixes.as_deref().map(prefixes).transpose()?;
     let balancers = asked.balancers as usize;
@@ -27,13 +28,8 @@ pub(super) fn answer(
     let threads = cores();
     let mut rows = Vec::new();
     for question in questions {
-        let router = question.split.map(|_| vec![request.router.unwrap_or(BalancerPolicy::LeastLoad)]);
-        for policy in router.as_ref().unwrap_or(&asked.policies) {
-            let (policy, word) = match policy {
-                BalancerPolicy::RoundRobin => (Balancer::RoundRobin, "round-robin"),
-                BalancerPolicy::LeastLoad => (Balancer::LeastLoad, "least-load"),
-                BalancerPolicy::PrefixAware => (Balancer::PrefixAware, "prefix-aware"),
-            };
+        let router = question.split.map(|split| vec![split.router]);
+        for policy in router.unwrap_or_else(|| asked.balancer.iter().map(|policy| balancer(*policy)).collect()) {
             let split = question.split.map(|split| split.context_servers + split.generation_servers);
             // With context and generation servers apart, a replica is all that the split names.
             let copies = if split.is_some() { 1 } else { question.row.servers };
@@ -58,7 +54,7 @@ pub(super) fn answer(
             rows.push(FleetRow {
                 settings: question.row.settings.clone(),
                 task: question.row.task.clone(),
-                balancer: word,
+                balancer: policy.into(),
                 balancers: balancers as u64,
                 replicas: servers,
                 gpus: servers * gpus_of_one,
@@ -72,6 +68,14 @@ pub(super) fn answer(
     Ok(CliExit::Done)
 }
 
+const fn balancer(policy: BalancerPolicy) -> Balancer {
+    match policy {
+        BalancerPolicy::RoundRobin => Balancer::RoundRobin,
+        BalancerPolicy::LeastLoad => Balancer::LeastLoad,
+        BalancerPolicy::PrefixAware => Balancer::PrefixAware,
+    }
+}
+
 fn server(question: &Question) -> Result<sim::EngineLimits, WhatIfProblem> {
     let problem =
         || question.row.outcome.clone().err().unwrap_or_else(|| WhatIfProblem("it has no simulated engine".to_owned()));
@@ -80,7 +84,7 @@ fn server(question: &Question) -> Result<sim::EngineLimits, WhatIfProblem> {
 }
 
 /// `100..500` or a file
-fn day(text: &str) -> Result<RateOverTime, CommandError> {
+fn rate_of_day(text: &str) -> Result<RateOverTime, CommandError> {
     if let Some((low, high)) = text.split_once("..") {
         let number = |text: &str| text.trim().parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate >= 0.0);
         if let (Some(low), Some(high)) = (number(low), number(high)) {
@@ -122,8 +126,8 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_read_or_refused() {
-        assert!(day("100..300").is_ok_and(|day| (day.mean() - 200.0).abs() < 1.0));
-        assert!(day("300..100").is_err() && day("/no/such/file").is_err());
+        assert!(rate_of_day("100..300").is_ok_and(|day| (day.mean() - 200.0).abs() < 1.0));
+        assert!(rate_of_day("300..100").is_err() && rate_of_day("/no/such/file").is_err());
         let monthly = Failures { mean_time_between: 2_592_000.0, repair: 600.0 };
         assert!(failures("30d,10m").is_ok_and(|read| read == monthly));
         assert!(failures("30d").is_err() && failures("0s,1m").is_err());

@@ -2,15 +2,16 @@
 
 mod arguments;
 mod benchmarks;
-mod disaggregated;
 mod fleet;
 mod question;
 
 use std::thread;
 
+use clap::ValueEnum as _;
+
 use super::compare::write_page;
 use super::project::Project;
-use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
+use crate::cli::{CliExit, Global, Select, WhatIfRequest};
 use crate::console::{print, print_as};
 use crate::error::CommandError;
 use arguments::{grid, length, limits};
@@ -29,9 +30,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     };
     let mut questions = Vec::new();
     for point in grid(&request.settings)? {
-        let select = Select::default();
-        let compiler = project.compiler(&request.manifest, &point);
-        let plan = project.plan(&request.manifest, &point, &select, &compiler, false)?;
+        let plan = project.plan(&request.manifest, &point, &Select::default())?;
         questions.extend(questions_of(&project.manifests, &plan, request, &point, goal.as_deref(), &lengths));
     }
     if questions.is_empty() {
@@ -40,18 +39,18 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
             request.manifest
         )));
     }
-    if !request.rates.is_empty() {
-        questions = at_rates(&questions, &request.rates)?;
+    if !request.rate.is_empty() {
+        questions = at_rates(&questions, &request.rate)?;
     }
-    let splits = disaggregated::splits(request)?;
+    let splits = question::splits(request)?;
     if !splits.is_empty() {
         questions = questions
             .iter()
             .flat_map(|one| splits.iter().map(|split| one.split_over(split, request.requests)))
             .collect();
     }
-    if let Some(asked) = &request.fleet {
-        return fleet::answer(global, request, asked, &questions, goal.as_deref());
+    if let Some(day) = &request.fleet.day {
+        return fleet::answer(global, request, day, &questions, goal.as_deref());
     }
     let mut rows = answer(&questions, request.requests as usize, request.html.is_some());
     mark_best(&mut rows);
@@ -60,7 +59,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     write_page(request.html.as_deref(), &document)?;
     print_as(global, request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
     if !splits.is_empty() && !request.json {
-        print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
+        print(&format!("\n{}", question::HOW_TO_MEASURE));
     }
     Ok(CliExit::Done)
 }
@@ -96,14 +95,8 @@ fn own_command(request: &WhatIfRequest) -> String {
     if !request.disaggregated.is_empty() {
         words.push(format!("--disaggregated {}", request.disaggregated.join(",")));
         words.extend(request.kv_link.map(|gbs| format!("--kv-link {gbs}")));
-        words.extend(request.router.map(|router| {
-            let word = match router {
-                BalancerPolicy::RoundRobin => "round_robin",
-                BalancerPolicy::LeastLoad => "load_balancing",
-                BalancerPolicy::PrefixAware => "kv_cache_aware",
-            };
-            format!("--router {word}")
-        }));
+        let router = request.router.and_then(|router| router.to_possible_value());
+        words.extend(router.map(|router| format!("--router {}", router.get_name())));
     }
     words.extend(request.adapters.map(|adapters| format!("--adapters {adapters}")));
     words.push(format!("--requests {}", request.requests));

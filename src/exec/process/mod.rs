@@ -4,7 +4,6 @@
 //! and its output in a log file. When it has ended, whatever it left running is ended too and named. Nothing here
 //! knows what a stage is.
 
-mod busiest;
 mod command;
 mod confinement;
 mod diagnose;
@@ -14,25 +13,21 @@ mod orphans;
 mod process_ref;
 
 mod private_values;
-mod probe;
 mod procfs;
-mod ranks;
-mod reexec;
 mod running;
 mod watchdog;
 
-pub use busiest::{BusyProcess, ProcessorTimes};
-pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
+pub use command::{
+    ExitKind, Leftover, ProbeOutput, ProbeResult, ProcessCommand, ProcessExit, SpawnError, StreamCopies, probe, query,
+    shown,
+};
 pub use confinement::{Confinement, ConfinementError};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
 pub use line_pipe::{LineReader, LineWriter};
-pub use log::{AttemptLog, tail};
+pub use log::{AttemptLog, Splitter, first_to_fail, tail, untagged};
 pub use orphans::{adopt_orphans, orders, remove, remove_all, remove_shared_memory, sweep};
 pub use private_values::{PrivateValues, redacted};
-pub use probe::{ProbeOutput, ProbeResult, probe, query};
 pub use process_ref::{ProcessRef, below, children, processor_time};
-pub use procfs::{PortOwner, listener};
-pub use ranks::{Splitter, first_to_fail, untagged};
-pub use reexec::{first_line, reexec};
+pub use procfs::{BusyProcess, PortOwner, ProcessorTimes, listener};
 pub use running::{Running, SIGN_KEY_VARIABLE, run};
-pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, run_watchdog};
+pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, first_line, reexec, run_watchdog};

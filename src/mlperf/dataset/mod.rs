@@ -21,8 +21,7 @@ mod synthetic;
 mod write;
 
 pub use error::{ColumnError, DatasetError, NpyRowsError, ParquetFileError, SampleFileError};
+pub use row::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub(crate) use synthetic::synthetic_text;
 pub use synthetic::{LengthDistribution, assumed_lengths};
-pub use write::{
-    DATASET_FILE, DatasetFile, DatasetFormat, DatasetRequest, LengthSpread, SAMPLES_FILE, SyntheticSpec, make, read,
-};
+pub use write::{DatasetRequest, make, read};

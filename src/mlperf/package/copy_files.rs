@@ -10,7 +10,7 @@ use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked};
 use crate::layout::{test_folder, verdict_file};
-use crate::test_record::is_simulated;
+use crate::provenance::is_simulated;
 use crate::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
 use base::spec::TestMode;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};

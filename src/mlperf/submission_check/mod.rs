@@ -30,8 +30,8 @@ pub use power::MeasuredPower;
 pub(super) use tree::DIVISIONS;
 use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
 
-use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
-use super::test_record::is_simulated;
+use super::official_checker::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
+use super::provenance::is_simulated;
 use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::layout::scenario_titled;
 use base::spec::TestMode;

@@ -4,90 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
 use crate::manifest::model::Stage;
 use base::diag::{did_you_mean, nearest};
-use base::spec::MOST_PARTS;
-use triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning};
+use triton::repository::{FlagMeaning, MODELS, PARAMETERS, RUNTIME_FLAGS, meaning};
+pub use triton::repository::{Repository, RepositoryLayout};
 
-/// Triton model repositories, one for each server: `triton_model_repo_<n>/`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Repository {
-    /// The engine folder.
-    pub engine: String,
-    /// How many servers, each with its own repository.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = MOST_PARTS))]
-    pub triton_num_servers: u32,
-    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. [default:
-    /// those that the stage leases, or one copy in each]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MOST_PARTS))]
-    pub gpus: Option<u32>,
-    /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of
-    /// the engine).
-    #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
-    pub layout: RepositoryLayout,
-    /// Copies of the engine in one server, in the harness layout. [default: as many as its GPUs allow]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MOST_PARTS))]
-    pub triton_num_models_per_server: Option<u32>,
-    /// Token streaming (`decoupled`): true for Server and Interactive.
-    #[serde(default)]
-    pub streaming: bool,
-    /// Folder of the tokenizer, for preprocessing and postprocessing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokenizer: Option<String>,
-    /// Which of the five models to write.
-    #[serde(default = "five")]
-    pub models: Vec<String>,
-    /// Folder with the models' programs, like TensorRT-LLM's `all_models/inflight_batcher_llm`: all but each
-    /// config.pbtxt is copied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<String>,
-    /// The runtime flags of NVIDIA's harness, e.g.
-    /// `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They are written to config.pbtxt.
-    #[serde(default)]
-    pub runtime_flags: IndexMap<String, Value>,
-    /// Any further parameter of the templates by its template name, e.g. `max_queue_size`.
-    #[serde(default)]
-    pub parameters: IndexMap<String, Value>,
-}
-
-/// What a repository holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RepositoryLayout {
-    /// The models of TensorRT-LLM's backend.
-    #[default]
-    Five,
-    /// One `tensorrt_llm` for each copy of the engine, called `model-<rank>`.
-    Harness,
-}
-
-impl RepositoryLayout {
-    /// Serde passes a reference.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-    fn is_five(&self) -> bool {
-        *self == Self::Five
-    }
-}
-
-fn five() -> Vec<String> {
-    ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"].map(str::to_owned).to_vec()
-}
-
-const fn one() -> u32 {
-    1
-}
-
-const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
 /// Models of NVIDIA's `all_models/multimodal` and `all_models/whisper`.
 const OTHER_LAYOUTS: [&str; 2] = ["multimodal_encoders", "whisper_bls"];
 

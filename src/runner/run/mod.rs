@@ -1,8 +1,6 @@
 //! The one loop: queries the schedule, looks in the cache, starts attempts, handles their results.
 
 mod attempt_end;
-mod cache_lookup;
-mod finish;
 mod retry;
 mod task_key;
 
@@ -14,17 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
-use super::batches::{BatchSlot, Batches};
-use super::gpus_together::gpus_together;
 use super::keying::{Keyed, TaskOutput, look_up, reasons};
-use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole};
+use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
-use super::task_executor::TaskExecutor;
+use super::task_executor::{BatchSlot, Batches, TaskExecutor};
 use crate::schedule::ScheduledTask;
 use crate::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
 use base::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use base::files::Digest;
-pub(super) use cache_lookup::age_notice;
 use plan::{Lifetime, Plan, SharedTask, Task};
 use task_key::KeyState;
 
@@ -142,7 +137,10 @@ impl<W: TaskExecutor> Runner<W> {
         const SYNC: Duration = Duration::from_secs(5);
         let mut sync = tokio::time::interval_at(tokio::time::Instant::now() + SYNC, SYNC);
         sync.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (stop, release) = (self.stop.clone(), self.services_release());
+        let (stop, release) = (
+            self.stop.clone(),
+            self.options.kept_services.as_ref().map_or_else(Stop::new, |services| services.release.clone()),
+        );
         let (mut stopping, mut released) = (false, false);
         let mut syncing: Option<JoinHandle<()>> = None;
         self.note_skipped();
@@ -335,7 +333,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.summary.tally.failed += 1;
         self.summary.failures.push((task, failure));
         self.schedule.finish_task(ix, TaskEnd::Failed);
-        if !self.options.keep_going && !self.schedule.is_halted() {
+        if !self.options.keep_going && !self.schedule.is_halted {
             self.schedule.halt();
         }
         self.emit_cancelled();

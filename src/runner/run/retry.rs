@@ -28,7 +28,7 @@ impl<W: TaskExecutor> Runner<W> {
             && (!rule.on_oom || failure.out_of_memory.is_some())
             && failure.kind != FailureKind::Refused
             && !self.schedule.carries_a_service(ix)
-            && !self.schedule.is_halted()
+            && !self.schedule.is_halted
     }
 
     /// A message where a server that was not up yet is started again, because its machine was lost.
@@ -48,7 +48,7 @@ impl<W: TaskExecutor> Runner<W> {
     /// Why an attempt is repeated, if its failure is not caused by the task itself: an input changed under it, or its
     /// machine was lost.
     pub(super) fn repeat_reason(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
-        if self.schedule.is_halted() {
+        if self.schedule.is_halted {
             return None;
         }
         match failure.kind {
@@ -75,7 +75,7 @@ impl<W: TaskExecutor> Runner<W> {
         let task = self.task(ix);
         let (Some(rule), Some(keyed)) = (&task.retry, self.keyed(ix)) else { return false };
         let (Some(lowering), Some(memory)) = (&rule.lower, &failure.out_of_memory) else { return false };
-        if self.stop.is_requested() || self.schedule.is_halted() {
+        if self.stop.is_requested() || self.schedule.is_halted {
             return false;
         }
         let setting = &lowering.setting;
@@ -175,7 +175,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
         let cause = match self.schedule.ended_service(ix) {
             Some(server) => format!("its server {} ended meanwhile", self.id(server)),
-            None if self.schedule.is_halted() => "another stage failed meanwhile".to_owned(),
+            None if self.schedule.is_halted => "another stage failed meanwhile".to_owned(),
             None => return None,
         };
         add_hint(&mut failure, format!("not tried again: {cause}"));

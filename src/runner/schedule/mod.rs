@@ -115,7 +115,7 @@ pub struct TaskSchedule {
     /// Tasks that something is under way for: keying, running, starting or stopping.
     in_progress: u32,
     /// Nothing new starts any more.
-    halted: bool,
+    pub is_halted: bool,
     unfinished: usize,
 }
 
@@ -162,7 +162,7 @@ impl TaskSchedule {
             running_alone: 0,
             hashing: 0,
             in_progress: 0,
-            halted: false,
+            is_halted: false,
         };
         for ix in 0..schedule.nodes.len() as TaskIndex {
             if schedule.nodes[ix as usize].unsettled == 0 && schedule.state(ix) == ScheduleState::Waiting {
@@ -202,7 +202,7 @@ impl TaskSchedule {
         if self.state(ix) != ScheduleState::ComputingKey {
             return;
         }
-        if self.halted {
+        if self.is_halted {
             self.finish_task(ix, TaskEnd::Cancelled);
             return;
         }
@@ -287,7 +287,7 @@ impl TaskSchedule {
     pub fn next_to_start(&mut self) -> Option<StartItem> {
         /// Of steps that wait, while something is in progress after which they are looked at again.
         const MOST_LOOKED_AT: usize = 256;
-        if self.halted {
+        if self.is_halted {
             return None;
         }
         if let Some(service) = self.kept.iter().find_map(|ix| self.startable(*ix)) {
@@ -426,7 +426,7 @@ impl TaskSchedule {
 
     /// Nothing new starts; what has not started is cancelled. What runs, goes on.
     pub fn halt(&mut self) {
-        self.halted = true;
+        self.is_halted = true;
         for ix in 0..self.nodes.len() as TaskIndex {
             match self.state(ix) {
                 ScheduleState::Waiting | ScheduleState::Ready | ScheduleState::ComputingKey | ScheduleState::Keyed => {
@@ -454,10 +454,6 @@ impl TaskSchedule {
             self.nodes[ix as usize].unfinished_dependents -= 1;
             self.stop_if_unneeded(ix);
         }
-    }
-
-    pub fn is_halted(&self) -> bool {
-        self.halted
     }
 
     /// Services to stop now; each is named once.

@@ -1,9 +1,9 @@
-//! Which outputs another machine may use, and what besides its key ties an output to a kind of machine.
+//! What ties an output to a kind of machine, beside its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::files::{Digest, Hasher, read_text};
-use plan::{Lifetime, Plan, Task};
+use plan::Task;
 
 /// The GPUs of a machine, as far as they decide what an engine is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,27 +80,6 @@ fn system(os_release: &str) -> String {
         line.map(|value| value.trim_matches('"').to_owned()).unwrap_or_default()
     };
     format!("{} {}", field("ID"), field("VERSION_ID")).trim().to_owned()
-}
-
-/// Why a task's output stays on the machine that made it; `None`: it may be shared.
-pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
-    if let Some(obstacle) = task.kind.facts().sharing_obstacle.filter(|_| task.lifetime == Lifetime::Service) {
-        return Some(obstacle);
-    }
-    if !task.cache {
-        return Some("cache is false");
-    }
-    if !task.share {
-        return Some("share is false");
-    }
-    if let Some(obstacle) = task.kind.facts().sharing_obstacle.filter(|_| !task.is_loadgen_library()) {
-        return Some(obstacle);
-    }
-    if task.host.is_some() {
-        return Some("it is made on another machine than this one, of which too little is known");
-    }
-    let asks_a_server = task.needs.iter().any(|need| plan.tasks[need.task as usize].lifetime == Lifetime::Service);
-    asks_a_server.then_some("it talks to a server of this run, so it may be a measurement")
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! What machines share: outputs that one has made and another need not make again, in a store that both can reach.
 //!
 //! ```text
-//!  runner ─fetch(key)→ record? ─→ its files: local │ from the store ─→ digests checked ─→ accepted as if made here
-//!  runner ─offer(record)→ queue ─→ files that the store does not have ─→ the record, last, unless the store has one
+//!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked ─→ accepted as if made here
+//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, unless the store has one
 //! ```
 //!
 //! # What is in a store
 //!
 //! ```text
-//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed, and
-//!                               signed where a key is named
+//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed, and signed
+//!                               where a key is named
 //! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
-//! regatta-1/summaries/<digest>  one for each valid result, for `runs` and `history` on other machines
+//! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` of other machines
 //! regatta-1/tmp/…               in a folder only: what is being written
 //! ```
 //!
@@ -36,8 +36,8 @@
 mod address;
 mod bucket;
 mod error;
+#[cfg(feature = "buckets")]
 mod folder;
-mod gc;
 mod inventory;
 mod machine;
 #[cfg(feature = "buckets")]
@@ -48,15 +48,14 @@ mod objects;
 mod pull;
 mod push;
 mod record;
-mod scan;
 mod store;
 
 pub use address::StoreAddress;
 pub use error::SharedStoreError;
-pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{
-    Inventory, Presence, ResultSummary, SharedSummaries, UploadOutcome, share_summaries, shared_summaries,
+    Inventory, Presence, ResultSummary, RetentionPolicy, SharedSummaries, StoreGcReport, UploadOutcome, collect,
+    share_summaries, shared_summaries,
 };
-pub use machine::{Machine, MachineGpus, UnknownGpus, why_not};
-pub use record::SignaturePolicy;
+pub use machine::{Machine, MachineGpus, UnknownGpus};
+pub use record::{SignaturePolicy, why_not};
 pub use store::{SharedStore, UnsentOutputs};

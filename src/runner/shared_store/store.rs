@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 use super::address::StoreAddress;
 use super::bucket::Bucket;
 use super::error::SharedStoreError;
-use super::machine::{Machine, name, why_not};
+use super::inventory::UploadOutcome;
+use super::machine::{Machine, name};
 use super::pull::pull;
-use super::push::{PushOutcome, push};
-use super::record::SignaturePolicy;
-use super::scan::{ScanPatterns, place_patterns};
+use super::push::{ScanPatterns, place_patterns, push};
+use super::record::{SignaturePolicy, why_not};
 use crate::store::{OutputCache, TaskRecord};
 use crate::{EventEmitter, OutputRequest, OutputSource, PendingFetch, usable_secret_values};
 use base::event::{Event, Stop, TaskId};
@@ -55,7 +55,7 @@ impl SharedStore {
         let places = place_patterns(&[home.project(), home.state()]);
         let mut tasks = HashMap::new();
         for task in plan.tasks.iter().filter(|task| why_not(plan, task).is_none()) {
-            let of_key = signatures.signer().map(|key| key.secret_lines().to_vec()).unwrap_or_default();
+            let of_key = signatures.signer().map(|key| key.lines.clone()).unwrap_or_default();
             let secrets: Vec<String> = usable_secret_values(&task.secrets).chain(of_key).collect();
             let shareability = match machine.facts_for(task) {
                 Ok(machine) => {
@@ -87,11 +87,12 @@ impl SharedStore {
                 () = stop.requested() => {}
                 () = tokio::time::sleep(pause) => {
                     pause = NOTICE_INTERVAL;
-                    let left = self.inner.unsettled.load(Ordering::Relaxed);
-                    let sent = size(self.inner.sent_bytes.load(Ordering::Relaxed));
+                    let (left, sent) = (self.inner.unsettled.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
-                    self.inner.notice(None, format!("waiting until {things} in {}; {sent} sent so far; Ctrl-C \
-                        leaves the rest out", self.inner.address));
+                    self.inner.notice(None, format!(
+                        "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest \
+                         out", self.inner.address, size(sent)
+                    ));
                 }
             }
         }
@@ -171,10 +172,10 @@ async fn send_one(inner: &Arc<StoreState>, record: &Arc<TaskRecord>) {
         return;
     }
     match push(inner, record, false).await {
-        Ok(PushOutcome::NotShareable(why)) => {
+        Ok(UploadOutcome::NotShareable(why)) => {
             inner.notice(Some(&record.task), format!("its output is not shared: {why}"));
         }
-        Ok(PushOutcome::New { .. } | PushOutcome::AlreadyPresent) => {}
+        Ok(UploadOutcome::New(_) | UploadOutcome::AlreadyPresent) => {}
         Err(error) => {
             inner.unsent.fetch_add(1, Ordering::Relaxed);
             inner.report_error(Some(&record.task), &error);
@@ -253,10 +254,6 @@ impl StoreState {
             unsent: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
         }
-    }
-
-    pub(super) fn shareability(&self, task: &TaskId) -> Option<&Shareability> {
-        self.tasks.get(task)
     }
 
     pub(super) fn notice(&self, task: Option<&TaskId>, text: String) {

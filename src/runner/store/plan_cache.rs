@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder, is_there};
-use super::parallel_map::parallel_map;
+use super::sealed::parallel_map;
 use super::{FileStamp, StateFolder, sealed};
 use base::event::{MovingSource, TaskId};
 use base::files::{Digest, Hasher, read_bytes};

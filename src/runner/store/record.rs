@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::durable::{LineFile, PathError, WithPath as _};
 use super::folder_digest::OutputEntry;
-use super::parallel_map::parallel_map;
+use super::sealed::parallel_map;
 use super::state_folder::RESUMED;
 use super::{StateFolder, TaskKey};
 use base::event::{Done, TaskId};

@@ -39,11 +39,11 @@ pub(super) struct Generating {
     ends: BinaryHeap<Reverse<(i64, u64)>>,
     steps: i64,
     /// Tokens in the KV caches of all.
-    kv: u64,
+    pub(super) kv: u64,
     /// KV blocks of all, for this many tokens.
     blocks: u64,
     /// KV blocks of all at their ends.
-    most_blocks: u64,
+    pub(super) most_blocks: u64,
     /// How many have this many tokens in their last block, 0 for a full one: counted from `turn`, which a step moves
     /// on.
     last_blocks: Vec<u32>,
@@ -70,16 +70,6 @@ impl Generating {
 
     pub(super) fn is_empty(&self) -> bool {
         self.members.is_empty()
-    }
-
-    /// Tokens that the next ones are computed from.
-    pub(super) const fn kv_tokens(&self) -> u64 {
-        self.kv
-    }
-
-    /// KV blocks of all at their ends.
-    pub(super) const fn most_blocks(&self) -> u64 {
-        self.most_blocks
     }
 
     /// KV blocks if each had this many tokens more.
@@ -369,7 +359,7 @@ struct EqualSteps {
     count: u64,
     generating: u64,
     /// KV tokens of the first of them; each has `generating` more than the one before.
-    kv: u64,
+    pub(super) kv: u64,
 }
 
 impl Core {
@@ -418,7 +408,7 @@ impl Core {
         if count > 0 && self.takes_blocks_as_it_goes() {
             count = count.min(self.steps_with_blocks()?);
         }
-        (count > 0).then(|| EqualSteps { count, generating, kv: requests.generating.kv_tokens() })
+        (count > 0).then(|| EqualSteps { count, generating, kv: requests.generating.kv })
     }
 
     const fn takes_blocks_as_it_goes(&self) -> bool {
@@ -510,8 +500,8 @@ mod tests {
                 let made: Vec<_> = members.values().map(|member| (member.place, member.made)).collect();
                 prop_assert_eq!(group.iter().map(|(request, made)| (request.place, made)).collect::<Vec<_>>(), made);
                 let kv = |member: &Active| member.isl + member.made;
-                prop_assert_eq!(group.kv_tokens(), members.values().map(kv).sum::<u64>());
-                prop_assert_eq!(group.most_blocks(), members.values().map(|member| member.most_blocks).sum::<u64>());
+                prop_assert_eq!(group.kv, members.values().map(kv).sum::<u64>());
+                prop_assert_eq!(group.most_blocks, members.values().map(|member| member.most_blocks).sum::<u64>());
                 for more in -1..9 {
                     let blocks =
                         members.values().map(|member| kv(member).saturating_add_signed(more).div_ceil(per_block));
@@ -532,7 +522,7 @@ mod tests {
         for _ in 0..100 {
             one_by_one.advance(1);
         }
-        let sums = |group: &Generating| (group.kv_tokens(), group.blocks_with(0), group.blocks_with(5));
+        let sums = |group: &Generating| (group.kv, group.blocks_with(0), group.blocks_with(5));
         assert_eq!(sums(&at_once), sums(&one_by_one));
         assert_eq!(at_once.steps_before_an_end(), 1000 - 19 - 100 - 1);
     }

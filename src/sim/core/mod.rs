@@ -104,8 +104,8 @@ pub struct Core {
     adapters: LoadedAdapters,
     /// Requests that entered so far.
     entered: u64,
-    steps: u64,
-    peak_blocks: u64,
+    pub(crate) steps: u64,
+    pub(crate) peak_blocks: u64,
     pauses: u64,
     deferred: usize,
 }
@@ -129,15 +129,6 @@ impl Core {
 
     pub fn is_idle(&self) -> bool {
         self.requests.len() == 0
-    }
-
-    pub const fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// The most KV blocks that were in use at the end of a step.
-    pub const fn peak_blocks(&self) -> u64 {
-        self.peak_blocks
     }
 
     /// A request enters, behind all others.
@@ -214,7 +205,7 @@ impl Core {
         let mut work = StepWork {
             contexts: flight.contexts.len() as u64,
             generating: self.requests.generating.len() as u64,
-            kv_tokens: self.requests.generating.kv_tokens(),
+            kv_tokens: self.requests.generating.kv,
             ..StepWork::default()
         };
         for &(at, tokens) in &flight.contexts {

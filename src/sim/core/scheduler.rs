@@ -169,7 +169,7 @@ pub(super) fn schedule(limits: &EngineLimits, requests: &mut Requests) -> (Vec<C
 /// Running requests first, each with its blocks to completion; then waiting ones in order, until one does not fit.
 fn no_evict(limits: &EngineLimits, requests: &Requests) -> Vec<ContextAt> {
     let mut scheduled = Vec::new();
-    let mut free = limits.blocks - requests.generating.most_blocks();
+    let mut free = limits.blocks - requests.generating.most_blocks;
     let places = limits.max_batch_size.saturating_sub(requests.generating.len());
     let mut adapters = AdapterSlots::new(limits, requests);
     for (at, request) in requests.contexts() {

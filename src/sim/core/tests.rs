@@ -254,7 +254,7 @@ pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (V
             *served = Served { last: now, tokens: served.tokens + token.count, pauses: token.pauses, ..*served };
         });
     }
-    let run = VirtualRun { end: now, steps: core.steps(), peak_blocks: core.peak_blocks(), ..run };
+    let run = VirtualRun { end: now, steps: core.steps, peak_blocks: core.peak_blocks, ..run };
     (run, steps)
 }
 
@@ -356,7 +356,7 @@ proptest! {
             now = step.end;
             let requests = &core.requests;
             let most: u64 = requests.computing.iter().map(|request| request.most_blocks).sum();
-            let held = requests.generating.most_blocks() + most;
+            let held = requests.generating.most_blocks + most;
             let tokens = step.context_tokens + step.generating as u64 * (1 + limits.drafts());
             if let Some(first) = requests.waiting.front() {
                 let is_full = requests.running() >= limits.max_batch_size;
@@ -382,7 +382,7 @@ proptest! {
         }
         let mut now = 0;
         while let Some(step) = core.begin(now) {
-            if core.steps() == when {
+            if core.steps == when {
                 core.cancel(who as u64);
             }
             now = step.end;

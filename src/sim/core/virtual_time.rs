@@ -83,7 +83,7 @@ pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<Virt
         core.finish_with_ends(|token| requests[token.id as usize].take(&token, now));
         now = core.run_equal_steps(now, order.get(next).map_or(u64::MAX, |&at| enters(at)));
     }
-    Ok(VirtualRun { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })
+    Ok(VirtualRun { requests, end: now, steps: core.steps, peak_blocks: core.peak_blocks })
 }
 
 /// These requests in turn, whatever their arrivals. Each of the users sends its next one when its answer has ended.
@@ -127,5 +127,5 @@ pub fn simulate_users(
             now = core.run_equal_steps(now, entering.front().map_or(u64::MAX, |&id| sent[id].at + frontend));
         }
     }
-    Ok((sent, VirtualRun { requests: served, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() }))
+    Ok((sent, VirtualRun { requests: served, end: now, steps: core.steps, peak_blocks: core.peak_blocks }))
 }

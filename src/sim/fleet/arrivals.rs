@@ -105,7 +105,8 @@ impl Iterator for FleetArrivals<'_> {
 
 /// The policy of a balancer. It knows which replicas are up and how many requests it has given to each that have not
 /// ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Balancer {
     /// Each in turn.
     RoundRobin,

@@ -66,7 +66,7 @@ impl Replica {
     }
 
     pub(super) const fn steps(&self) -> u64 {
-        self.steps + self.core.steps()
+        self.steps + self.core.steps
     }
 
     pub(super) fn has_prefix(&self, prefix: u32) -> bool {
@@ -147,7 +147,7 @@ impl Replica {
 
     /// Loses everything.
     pub(super) fn fail(&mut self) {
-        self.steps += self.core.steps();
+        self.steps += self.core.steps;
         self.core = Core::new(self.limits.clone());
         self.entering.clear();
         self.prefixes.clear();
@@ -271,7 +271,7 @@ impl Balanced {
         };
         self.advance(at, now)?;
         if self.replicas[at].take(now, id, &request) {
-            self.result.found_prefix();
+            self.result.prefix_hits += 1;
         }
         Ok(())
     }

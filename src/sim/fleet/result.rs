@@ -107,10 +107,6 @@ impl FleetResult {
         self.retried += requests;
     }
 
-    pub(super) fn found_prefix(&mut self) {
-        self.prefix_hits += 1;
-    }
-
     /// One replica's part.
     pub(super) fn served(&mut self, busy_ns: u64, steps: u64) {
         self.served_by(1, busy_ns, steps);

@@ -258,13 +258,6 @@ impl LoraCost {
     }
 }
 
-impl GpuMemory {
-    /// Adapters take memory that the KV cache would have.
-    pub(crate) fn hold_adapters(&mut self, bytes: f64) {
-        self.workspace_bytes += bytes;
-    }
-}
-
 // What one step of a decoder costs.
 
 /// The coefficients of a step's time, in seconds:

@@ -211,7 +211,7 @@ const fn arrival(request: &SimulatedRequest) -> FleetArrival {
 mod tests {
     use super::*;
     use crate::engine::tests::spec;
-    use crate::served_limits::{EngineServing, served_limits};
+    use crate::engine::{EngineServing, served_limits};
     use base::spec::{Length, LimitedMetric, Statistic};
 
     fn workload() -> VirtualWorkload {
@@ -266,8 +266,8 @@ mod tests {
 mod disaggregated_tests {
     use super::*;
     use crate::engine::tests::spec;
+    use crate::engine::{EngineServing, served_limits};
     use crate::fleet::Balancer;
-    use crate::served_limits::{EngineServing, served_limits};
     use crate::virtual_load::served_at;
     use base::spec::{Length, LimitedMetric, SimCalibration, SimScheduler, Statistic};
 

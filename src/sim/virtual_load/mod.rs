@@ -237,7 +237,7 @@ impl VirtualResult {
 mod tests {
     use super::*;
     use crate::engine::tests::spec;
-    use crate::served_limits::{EngineServing, served_limits};
+    use crate::engine::{EngineServing, served_limits};
     use crate::virtual_load::offline;
     use base::spec::Length;
 

@@ -20,15 +20,17 @@ use base::spec::{Interface, Scenario};
 use plan::manifest::model::{AttachServer, Bench};
 use triton::proto::inference::model_config::SchedulingChoice;
 use triton::proto::inference::{ModelConfig, ModelMetadataResponse, ServerMetadataResponse};
-use triton::{AwaitError, ClientError, ClientErrorKind, ListeningService, TritonClient, await_ready, probe};
+use triton::{
+    AwaitError, ClientError, ClientErrorKind, ListeningService, SpecProblem, TritonClient, await_ready, probe,
+};
 
 /// Interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Waits for every server, examines it, and reports them; lives until no stage needs it any more.
 pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) -> Result<Done, Failure> {
-    let refused = |what: String| Failure::refused(what);
-    let endpoints = attach_server.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
+    let endpoints =
+        attach_server.endpoints.read().map_err(|(_, why)| Failure::refused(format!("`endpoints`: {why}")))?;
     let limit = attach_server.ready.limit_attached();
     await_all(context, &endpoints, limit).await?;
     let expected = ExpectedServer { models: attach_server.models.clone(), ..ExpectedServer::default() };
@@ -165,20 +167,13 @@ impl ExpectedServer {
     }
 }
 
-/// Something wrong with one server, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Problem {
-    what: String,
-    hint: Option<String>,
-}
-
 /// What a server reported about itself.
 #[derive(Debug, Default)]
 struct ServerReport {
     server: Option<ServerMetadataResponse>,
     /// Of the models that are expected.
     configs: Vec<ModelConfig>,
-    problems: Vec<Problem>,
+    problems: Vec<SpecProblem>,
 }
 
 /// Queries all servers. Returns a description of them if all can be used, otherwise everything that is wrong.
@@ -203,7 +198,7 @@ pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<
         .iter()
         .zip(&server_reports)
         .flat_map(|(endpoint, report)| {
-            report.problems.iter().map(move |problem| format!("{endpoint}: {}", problem.what))
+            report.problems.iter().map(move |problem| format!("{endpoint}: {}", problem.message))
         })
         .collect();
     let message = match (broken, endpoints.len()) {
@@ -236,14 +231,14 @@ async fn run_checks(
     endpoint: &Endpoint,
     expected: &ExpectedServer,
     server_report: &mut ServerReport,
-) -> Result<(), Problem> {
+) -> Result<(), SpecProblem> {
     let client = match TritonClient::connect_with(endpoint, expected.headers.clone()).await {
         Ok(client) => client.deadline(QUERY_TIMEOUT),
         Err(error) => return Err(unreachable(endpoint, &error).await),
     };
     match client.is_live().await {
         Ok(true) => {}
-        Ok(false) => return Err(Problem { what: "it reports that it is not live".to_owned(), hint: None }),
+        Ok(false) => return Err(SpecProblem::new("it reports that it is not live", "")),
         Err(error) => return Err(unreachable(endpoint, &error).await),
     }
     // A simple server may lack these: the harness needs none of the answers.
@@ -251,16 +246,14 @@ async fn run_checks(
     if let (Some(version), Some(server)) = (&expected.version, &server_report.server)
         && !is_version(&server.version, version)
     {
-        server_report.problems.push(Problem {
-            what: format!("its version is {}, and {version} is expected", server.version),
-            hint: Some("change `version`, or use servers of that version".to_owned()),
-        });
+        server_report.problems.push(SpecProblem::new(
+            format!("its version is {}, and {version} is expected", server.version),
+            "change `version`, or use servers of that version",
+        ));
     }
     if optional(client.is_ready().await)? == Some(false) {
-        server_report.problems.push(Problem {
-            what: "it is live and not ready".to_owned(),
-            hint: Some("wait until all its models are loaded; `regatta triton status` shows the progress".to_owned()),
-        });
+        let hint = "wait until all its models are loaded; `regatta triton status` shows the progress";
+        server_report.problems.push(SpecProblem::new("it is live and not ready", hint));
     }
     for model in &expected.models {
         if let Err(problem) = of_model(&client, model, expected, server_report).await {
@@ -275,7 +268,7 @@ async fn of_model(
     model: &str,
     expected: &ExpectedServer,
     report: &mut ServerReport,
-) -> Result<(), Problem> {
+) -> Result<(), SpecProblem> {
     if optional(client.is_model_ready(model, "").await)? == Some(false) {
         return Err(model_absent(client, model).await);
     }
@@ -291,15 +284,15 @@ async fn of_model(
 }
 
 /// An answer that a server need not have.
-fn optional<T>(answer: Result<T, ClientError>) -> Result<Option<T>, Problem> {
+fn optional<T>(answer: Result<T, ClientError>) -> Result<Option<T>, SpecProblem> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(ClientError { why: ClientErrorKind::Refused { code: tonic::Code::Unimplemented, .. }, .. }) => Ok(None),
-        Err(error) => Err(Problem { what: error.call_and_why(), hint: error.hint() }),
+        Err(error) => Err(SpecProblem { message: error.call_and_why(), hint: error.hint() }),
     }
 }
 
-async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> Problem {
+async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> SpecProblem {
     let mut hint = "give the port of --grpc-port, which is 8001 by default".to_owned();
     let message = match probe(&endpoint.host, endpoint.grpc).await {
         ListeningService::Http => "that is its HTTP port, and gRPC is spoken here",
@@ -309,29 +302,27 @@ async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> Problem {
             "something answers there that is no Triton: it speaks HTTP"
         }
         ListeningService::Nothing | ListeningService::Grpc | ListeningService::Other => {
-            return Problem { what: error.call_and_why(), hint: error.hint() };
+            return SpecProblem { message: error.call_and_why(), hint: error.hint() };
         }
     };
-    Problem { what: message.to_owned(), hint: Some(hint) }
+    SpecProblem::new(message, &hint)
 }
 
-async fn model_absent(client: &TritonClient, model: &str) -> Problem {
+async fn model_absent(client: &TritonClient, model: &str) -> SpecProblem {
     let index = client.repository_index(false).await.unwrap_or_default();
     if let Some(known) = index.iter().find(|known| known.name == model) {
         let reason = if known.reason.is_empty() { String::new() } else { format!(": {}", known.reason) };
         let state = if known.state.is_empty() { "not loaded" } else { &known.state };
-        return Problem {
-            what: format!("model `{model}` is not ready: {state}{reason}"),
-            hint: Some("`regatta triton load` loads it, if the server allows it; its log has the reason".to_owned()),
-        };
+        let hint = "`regatta triton load` loads it, if the server allows it; its log has the reason";
+        return SpecProblem::new(format!("model `{model}` is not ready: {state}{reason}"), hint);
     }
     let mut names: Vec<&str> = index.iter().map(|known| known.name.as_str()).collect();
     names.dedup();
     let hint = (!names.is_empty()).then(|| format!("it has {}", listed(&names)));
-    Problem { what: format!("it has no model `{model}`"), hint }
+    SpecProblem { message: format!("it has no model `{model}`"), hint }
 }
 
-fn tensors(model: &ModelMetadataResponse, expected: &ExpectedServer) -> Vec<Problem> {
+fn tensors(model: &ModelMetadataResponse, expected: &ExpectedServer) -> Vec<SpecProblem> {
     let mut problems = Vec::new();
     for (what, wanted, there) in
         [("input", &expected.inputs, &model.inputs), ("output", &expected.outputs, &model.outputs)]
@@ -340,33 +331,27 @@ fn tensors(model: &ModelMetadataResponse, expected: &ExpectedServer) -> Vec<Prob
         for (name, datatype) in wanted {
             match there.iter().find(|tensor| tensor.name == *name) {
                 None => lacking.push(name.as_str()),
-                Some(tensor) if tensor.datatype != *datatype => problems.push(Problem {
-                    what: format!(
-                        "{what} `{name}` of `{}` is {}, and {datatype} is {}",
-                        model.name,
-                        tensor.datatype,
-                        if what == "input" { "sent" } else { "read" }
-                    ),
-                    hint: None,
-                }),
+                Some(tensor) if tensor.datatype != *datatype => {
+                    let (use_of_it, there) = (if what == "input" { "sent" } else { "read" }, &tensor.datatype);
+                    let message =
+                        format!("{what} `{name}` of `{}` is {there}, and {datatype} is {use_of_it}", model.name);
+                    problems.push(SpecProblem::new(message, ""));
+                }
                 Some(_) => {}
             }
         }
         if !lacking.is_empty() {
             let names: Vec<&str> = there.iter().map(|tensor| tensor.name.as_str()).collect();
-            problems.push(Problem {
-                what: format!("`{}` has no {what} {}; it has {}", model.name, listed(&lacking), listed(&names)),
-                hint: Some(
-                    "`model` must take and give token ids, as `tensorrt_llm` of TensorRT-LLM's backend does".to_owned(),
-                ),
-            });
+            let hint = "`model` must take and give token ids, as `tensorrt_llm` of TensorRT-LLM's backend does";
+            let message = format!("`{}` has no {what} {}; it has {}", model.name, listed(&lacking), listed(&names));
+            problems.push(SpecProblem::new(message, hint));
         }
     }
     problems
 }
 
 /// Inputs that the model requires and that will not be sent.
-fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
+fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<SpecProblem> {
     if expected.inputs.is_empty() {
         return None;
     }
@@ -375,13 +360,11 @@ fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<Pro
         .map(|input| input.name.as_str())
         .filter(|name| !expected.inputs.iter().any(|(sent, _)| sent == name))
         .collect();
-    (!names.is_empty()).then(|| Problem {
-        what: format!("`{}` wants {}, which will not be sent", config.name, listed(&names)),
-        hint: Some("make it `optional: true` in config.pbtxt".to_owned()),
-    })
+    let message = || format!("`{}` wants {}, which will not be sent", config.name, listed(&names));
+    (!names.is_empty()).then(|| SpecProblem::new(message(), "make it `optional: true` in config.pbtxt"))
 }
 
-fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
+fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<SpecProblem> {
     if matches!(config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_))) {
         // Its steps decide; the harness queries them.
         return None;
@@ -398,7 +381,7 @@ fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Proble
         ),
         _ => return None,
     };
-    Some(Problem { what: format!("`{}` {what}", config.name), hint: Some(hint.to_owned()) })
+    Some(SpecProblem::new(format!("`{}` {what}", config.name), hint))
 }
 
 /// All servers must serve the same model: the error lists the fields in which a server differs from the first that has
@@ -422,10 +405,10 @@ fn compare(endpoints: &[Endpoint], reports: &mut [ServerReport]) {
                 .map(|name| format!("{name} is {}, there {}", show(&mine, name), show(reference, name)))
                 .collect();
             if !differ.is_empty() {
-                report.problems.push(Problem {
-                    what: format!("its `{}` is not that of {}: {}", config.name, endpoints[*first], differ.join("; ")),
-                    hint: Some("servers of one benchmark must be the same; restart the one that differs".to_owned()),
-                });
+                report.problems.push(SpecProblem::new(
+                    format!("its `{}` is not that of {}: {}", config.name, endpoints[*first], differ.join("; ")),
+                    "servers of one benchmark must be the same; restart the one that differs",
+                ));
             }
         }
     }

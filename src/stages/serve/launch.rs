@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 
-use super::planned_server::{PlannedServer, StopTarget};
+use super::planned_server::PlannedServer;
 use super::watch;
 use super::watch::{SHORT, ServerFault, WatchReport};
 use crate::container;
@@ -29,7 +29,7 @@ use plan::manifest::model;
 use plan::manifest::model::TritonServer;
 use runner::store::{ProjectLock, StateFolder};
 use triton::SpecProblem;
-use triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Port, Ports, ServerSpec, place};
+use triton::launch::{BasePorts, LaunchSpec, LaunchTuning, LaunchWorld, Port, Ports, ServerSpec, place};
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
@@ -222,7 +222,7 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
                 Some(owner) => {
                     let failure = failure.cause(format!("process {} listens there: {}", owner.pid, owner.command));
                     // To end it would spoil what that run measures.
-                    failure.hint(match run_of(owner.pid) {
+                    failure.hint(match read_bytes(format!("/proc/{}/environ", owner.pid)).ok().and_then(|text| current_run(&text)) {
                         Some(run) => {
                             format!(
                                 "it belongs to {run}: wait for the end of that, or leave `{key}` out to get a free one"
@@ -239,12 +239,7 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     }
 }
 
-/// The run that started a process, and its project, while that run goes on.
-fn run_of(pid: i32) -> Option<String> {
-    current_run(&read_bytes(format!("/proc/{pid}/environ")).ok()?)
-}
-
-/// The run in the environment of a process, if it holds its project's lock: what a killed run left behind ends with no
+/// The run in the environment of a process, and its project, if it holds its project's lock: what a killed run left behind ends with no
 /// run.
 fn current_run(variables: &[u8]) -> Option<String> {
     let value = |name: &str| {
@@ -308,7 +303,7 @@ impl RunningServer {
         let begun = Instant::now();
         let pgid = running.pgid();
         let seen = parking_lot::Mutex::new(WatchReport::default());
-        let mut splitter = matches!(server.stop_target, StopTarget::Mpi { .. }).then(|| Splitter::new(&server.log));
+        let mut splitter = matches!(server.stop_target, LaunchWorld::Mpi { .. }).then(|| Splitter::new(&server.log));
         let reason = tokio::select! {
             biased;
             _ = running.ended() => ExitCause::Unexpected,

@@ -2,7 +2,6 @@
 
 mod argv;
 pub mod attach;
-mod failure_report;
 mod launch;
 mod loading;
 mod planned_server;
@@ -24,10 +23,12 @@ use crate::container::refuse_taken;
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use exec::process::{ExitKind, Running};
-use failure_report::{ended, rank_failure};
 use launch::{ExitCause, RunningServer, ServerExit};
-use planned_server::{PlannedServer, StopTarget};
+use planned_server::PlannedServer;
+pub use planned_server::refused;
 pub use preview::{LaunchPreview, ServePreview, previews};
+use triton::launch::LaunchWorld;
+use watch::{ended, rank_failure};
 
 /// signal(7)
 const SIGKILL: i32 = 9;
@@ -130,11 +131,11 @@ impl Servers<'_> {
         let (task, emit) = (self.context.lease.task.id.clone(), self.context.lease.emit.clone());
         let mut external_resources = watch::mark_shared_memory(&mut server.argv, &self.context.mark);
         external_resources.extend(watch::external_resource(&server.stop_target));
-        if matches!(server.stop_target, StopTarget::Mpi { .. }) {
+        if matches!(server.stop_target, LaunchWorld::Mpi { .. }) {
             // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
-        if let StopTarget::Container { program, name } = &server.stop_target {
+        if let LaunchWorld::Container { program, name } = &server.stop_target {
             refuse_taken(program, name, &server.command(self.context), "give this one another name").await?;
         }
         for resource in &external_resources {

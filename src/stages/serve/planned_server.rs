@@ -17,8 +17,8 @@ use base::files::read_text;
 use base::spec::Launcher;
 use exec::process::{AttemptLog, ProcessCommand};
 use plan::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
-use triton::launch::{LaunchedServer, Port, ServerSpec};
-use triton::{SpecProblem, launch as launched};
+use triton::SpecProblem;
+use triton::launch::{LaunchWorld, LaunchedServer, Port, ServerSpec};
 
 /// One server process to be.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub struct PlannedServer {
     /// Variables of our own environment that it must not have.
     pub unset: Vec<String>,
     #[allow(dead_code, reason = "for the code that stops it")]
-    pub stop_target: StopTarget,
+    pub stop_target: LaunchWorld,
     pub probe: ReadinessProbe,
     /// Its command as a container program takes it, if it has one around it.
     pub wrapped: Option<ProcessCommand>,
@@ -43,37 +43,20 @@ pub struct PlannedServer {
     pub repository: Option<PathBuf>,
 }
 
-/// What there is to stop when a server is to end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StopTarget {
-    /// One process group.
-    Process,
-    /// `mpirun` with this many ranks below it, each a process group of its own.
-    Mpi { ranks: u32 },
-    /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
-    Container { program: String, name: String },
-    /// A step of this many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP`
-    /// stops them gracefully.
-    Slurm { ranks: u32 },
-}
-
-impl StopTarget {
-    /// What there is to stop when this command line starts a server: `mpirun` and `docker run --name "{name}"` are
-    /// known.
-    pub(super) fn parse(words: &[String], name: String) -> Self {
-        let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
-        let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
-        match program {
-            "mpirun" | "mpiexec" | "orterun" => {
-                let ranks = words.array_windows().filter(count).filter_map(|[_, n]| n.parse::<u32>().ok()).sum();
-                Self::Mpi { ranks }
-            }
-            // A name that the user chose may belong to an unrelated container.
-            "docker" | "podman" if words.iter().any(|word| word.contains("{name}")) => {
-                Self::Container { program: words[0].clone(), name }
-            }
-            _ => Self::Process,
+/// What there is to stop when this command line starts a server: `mpirun` and `docker run --name "{name}"` are known.
+fn stop_target(words: &[String], name: String) -> LaunchWorld {
+    let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
+    let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
+    match program {
+        "mpirun" | "mpiexec" | "orterun" => {
+            let ranks = words.array_windows().filter(count).filter_map(|[_, n]| n.parse::<u32>().ok()).sum();
+            LaunchWorld::Mpi { ranks }
         }
+        // A name that the user chose may belong to an unrelated container.
+        "docker" | "podman" if words.iter().any(|word| word.contains("{name}")) => {
+            LaunchWorld::Container { program: words[0].clone(), name }
+        }
+        _ => LaunchWorld::Process,
     }
 }
 
@@ -91,6 +74,23 @@ pub enum ReadinessProbe {
 }
 
 impl PlannedServer {
+    /// A process of this machine, asked by KServe's protocol whether it is ready; its log names its ports.
+    pub fn new(name: String, argv: Vec<OsString>, log: AttemptLog) -> Self {
+        Self {
+            name,
+            argv,
+            log,
+            endpoint: None,
+            gpus: Vec::new(),
+            env: Vec::new(),
+            unset: Vec::new(),
+            stop_target: LaunchWorld::Process,
+            probe: ReadinessProbe::Kserve,
+            wrapped: None,
+            repository: None,
+        }
+    }
+
     pub fn command(&self, context: &TaskContext) -> ProcessCommand {
         let mut command = match &self.wrapped {
             Some(wrapped) => ProcessCommand { argv: self.argv.clone(), ..wrapped.clone() },
@@ -112,7 +112,7 @@ pub(super) struct ServerCommand {
     pub argv: Vec<OsString>,
     /// In a container: its command, and what there is to stop.
     pub wrapped: Option<ProcessCommand>,
-    pub stop_target: Option<StopTarget>,
+    pub stop_target: Option<LaunchWorld>,
 }
 
 /// In the stage's container, if it has one, with these GPUs, what its arguments name, and `named`.
@@ -128,8 +128,8 @@ pub(super) fn placed(
     let named = [wrap::in_arguments(arguments), named.to_vec()].concat();
     let inside = place.wrap_with(&context.lease, &context.command(argv), gpus, &named)?;
     let world = match inside.external_resource {
-        Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
-        _ => StopTarget::Process,
+        Some(ExternalResource::Container { program, name }) => LaunchWorld::Container { program, name },
+        _ => LaunchWorld::Process,
     };
     Ok(ServerCommand { argv: inside.command.argv.clone(), wrapped: Some(inside.command), stop_target: Some(world) })
 }
@@ -176,19 +176,8 @@ fn simulators(
             // Its client is on another machine.
             argv.extend(words(["--grpc-address", "0.0.0.0"]));
         }
-        PlannedServer {
-            name: format!("server {index}"),
-            argv,
-            log: log_of(context, index, count),
-            endpoint: None,
-            gpus: Vec::new(),
-            env: Vec::new(),
-            unset: Vec::new(),
-            stop_target: StopTarget::Process,
-            probe: ReadinessProbe::Kserve,
-            wrapped: None,
-            repository: Some(repository),
-        }
+        let log = log_of(context, index, count);
+        PlannedServer { repository: Some(repository), ..PlannedServer::new(format!("server {index}"), argv, log) }
     });
     Ok(planned.collect())
 }
@@ -239,9 +228,8 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
 
 fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: usize) -> PlannedServer {
     let number = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
+    let argv = server.argv().into_iter().map(OsString::from).collect();
     PlannedServer {
-        argv: server.argv().into_iter().map(OsString::from).collect(),
-        log: log_of(context, index, count),
         endpoint: number(server.ports.grpc).map(|grpc| Endpoint {
             host: server.host.clone(),
             grpc,
@@ -250,19 +238,10 @@ fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: us
             name: None,
         }),
         // What sees the GPUs is in `env`: inside a container they are counted anew.
-        gpus: Vec::new(),
         unset: leaving(&server.unset, &context.lease.assignment.env),
         env: server.env.into_iter().map(|(name, value)| (name, value.into())).collect(),
-        stop_target: match server.world {
-            launched::LaunchWorld::Process => StopTarget::Process,
-            launched::LaunchWorld::Mpi { ranks } => StopTarget::Mpi { ranks },
-            launched::LaunchWorld::Container { program, name } => StopTarget::Container { program, name },
-            launched::LaunchWorld::Slurm { ranks } => StopTarget::Slurm { ranks },
-        },
-        probe: ReadinessProbe::Kserve,
-        wrapped: None,
-        repository: None,
-        name: server.name,
+        stop_target: server.world,
+        ..PlannedServer::new(server.name, argv, log_of(context, index, count))
     }
 }
 
@@ -284,7 +263,7 @@ fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// A failure with all objections to a plan.
-fn refused(problems: &[SpecProblem]) -> Failure {
+pub fn refused(problems: &[SpecProblem]) -> Failure {
     let messages = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
     let failure = Failure::refused(messages);
@@ -362,11 +341,8 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
     }
     let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
     let ServerCommand { argv, wrapped, stop_target: world } = placed(context, argv, &context.lease.gpus, &[])?;
-    let world = world.unwrap_or_else(|| StopTarget::parse(&server.words, name));
+    let world = world.unwrap_or_else(|| stop_target(&server.words, name));
     Ok(PlannedServer {
-        name: "the server".to_owned(),
-        argv,
-        log: context.log.clone(),
         // Servers with `/health` are probed over HTTP.
         endpoint: Some(Endpoint {
             host: HOST.to_owned(),
@@ -375,13 +351,10 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
             metrics: None,
             name: None,
         }),
-        gpus: Vec::new(),
-        env: Vec::new(),
-        unset: Vec::new(),
         stop_target: world,
         probe: by,
         wrapped,
-        repository: None,
+        ..PlannedServer::new("the server".to_owned(), argv, context.log.clone())
     })
 }
 
@@ -395,17 +368,16 @@ mod tests {
 
     #[test]
     fn what_there_is_to_stop_is_known_from_the_words() {
-        let world =
-            |line: &str| StopTarget::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
-        assert_eq!(world("mpirun -n 1 a : -n 3 b"), StopTarget::Mpi { ranks: 4 });
-        let container = StopTarget::Container { program: "podman".to_owned(), name: "n".to_owned() };
+        let world = |line: &str| stop_target(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
+        assert_eq!(world("mpirun -n 1 a : -n 3 b"), LaunchWorld::Mpi { ranks: 4 });
+        let container = LaunchWorld::Container { program: "podman".to_owned(), name: "n".to_owned() };
         assert_eq!(world("podman run --name {name} image"), container);
         assert_eq!(
             world("podman run --name mine image"),
-            StopTarget::Process,
+            LaunchWorld::Process,
             "a container of that name may belong to another user"
         );
-        assert_eq!(world("tritonserver -n 4"), StopTarget::Process);
+        assert_eq!(world("tritonserver -n 4"), LaunchWorld::Process);
         assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
     }
 }

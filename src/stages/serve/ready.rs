@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::failure_report::exit_failure;
 use super::loading::LoadingProgress;
 use super::planned_server::{PlannedServer, ReadinessProbe};
+use super::watch::exit_failure;
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure};
 use exec::process::ExitKind;
@@ -64,7 +64,9 @@ pub async fn all(
     limit: Duration,
 ) -> Result<Vec<Endpoint>, Failure> {
     let begun = Instant::now();
-    let boards: Vec<Shared> = planned.iter().map(|server| new_state(server)).collect();
+    let state =
+        |server: &PlannedServer| ReadinessState { step: Step::Started, loading: LoadingProgress::new(&server.log) };
+    let boards: Vec<Shared> = planned.iter().map(|server| Arc::new(Mutex::new(state(server)))).collect();
     let mut waiting = JoinSet::new();
     for (index, server) in planned.iter().enumerate() {
         let (server, board) = (Arc::clone(server), Arc::clone(&boards[index]));
@@ -94,18 +96,10 @@ pub async fn all(
     }
 }
 
-fn new_state(server: &PlannedServer) -> Shared {
-    Arc::new(Mutex::new(ReadinessState { step: Step::Started, loading: LoadingProgress::new(&server.log) }))
-}
-
-fn lock_state(board: &Shared) -> parking_lot::MutexGuard<'_, ReadinessState> {
-    board.lock()
-}
-
 async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endpoint, ReadinessError> {
     loop {
         let endpoint = {
-            let mut board = lock_state(board);
+            let mut board = board.lock();
             board.loading.read_new_lines();
             if let Some(line) = &board.loading.hopeless {
                 return Err(ReadinessError(format!("{} will wait for its Python model for ever: {line}", server.name)));
@@ -119,7 +113,7 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
                 ReadinessProbe::OpenAi => has_model(&endpoint).await,
                 ReadinessProbe::Kserve => probe_server(server, &endpoint).await?,
             };
-            lock_state(board).step = step;
+            board.lock().step = step;
             if let Some(up) = up {
                 return Ok(up);
             }
@@ -232,10 +226,10 @@ fn error_text(error: &ClientError) -> String {
 
 /// One line for all: how many are ready, and where the first of the others stands.
 fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], begun: Instant) {
-    let up = boards.iter().filter(|board| matches!(lock_state(board).step, Step::Up)).count();
-    let first = planned.iter().zip(boards).find(|(_, board)| !matches!(lock_state(board).step, Step::Up));
+    let up = boards.iter().filter(|board| matches!(board.lock().step, Step::Up)).count();
+    let first = planned.iter().zip(boards).find(|(_, board)| !matches!(board.lock().step, Step::Up));
     let Some((server, board)) = first else { return };
-    let board = lock_state(board);
+    let board = board.lock();
     let stands = match &board.step {
         Step::Started | Step::NoPort(..) => board.loading.status_text().unwrap_or_else(|| "loading".to_owned()),
         Step::NotLive(..) => "its port is open".to_owned(),
@@ -272,7 +266,7 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
     let mut others = Vec::new();
     let mut first = None;
     for (server, board) in planned.iter().zip(boards) {
-        let board = lock_state(board);
+        let board = board.lock();
         let waited = match &board.step {
             Step::Up => continue,
             Step::Started => "waited for the line `ready grpc=PORT` in its log".to_owned(),

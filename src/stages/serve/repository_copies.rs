@@ -14,12 +14,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::launch::{HOST, check_free, free_ports};
-use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
+use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, log_of, placed};
 use crate::container::wrap;
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure, GpuId, ReducedSetting};
 use base::files::read_text_up_to;
-use triton::launch::LaunchModel;
+use triton::launch::{LaunchModel, LaunchWorld};
 use triton::pbtxt::{self, PbtxtDocument};
 use triton::proto::inference::ModelConfig;
 use triton::repository::{Parameter, number_parameter};
@@ -162,10 +162,8 @@ impl EngineCopies {
             let words = words.into_iter().map(OsString::from);
             let ServerCommand { argv, wrapped, stop_target: world } =
                 placed(context, words.collect(), &gpus, &self.named)?;
+            let log = log_of(context, index, count);
             planned.push(PlannedServer {
-                name: format!("server {index}"),
-                argv,
-                log: log_of(context, index, count),
                 // It has one port, for everything.
                 endpoint: Some(Endpoint {
                     host: HOST.to_owned(),
@@ -176,12 +174,10 @@ impl EngineCopies {
                 }),
                 // Inside a container they are counted anew.
                 gpus: if wrapped.is_some() { Vec::new() } else { gpus },
-                env: Vec::new(),
-                unset: Vec::new(),
-                stop_target: world.unwrap_or(StopTarget::Process),
+                stop_target: world.unwrap_or(LaunchWorld::Process),
                 probe: self.probe,
                 wrapped,
-                repository: None,
+                ..PlannedServer::new(format!("server {index}"), argv, log)
             });
         }
         Ok(planned)

@@ -272,10 +272,6 @@ fn lost(path: &Path, error: &io::Error) -> FetchError {
     FetchError::Final(Box::new(system(path, error)))
 }
 
-pub(super) fn refused(what: impl Into<String>) -> Failure {
-    Failure::refused(what)
-}
-
 pub(super) fn stopped() -> Failure {
     Failure::new(FailureKind::Interrupted, "stopped; downloaded parts are kept, and the next run continues from there")
 }
@@ -296,11 +292,12 @@ pub(super) fn system(path: &Path, error: &std::io::Error) -> Failure {
 pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, Failure> {
     let Some(name) = &weights.hf else { return Ok(None) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| refused(format!("the hub cannot be queried: {error}")))?;
+    let runtime = runtime.map_err(|error| Failure::refused(format!("the hub cannot be queried: {error}")))?;
     runtime.block_on(async {
         let hub = Hub::new(name, hub::find(&weights.token_env))?;
         let index = tokio::time::timeout(limit, hub.index(&weights.revision)).await;
-        let index = index.map_err(|_| refused(format!("the hub has not answered for {} s", limit.as_secs())))??;
+        let index =
+            index.map_err(|_| Failure::refused(format!("the hub has not answered for {} s", limit.as_secs())))??;
         size(&index, weights).map(Some)
     })
 }
@@ -311,7 +308,7 @@ pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, F
 /// The answer is not a list of files, or names a file that cannot be in an output folder.
 pub fn listed_size(answer: &[u8], weights: &Weights) -> Result<u64, Failure> {
     let index = read_listing(answer, "the hub").map_err(|error| match error {
-        FetchError::Broken(why) => refused(why),
+        FetchError::Broken(why) => Failure::refused(why),
         FetchError::Final(failure) => *failure,
     })?;
     size(&index, weights)

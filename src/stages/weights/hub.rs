@@ -18,7 +18,6 @@ use reqwest::{Client, Response, StatusCode};
 use serde::Serialize;
 use sha1::{Digest as _, Sha1};
 
-use super::fetch::refused;
 use super::index::{ExpectedFile, HubIndex, stays_inside};
 use base::diag::with_causes;
 use base::event::Failure;
@@ -62,7 +61,7 @@ impl Hub {
         let mut headers = HeaderMap::new();
         if let Some(token) = &token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| refused("the hub's token has characters that no token has"))?;
+                .map_err(|_| Failure::refused("the hub's token has characters that no token has"))?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -72,7 +71,7 @@ impl Hub {
             .connect_timeout(Duration::from_secs(30))
             .read_timeout(SILENCE)
             .build()
-            .map_err(|error| refused(format!("no HTTP client: {}", chain(&error))))?;
+            .map_err(|error| Failure::refused(format!("no HTTP client: {}", chain(&error))))?;
         Ok(Self { client, endpoint, name: name.to_owned(), token })
     }
 
@@ -148,7 +147,7 @@ impl Hub {
         let (endpoint, name) = (self.shown(), &self.name);
         let page = format!("{endpoint}/{name}");
         let suffix = if message.is_empty() { String::new() } else { format!(" ({message})") };
-        let failure = |text: String| refused(format!("{name}: {text}{suffix}"));
+        let failure = |text: String| Failure::refused(format!("{name}: {text}{suffix}"));
         match (status, code) {
             (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) if self.token.is_some() => {
                 failure("the hub knows the token, and its owner has no access".to_owned()).hint(format!(
@@ -192,8 +191,9 @@ async fn listing(mut response: Response) -> Result<Vec<u8>, FetchError> {
 /// An answer that is whole and of another shape will be the same again; one that is cut or no JSON may be a proxy's, or
 /// the network's.
 pub(super) fn read_listing(bytes: &[u8], from: &str) -> Result<HubIndex, FetchError> {
-    let unusable =
-        |why: String| FetchError::Final(Box::new(refused(format!("the answer of {from} is not usable: {why}"))));
+    let unusable = |why: String| {
+        FetchError::Final(Box::new(Failure::refused(format!("the answer of {from} is not usable: {why}"))))
+    };
     let answer = serde_json::from_slice(bytes).map_err(|error| {
         if error.is_data() {
             unusable(error.to_string())
@@ -321,7 +321,7 @@ pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<Expected
     let wanted: Vec<ExpectedFile> = index.files.iter().filter(is_wanted).cloned().collect();
     if wanted.is_empty() {
         let names: Vec<&str> = index.files.iter().map(|file| file.path.as_str()).take(20).collect();
-        return Err(refused("none of its files is wanted").hint(format!("it has {}", names.join(", "))));
+        return Err(Failure::refused("none of its files is wanted").hint(format!("it has {}", names.join(", "))));
     }
     wanted.iter().try_for_each(|file| stays_inside(&file.path))?;
     Ok(wanted)
@@ -330,9 +330,9 @@ pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<Expected
 pub(super) fn globs(patterns: &[String]) -> Result<globset::GlobSet, Failure> {
     let mut set = globset::GlobSetBuilder::new();
     for pattern in patterns {
-        set.add(globset::Glob::new(pattern).map_err(|error| refused(error.to_string()))?);
+        set.add(globset::Glob::new(pattern).map_err(|error| Failure::refused(error.to_string()))?);
     }
-    set.build().map_err(|error| refused(error.to_string()))
+    set.build().map_err(|error| Failure::refused(error.to_string()))
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::fetch::refused;
 use super::hub::HubDigest;
 use super::{Checked, LIST};
 use base::event::Failure;
@@ -151,7 +150,7 @@ pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
     if plain && !path.is_empty() && path != LIST && !path.starts_with(FILE) {
         return Ok(());
     }
-    Err(refused(format!("the hub names a file `{path}`, which cannot be in the output folder")))
+    Err(Failure::refused(format!("the hub names a file `{path}`, which cannot be in the output folder")))
 }
 
 /// A file with other bytes than the index lists. It has been removed, so that the next attempt fetches it.
@@ -361,7 +360,7 @@ mod index_tests {
         let answer = format!("{{\"sha\": \"c\", \"other\": [{zeros}0], \"siblings\": []}}");
         let index = HubIndex::read(serde_json::from_str(&answer).unwrap()).unwrap();
         assert_eq!(index, HubIndex { commit: "c".to_owned(), files: Vec::new() });
-        // A list in place of the object is refused, whatever is in it.
+        // A list in place of the object is whatever is in it.
         assert!(serde_json::from_str::<HubAnswer>(&format!("[{zeros}0]")).is_err());
     }
 

@@ -30,7 +30,7 @@ use base::event::{Done, Failure, MovingSource};
 use base::files::{Digest, metadata_if_there};
 use base::units::{counted, size};
 pub use fetch::{listed_size, weights_size};
-use fetch::{refused, stopped, system};
+use fetch::{stopped, system};
 use hub::{Hub, HubDigest, chosen, globs};
 use index::{CheckedFiles, ExpectedFile, HubIndex, differs};
 use plan::manifest::model::{Fetcher, Weights};
@@ -48,7 +48,7 @@ impl Run for Weights {
         match (&self.hf, &self.path) {
             (Some(name), _) => from_hub(context, self, name).await,
             (None, Some(path)) => perform(&context, self, path).await,
-            (None, None) => Err(refused("it names neither `hf` nor `path`")),
+            (None, None) => Err(Failure::refused("it names neither `hf` nor `path`")),
         }
     }
 }
@@ -76,7 +76,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
         fetch::all(&context, &hub, &index, &wanted, &mut memory).await?
     };
     index::check(&out, &files)
-        .map_err(|error| refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
+        .map_err(|error| Failure::refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
     memory.remove_record();
     // What the hf command keeps for itself.
     let _ = fs::remove_dir_all(out.join(".cache"));
@@ -90,7 +90,7 @@ fn by_command(context: &TaskContext, with: Fetcher) -> Result<bool, Failure> {
         Fetcher::Https => Ok(false),
         Fetcher::Auto => Ok(is_there),
         Fetcher::Hf if is_there => Ok(true),
-        Fetcher::Hf => Err(refused("the command `hf` is not in PATH")
+        Fetcher::Hf => Err(Failure::refused("the command `hf` is not in PATH")
             .hint("`pip install -U huggingface_hub`, or `with: https`, which needs no command")),
     }
 }
@@ -134,11 +134,12 @@ async fn check_all(
             let (kind, file) = (one.sum.clone(), path.clone());
             let reading = tokio::task::spawn_blocking(move || kind.of_file(&file));
             let reading_result = tokio::select! {
-                found = reading => found.map_err(|error| refused(error.to_string()))?,
+                found = reading => found.map_err(|error| Failure::refused(error.to_string()))?,
                 () = context.lease.stop.requested() => return Err(stopped()),
             };
-            let digest = reading_result
-                .map_err(|error| refused(format!("the hf command left no {} that can be read: {error}", one.path)))?;
+            let digest = reading_result.map_err(|error| {
+                Failure::refused(format!("the hf command left no {} that can be read: {error}", one.path))
+            })?;
             if digest != one.sum {
                 let _ = fs::remove_file(&path);
                 return Err(differs(one, &digest));
@@ -176,7 +177,7 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
             })
         };
         let read: std::io::Result<(u64, HubDigest)> = tokio::select! {
-            read = reading => read.map_err(|error| refused(error.to_string()))?,
+            read = reading => read.map_err(|error| Failure::refused(error.to_string()))?,
             () = context.lease.stop.requested() => return Err(stopped()),
         };
         let (size, sum) = read.map_err(|error| system(&from, &error))?;
@@ -204,14 +205,14 @@ pub fn portable_links(folder: &Path) -> Result<BTreeMap<PathBuf, Digest>, PathEr
 fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
     let metadata = metadata_if_there(folder).map_err(|error| system(folder, &error))?;
     if !metadata.is_some_and(|metadata| metadata.is_dir()) {
-        return Err(refused(format!("{} is no folder", folder.display())));
+        return Err(Failure::refused(format!("{} is no folder", folder.display())));
     }
     let (include, exclude) = (globs(&weights.include)?, globs(&weights.exclude)?);
     let is_hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');
     let mut names = Vec::new();
     let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
     for item in walk.into_iter().filter_entry(|item| item.depth() == 0 || !is_hidden(item.file_name())) {
-        let item = item.map_err(|error| refused(error.to_string()))?;
+        let item = item.map_err(|error| Failure::refused(error.to_string()))?;
         let Some(name) = item.path().strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
         let is_wanted = (weights.include.is_empty() || include.is_match(name)) && !exclude.is_match(name);
         if item.file_type().is_file() && is_wanted && name != LIST {
@@ -219,7 +220,7 @@ fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
         }
     }
     if names.is_empty() {
-        return Err(refused(format!("{} has no files that are wanted", folder.display())));
+        return Err(Failure::refused(format!("{} has no files that are wanted", folder.display())));
     }
     Ok(names)
 }
@@ -257,7 +258,7 @@ pub(super) struct List<'a> {
 pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]) -> Result<Done, Failure> {
     let bytes = files.iter().map(|file| file.size).sum();
     let list = List { repository: of.map(|(name, _)| name), commit: of.map(|(_, commit)| commit), bytes, files };
-    let text = serde_json::to_string_pretty(&list).map_err(|error| refused(error.to_string()))?;
+    let text = serde_json::to_string_pretty(&list).map_err(|error| Failure::refused(error.to_string()))?;
     let path = out.join(LIST);
     fs::write(&path, format!("{text}\n")).map_err(|error| system(&path, &error))?;
     let name = of.map(|(name, commit)| format!("{name} at {}, ", commit.get(..12).unwrap_or(commit)));

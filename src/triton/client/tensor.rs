@@ -3,76 +3,26 @@
 //! Raw is little endian, row major; BYTES elements carry a 4-byte length. Requests are always raw: it is the only way
 //! for 16-bit floats, and mixing raw and typed in one request is an error. Answers may be either.
 
-use std::fmt;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
+use strum::{Display, EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 
 use crate::proto::inference::infer_parameter::ParameterChoice;
 use crate::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::proto::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
 
-/// The data types of KServe v2, by their names on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataType {
-    Bool,
-    Uint8,
-    Uint16,
-    Uint32,
-    Uint64,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Fp16,
-    Bf16,
-    Fp32,
-    Fp64,
-    Bytes,
-}
-
 impl DataType {
-    pub const ALL: [Self; 14] = [
-        Self::Bool,
-        Self::Uint8,
-        Self::Uint16,
-        Self::Uint32,
-        Self::Uint64,
-        Self::Int8,
-        Self::Int16,
-        Self::Int32,
-        Self::Int64,
-        Self::Fp16,
-        Self::Bf16,
-        Self::Fp32,
-        Self::Fp64,
-        Self::Bytes,
-    ];
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "BOOL",
-            Self::Uint8 => "UINT8",
-            Self::Uint16 => "UINT16",
-            Self::Uint32 => "UINT32",
-            Self::Uint64 => "UINT64",
-            Self::Int8 => "INT8",
-            Self::Int16 => "INT16",
-            Self::Int32 => "INT32",
-            Self::Int64 => "INT64",
-            Self::Fp16 => "FP16",
-            Self::Bf16 => "BF16",
-            Self::Fp32 => "FP32",
-            Self::Fp64 => "FP64",
-            Self::Bytes => "BYTES",
-        }
+        self.into_str()
     }
 
     /// By the name on the wire, or by that of config.pbtxt (`TYPE_INT32`, `TYPE_STRING`).
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.strip_prefix("TYPE_").unwrap_or(name);
         let name = if name == "STRING" { "BYTES" } else { name };
-        Self::ALL.into_iter().find(|known| known.name() == name)
+        name.parse().ok()
     }
 
     /// Bytes of one element; `None` for BYTES: each element has its own length.
@@ -84,12 +34,6 @@ impl DataType {
             Self::Uint64 | Self::Int64 | Self::Fp64 => Some(8),
             Self::Bytes => None,
         }
-    }
-}
-
-impl fmt::Display for DataType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -109,7 +53,10 @@ pub enum TensorError {
 }
 
 /// Typed elements, row major. 16-bit floats are their bits.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, EnumDiscriminants)]
+#[strum_discriminants(name(DataType), doc = "The data types of KServe v2, by their names on the wire.")]
+#[strum_discriminants(derive(Display, EnumString, IntoStaticStr, VariantArray))]
+#[strum_discriminants(strum(serialize_all = "UPPERCASE", const_into_str))]
 pub enum TensorData {
     Bool(Vec<bool>),
     Uint8(Vec<u8>),
@@ -148,23 +95,8 @@ macro_rules! numbers {
 }
 
 impl TensorData {
-    pub const fn datatype(&self) -> DataType {
-        match self {
-            Self::Bool(_) => DataType::Bool,
-            Self::Uint8(_) => DataType::Uint8,
-            Self::Uint16(_) => DataType::Uint16,
-            Self::Uint32(_) => DataType::Uint32,
-            Self::Uint64(_) => DataType::Uint64,
-            Self::Int8(_) => DataType::Int8,
-            Self::Int16(_) => DataType::Int16,
-            Self::Int32(_) => DataType::Int32,
-            Self::Int64(_) => DataType::Int64,
-            Self::Fp16(_) => DataType::Fp16,
-            Self::Bf16(_) => DataType::Bf16,
-            Self::Fp32(_) => DataType::Fp32,
-            Self::Fp64(_) => DataType::Fp64,
-            Self::Bytes(_) => DataType::Bytes,
-        }
+    pub fn datatype(&self) -> DataType {
+        self.into()
     }
 
     pub fn len(&self) -> usize {

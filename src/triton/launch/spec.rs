@@ -261,11 +261,12 @@ pub struct Rank {
 pub enum LaunchWorld {
     /// One process group.
     Process,
-    /// A launcher with this many ranks below it.
+    /// `mpirun` with this many ranks below it, each a process group of its own.
     Mpi { ranks: u32 },
-    /// `PROGRAM stop NAME`.
+    /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step with this many tasks.
+    /// A step of this many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP`
+    /// stops them gracefully.
     Slurm { ranks: u32 },
 }
 

@@ -1,11 +1,12 @@
 //! Turns a spec and an engine into a value for every parameter, or into a list of all errors.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::parameters::{FLAGS, FlagMeaning, PARAMETERS, find, meaning};
-use super::{Layout, RepositoryError, RepositorySpec, SpecProblem, TEMPLATES};
+use super::{Repository, RepositoryError, RepositoryLayout, SpecProblem, TEMPLATES};
 use crate::EngineConfig;
 
 /// Every parameter by its template name; `None` is not written.
@@ -29,7 +30,7 @@ impl FilledParameters {
 }
 
 /// Formats every parameter and checks it against the engine.
-pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<FilledParameters, RepositoryError> {
+pub(super) fn fill(spec: &Repository, engine: &EngineConfig) -> Result<FilledParameters, RepositoryError> {
     let mut problems = Vec::new();
     check_models(spec, &mut problems);
     let given = given(spec, &mut problems);
@@ -38,9 +39,9 @@ pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Fille
     let build = &engine.build_config;
     values.insert("triton_max_batch_size", Some(build.max_batch_size.to_string()));
     values.insert("decoupled_mode", Some(spec.streaming.to_string()));
-    values.insert("engine_dir", Some(spec.engine.display().to_string()));
-    values.insert("tokenizer_dir", spec.tokenizer.as_ref().map(|path| path.display().to_string()));
-    let is_five = spec.layout == Layout::Five;
+    values.insert("engine_dir", Some(spec.engine.clone()));
+    values.insert("tokenizer_dir", spec.tokenizer.clone());
+    let is_five = spec.layout == RepositoryLayout::Five;
     let copies = copies(spec, engine, &mut problems);
     if is_five {
         values.insert("gpu_device_ids", Some(groups(copies, engine.ranks())));
@@ -52,14 +53,14 @@ pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Fille
         values.insert("instance_count", Some("1".to_owned()));
         if given.contains_key("gpu_device_ids") {
             let text = "the harness layout gives each model its own `gpu_device_ids`".to_owned();
-            problems.push(problem(text, Some("take the parameter away".to_owned())));
+            problems.push(SpecProblem::new(text, "take the parameter away"));
         }
     }
     for (name, value) in given {
         values.insert(name, Some(value));
     }
     let value = |name: &str| values.get(name).and_then(Clone::clone);
-    problems.extend(limits(&value, engine).into_iter().map(|limit| problem(limit.message, limit.hint)));
+    problems.extend(limits(&value, engine).into_iter().map(|(_, problem)| problem));
     check_experts(engine, &mut problems);
     check_files(spec, values["triton_backend"].as_deref().unwrap_or_default(), &mut problems);
     if problems.is_empty() {
@@ -70,11 +71,11 @@ pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Fille
     }
 }
 
-fn check_models(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) {
+fn check_models(spec: &Repository, problems: &mut Vec<SpecProblem>) {
     if spec.triton_num_servers == 0 {
-        problems.push(problem("triton_num_servers is 0: there would be no server".to_owned(), None));
+        problems.push(SpecProblem::new("triton_num_servers is 0: there would be no server", ""));
     }
-    if spec.layout != Layout::Five {
+    if spec.layout != RepositoryLayout::Five {
         return;
     }
     let names: Vec<&str> = TEMPLATES.iter().map(|(name, _)| *name).collect();
@@ -82,11 +83,11 @@ fn check_models(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) {
         if !names.contains(&model.as_str()) {
             problems.push(unknown("model", model, &names));
         } else if spec.models[..at].contains(model) {
-            problems.push(problem(format!("model `{model}` is named twice"), None));
+            problems.push(SpecProblem::new(format!("model `{model}` is named twice"), ""));
         }
     }
     if !spec.models.iter().any(|m| m == "tensorrt_llm") {
-        problems.push(problem("a repository for an engine needs the model `tensorrt_llm`".to_owned(), None));
+        problems.push(SpecProblem::new("a repository for an engine needs the model `tensorrt_llm`", ""));
     }
     if spec.models.iter().any(|m| m == "ensemble") {
         for part in ["preprocessing", "postprocessing"] {
@@ -99,17 +100,17 @@ fn check_models(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) {
 }
 
 /// The spec's own values as text; flags first, then parameters.
-fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'static str, String> {
+fn given(spec: &Repository, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'static str, String> {
     let mut entries: Vec<(&'static str, String, Value)> = Vec::new();
     for (flag, value) in &spec.runtime_flags {
         match meaning(flag, value) {
             FlagMeaning::Parameters(mut list) => {
                 // In the harness layout the engine does the batching, not the server.
-                list.retain(|(name, _)| spec.layout == Layout::Five || *name != "triton_max_batch_size");
+                list.retain(|(name, _)| spec.layout == RepositoryLayout::Five || *name != "triton_max_batch_size");
                 entries.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
             FlagMeaning::InvalidValue(message) => {
-                problems.push(problem(format!("runtime flag `{flag}`: {message}"), None));
+                problems.push(SpecProblem::new(format!("runtime flag `{flag}`: {message}"), ""));
             }
             FlagMeaning::NotInRepository => problems.push(problem(
                 format!("runtime flag `{flag}` belongs to another executor; no config.pbtxt has a place for it"),
@@ -129,7 +130,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
                 entries.push((parameter.name, format!("parameter `{name}`"), parameter.kind.canonical(value)));
             }
             None if name == "engine_dir" => {
-                problems.push(problem("parameter `engine_dir` is `engine` of the stage".to_owned(), None));
+                problems.push(SpecProblem::new("parameter `engine_dir` is `engine` of the stage", ""));
             }
             None => problems.push(unknown("parameter", name, &names)),
         }
@@ -138,10 +139,11 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
     for (name, by, value) in entries {
         let Some(parameter) = find(name) else { continue };
         match parameter.kind.spell(&value) {
-            Err(message) => problems.push(problem(format!("{by}: {message}"), None)),
+            Err(message) => problems.push(SpecProblem::new(format!("{by}: {message}"), "")),
             Ok(text) => match values.get(name) {
                 Some((other, before)) if *before != text => {
-                    problems.push(problem(format!("{other} sets {before} and {by} sets {text} for `{name}`"), None));
+                    problems
+                        .push(SpecProblem::new(format!("{other} sets {before} and {by} sets {text} for `{name}`"), ""));
                 }
                 _ => {
                     values.insert(name, (by, text));
@@ -153,15 +155,12 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
 }
 
 /// How many copies of the engine (data-parallel ranks) each server has: its GPUs / (tp × pp).
-fn copies(spec: &RepositorySpec, engine: &EngineConfig, problems: &mut Vec<SpecProblem>) -> u32 {
+fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProblem>) -> u32 {
     let (ranks, servers) = (engine.ranks(), spec.triton_num_servers.max(1));
-    let wanted = match spec.layout {
-        Layout::Harness { triton_num_models_per_server } => triton_num_models_per_server,
-        Layout::Five => None,
-    };
+    let wanted = spec.triton_num_models_per_server.filter(|_| spec.layout == RepositoryLayout::Harness);
     let Some(gpus) = spec.gpus else { return wanted.unwrap_or(1) };
     if gpus % servers != 0 {
-        problems.push(problem(format!("{gpus} GPUs cannot be shared evenly by {servers} servers"), None));
+        problems.push(SpecProblem::new(format!("{gpus} GPUs cannot be shared evenly by {servers} servers"), ""));
         return 1;
     }
     let here = gpus / servers;
@@ -206,15 +205,15 @@ fn check_experts(engine: &EngineConfig, problems: &mut Vec<SpecProblem>) {
              tensor parallelism",
             mapping.tp_size
         );
-        problems.push(problem(message, Some("build the engine again".to_owned())));
+        problems.push(SpecProblem::new(message, "build the engine again"));
     }
 }
 
 /// The folder that the files of the models come from has what each model needs.
-fn check_files(spec: &RepositorySpec, backend: &str, problems: &mut Vec<SpecProblem>) {
+fn check_files(spec: &Repository, backend: &str, problems: &mut Vec<SpecProblem>) {
     let Some(files) = &spec.files else { return };
     for role in roles(spec).filter(|role| is_python(role, backend)) {
-        let path = files.join(role).join("1/model.py");
+        let path = Path::new(files).join(role).join("1/model.py");
         if !path.is_file() {
             problems.push(problem(
                 format!("`files` has no {role}/1/model.py: {} is not there", path.display()),
@@ -224,9 +223,9 @@ fn check_files(spec: &RepositorySpec, backend: &str, problems: &mut Vec<SpecProb
     }
 }
 
-fn roles(spec: &RepositorySpec) -> impl Iterator<Item = &str> {
-    let harness = ["tensorrt_llm"].into_iter().filter(|_| spec.layout != Layout::Five);
-    let five = spec.models.iter().map(String::as_str).filter(|_| spec.layout == Layout::Five);
+fn roles(spec: &Repository) -> impl Iterator<Item = &str> {
+    let harness = ["tensorrt_llm"].into_iter().filter(|_| spec.layout != RepositoryLayout::Five);
+    let five = spec.models.iter().map(String::as_str).filter(|_| spec.layout == RepositoryLayout::Five);
     harness.chain(five)
 }
 
@@ -235,7 +234,7 @@ fn is_python(role: &str, backend: &str) -> bool {
         || role == "tensorrt_llm" && backend == "python"
 }
 
-fn notes(spec: &RepositorySpec, values: &BTreeMap<&'static str, Option<String>>) -> Vec<String> {
+fn notes(spec: &Repository, values: &BTreeMap<&'static str, Option<String>>) -> Vec<String> {
     let text_models: Vec<&str> = roles(spec).filter(|m| matches!(*m, "preprocessing" | "postprocessing")).collect();
     let mut notes = Vec::new();
     if !text_models.is_empty() && values.get("tokenizer_dir").is_none_or(Option::is_none) {
@@ -266,16 +265,11 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> SpecProblem {
 
 // Values checked against the engine's own `config.json`: what it was built for, and what it can do.
 
-/// A value that does not fit the engine.
-pub(super) struct Limit {
-    /// The parameter's template name.
-    pub name: &'static str,
-    pub message: String,
-    pub hint: Option<String>,
-}
-
-/// Every parameter that does not fit. `value` gives a parameter by its template name.
-pub(super) fn limits(value: &dyn Fn(&str) -> Option<String>, engine: &EngineConfig) -> Vec<Limit> {
+/// Every parameter that does not fit, by its template name. `value` gives a parameter by that name.
+pub(super) fn limits(
+    value: &dyn Fn(&str) -> Option<String>,
+    engine: &EngineConfig,
+) -> Vec<(&'static str, SpecProblem)> {
     let number = |name: &str| value(name).and_then(|text| text.trim().parse::<u64>().ok());
     let is_on = |name: &str| value(name).as_deref() == Some("true");
     let build = &engine.build_config;
@@ -287,22 +281,17 @@ pub(super) fn limits(value: &dyn Fn(&str) -> Option<String>, engine: &EngineConf
         ("max_beam_width", build.max_beam_width, "max_beam_width"),
     ] {
         if let Some(value) = number(name).filter(|value| *value > u64::from(limit)) {
-            actual.push(Limit {
-                name,
-                message: format!("`{name}` is {value}, and the engine was built with {flag} {limit}"),
-                hint: Some(format!("lower it, or build the engine with a larger {flag}")),
-            });
+            let message = format!("`{name}` is {value}, and the engine was built with {flag} {limit}");
+            let hint = format!("lower it, or build the engine with a larger {flag}");
+            actual.push((name, SpecProblem::new(message, &hint)));
         }
     }
     let block = u64::from(engine.tokens_per_block());
     let least = number("max_beam_width").unwrap_or(1) * u64::from(engine.max_seq_len()).div_ceil(block) * block;
     let name = "max_tokens_in_paged_kv_cache";
     if let Some(tokens) = number(name).filter(|tokens| *tokens < least) {
-        actual.push(Limit {
-            name,
-            message: format!("`{name}` is {tokens}, too small for one sequence of the engine ({least} tokens)"),
-            hint: None,
-        });
+        let message = format!("`{name}` is {tokens}, too small for one sequence of the engine ({least} tokens)");
+        actual.push((name, SpecProblem::new(message, "")));
     }
     if build
         .rest
@@ -311,20 +300,16 @@ pub(super) fn limits(value: &dyn Fn(&str) -> Option<String>, engine: &EngineConf
         .is_some_and(|kind| !kind.eq_ignore_ascii_case("paged") && !kind.ends_with("PAGED"))
         && value("batching_strategy").is_some_and(|strategy| strategy != "V1")
     {
-        actual.push(Limit {
-            name: "batching_strategy",
-            message: "in-flight batching needs an engine with a paged KV cache".to_owned(),
-            hint: Some("build it with `kv_cache_type: paged`, or set V1".to_owned()),
-        });
+        let message = "in-flight batching needs an engine with a paged KV cache";
+        let hint = "build it with `kv_cache_type: paged`, or set V1";
+        actual.push(("batching_strategy", SpecProblem::new(message, hint)));
     }
     if build.plugin_config.use_paged_context_fmha == Some(false) {
         for name in ["enable_chunked_context", "enable_kv_cache_reuse"] {
             if is_on(name) {
-                actual.push(Limit {
-                    name,
-                    message: format!("`{name}` needs an engine built with use_paged_context_fmha"),
-                    hint: Some("build it with `use_paged_context_fmha: enable`".to_owned()),
-                });
+                let message = format!("`{name}` needs an engine built with use_paged_context_fmha");
+                let hint = "build it with `use_paged_context_fmha: enable`";
+                actual.push((name, SpecProblem::new(message, hint)));
             }
         }
     }
@@ -333,13 +318,10 @@ pub(super) fn limits(value: &dyn Fn(&str) -> Option<String>, engine: &EngineConf
     for group in value(name).iter().flat_map(|ids| ids.split(';')).filter(|group| !group.trim().is_empty()) {
         let count = group.split(',').count() as u32;
         if count != ranks {
-            actual.push(Limit {
-                name,
-                message: format!(
-                    "`{name}` gives a copy {count} GPUs (`{group}`), and the engine has {ranks} ranks (tp × pp)"
-                ),
-                hint: Some("a copy needs as many GPUs as the engine has ranks".to_owned()),
-            });
+            let message =
+                format!("`{name}` gives a copy {count} GPUs (`{group}`), and the engine has {ranks} ranks (tp × pp)");
+            let hint = "a copy needs as many GPUs as the engine has ranks";
+            actual.push((name, SpecProblem::new(message, hint)));
         }
     }
     actual

@@ -13,9 +13,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{EngineConfig, EngineError, pbtxt};
+use base::spec::MOST_PARTS;
 
 pub use check::{RepositoryCheckResult, check};
 pub use parameters::{
@@ -32,41 +35,79 @@ const TEMPLATES: [(&str, &str); 5] = [
     ("tensorrt_llm_bls", include_str!("../../../templates/triton/tensorrt_llm_bls/config.pbtxt.j2")),
 ];
 
-/// What to write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RepositorySpec {
-    /// The engine folder, as the server will see it.
-    pub engine: PathBuf,
-    /// One repository for each.
+/// Triton model repositories, one for each server: `triton_model_repo_<n>/`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Repository {
+    /// The engine folder.
+    pub engine: String,
+    /// How many servers, each with its own repository.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_servers: u32,
-    /// GPUs that all servers share evenly. Not given: each server has one engine's worth (tp × pp).
+    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. [default:
+    /// those that the stage leases, or one copy in each]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub gpus: Option<u32>,
-    /// Token streaming (`decoupled`).
+    /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of
+    /// the engine).
+    #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
+    pub layout: RepositoryLayout,
+    /// Copies of the engine in one server, in the harness layout. [default: as many as its GPUs allow]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
+    pub triton_num_models_per_server: Option<u32>,
+    /// Token streaming (`decoupled`): true for Server and Interactive.
+    #[serde(default)]
     pub streaming: bool,
-    pub tokenizer: Option<PathBuf>,
-    /// What each repository holds.
-    pub layout: Layout,
-    /// From the five; the harness layout has its own.
+    /// Folder of the tokenizer, for preprocessing and postprocessing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// Which of the five models to write.
+    #[serde(default = "five")]
     pub models: Vec<String>,
-    /// An `all_models` tree: everything of a model's folder but its config.pbtxt is copied (`1/model.py`).
-    pub files: Option<PathBuf>,
-    /// With the names of NVIDIA's harness.
+    /// Folder with the models' programs, like TensorRT-LLM's `all_models/inflight_batcher_llm`: all but each
+    /// config.pbtxt is copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+    /// The runtime flags of NVIDIA's harness, e.g.
+    /// `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They are written to config.pbtxt.
+    #[serde(default)]
     pub runtime_flags: IndexMap<String, Value>,
-    /// By template name; overrides nothing: setting the same thing twice is an error.
+    /// Any further parameter of the templates by its template name, e.g. `max_queue_size`.
+    #[serde(default)]
     pub parameters: IndexMap<String, Value>,
 }
 
 /// What a repository holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// The models of TensorRT-LLM's backend, with an instance for each copy of the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RepositoryLayout {
+    /// The models of TensorRT-LLM's backend.
+    #[default]
     Five,
-    /// As NVIDIA's MLPerf harness lays it out: one `tensorrt_llm` for each copy of the engine (data-parallel rank),
-    /// called `model-<rank>`, counted over all servers.
-    Harness {
-        /// Copies in one server. Not given: as many as its GPUs allow.
-        triton_num_models_per_server: Option<u32>,
-    },
+    /// One `tensorrt_llm` for each copy of the engine, called `model-<rank>`.
+    Harness,
+}
+
+impl RepositoryLayout {
+    /// Serde passes a reference.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_five(&self) -> bool {
+        *self == Self::Five
+    }
+}
+
+fn five() -> Vec<String> {
+    MODELS.map(str::to_owned).to_vec()
+}
+
+/// The five models of TensorRT-LLM's Triton backend.
+pub const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
+
+const fn one() -> u32 {
+    1
 }
 
 /// What was written.
@@ -78,7 +119,7 @@ pub struct WrittenRepositories {
     pub notes: Vec<String>,
 }
 
-/// One error in a [`RepositorySpec`].
+/// One error in a [`Repository`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecProblem {
     pub message: String,
@@ -100,8 +141,8 @@ pub enum RepositoryError {
 
 impl SpecProblem {
     /// An empty `hint` means no hint.
-    pub fn new(message: String, hint: &str) -> Self {
-        Self { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+    pub fn new(message: impl Into<String>, hint: &str) -> Self {
+        Self { message: message.into(), hint: (!hint.is_empty()).then(|| hint.to_owned()) }
     }
 
     pub fn line(&self) -> String {
@@ -110,8 +151,8 @@ impl SpecProblem {
 }
 
 /// Writes one repository for each server under `out`, which must exist.
-pub fn write(spec: &RepositorySpec, out: &Path) -> Result<WrittenRepositories, RepositoryError> {
-    let engine = EngineConfig::load(&spec.engine)?;
+pub fn write(spec: &Repository, out: &Path) -> Result<WrittenRepositories, RepositoryError> {
+    let engine = EngineConfig::load(Path::new(&spec.engine))?;
     let filled = fill::fill(spec, &engine)?;
     let mut written = WrittenRepositories { repositories: Vec::new(), notes: filled.notes.clone() };
     for server in 0..spec.triton_num_servers {
@@ -121,7 +162,7 @@ pub fn write(spec: &RepositorySpec, out: &Path) -> Result<WrittenRepositories, R
             let io = |source| RepositoryError::Write { path: folder.clone(), source };
             fs::create_dir_all(folder.join("1")).map_err(io)?;
             if let Some(files) = &spec.files {
-                copy(&files.join(planned.role), &folder).map_err(io)?;
+                copy(&Path::new(files).join(planned.role), &folder).map_err(io)?;
             }
             fs::write(folder.join("config.pbtxt"), planned.text).map_err(io)?;
         }
@@ -139,13 +180,13 @@ struct Planned<'a> {
 }
 
 fn planned<'a>(
-    spec: &'a RepositorySpec,
+    spec: &'a Repository,
     filled: &fill::FilledParameters,
     server: u32,
     ranks: u32,
 ) -> Result<Vec<Planned<'a>>, RepositoryError> {
     let mut planned = Vec::new();
-    if spec.layout == Layout::Five {
+    if spec.layout == RepositoryLayout::Five {
         for role in &spec.models {
             planned.push(Planned { role, name: role.clone(), text: render(role, filled)? });
         }

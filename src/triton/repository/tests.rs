@@ -24,14 +24,15 @@ fn engine(world: u32) -> TempDir {
     folder
 }
 
-fn spec(engine: &TempDir) -> RepositorySpec {
-    RepositorySpec {
-        engine: engine.path().to_owned(),
+fn spec(engine: &TempDir) -> Repository {
+    Repository {
+        engine: engine.path().display().to_string(),
         triton_num_servers: 1,
         gpus: None,
         streaming: true,
         tokenizer: None,
-        layout: Layout::Five,
+        layout: RepositoryLayout::Five,
+        triton_num_models_per_server: None,
         files: None,
         models: TEMPLATES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         runtime_flags: IndexMap::new(),
@@ -52,7 +53,7 @@ fn parameter(config: &ModelConfig, key: &str) -> Option<String> {
     config.parameters.get(key).map(|p| p.string_value.clone())
 }
 
-fn problems(spec: &RepositorySpec) -> Vec<String> {
+fn problems(spec: &Repository) -> Vec<String> {
     let out = tempfile::tempdir().unwrap();
     let error = write(spec, out.path()).unwrap_err();
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing may be written");
@@ -63,7 +64,7 @@ fn problems(spec: &RepositorySpec) -> Vec<String> {
 #[test]
 fn all_five_models_are_written_for_each_server() {
     let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
-    let written = write(&RepositorySpec { triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
+    let written = write(&Repository { triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
     assert_eq!(written.repositories.len(), 2);
     assert_eq!(written.notes.len(), 2, "a tokenizer and the programs are missing");
     for server in 0..2 {
@@ -104,7 +105,7 @@ fn runtime_flags_reach_the_file() {
     let flags = json!({"batch_scheduler_policy": "max_util", "kvcache_free_gpu_mem_frac": 0.95,
         "enable_chunked_context": true, "max_num_tokens": 2048, "exclude_input_from_output": false,
         "max_batch_size": 16, "context_chunking_policy": "equal_progress"});
-    write(&RepositorySpec { runtime_flags: map(&flags), ..spec(&engine) }, out.path()).unwrap();
+    write(&Repository { runtime_flags: map(&flags), ..spec(&engine) }, out.path()).unwrap();
     let llm = config(&out, 0, "tensorrt_llm");
     for (key, value) in [
         ("batch_scheduler_policy", "max_utilization"),
@@ -122,11 +123,11 @@ fn runtime_flags_reach_the_file() {
 #[test]
 fn a_policy_in_capitals_is_written_as_the_backend_takes_it() {
     for spec_of in [
-        |engine: &tempfile::TempDir| RepositorySpec {
+        |engine: &tempfile::TempDir| Repository {
             runtime_flags: map(&json!({"batch_scheduler_policy": "MAX_UTILIZATION"})),
             ..spec(engine)
         },
-        |engine: &tempfile::TempDir| RepositorySpec {
+        |engine: &tempfile::TempDir| Repository {
             parameters: map(&json!({"batch_scheduler_policy": "MAX_UTILIZATION"})),
             ..spec(engine)
         },
@@ -142,7 +143,7 @@ fn a_policy_in_capitals_is_written_as_the_backend_takes_it() {
 fn nvidias_static_policy_is_a_batching_strategy() {
     let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
     let flags = map(&json!({"batch_scheduler_policy": "static"}));
-    write(&RepositorySpec { runtime_flags: flags, ..spec(&engine) }, out.path()).unwrap();
+    write(&Repository { runtime_flags: flags, ..spec(&engine) }, out.path()).unwrap();
     assert_eq!(parameter(&config(&out, 0, "tensorrt_llm"), "gpt_model_type").unwrap(), "V1");
 }
 
@@ -157,7 +158,7 @@ fn every_parameter_has_a_place_in_a_template() {
 #[test]
 fn all_errors_are_reported_at_once_with_a_suggestion() {
     let engine = engine(1);
-    let wrong = RepositorySpec {
+    let wrong = Repository {
         models: vec!["tensorrt_llm".into(), "ensembel".into()],
         runtime_flags: map(&json!({"batch_scheduler_polici": "max_util", "moe_backend": "CUTLASS"})),
         parameters: map(
@@ -179,7 +180,7 @@ fn all_errors_are_reported_at_once_with_a_suggestion() {
 #[test]
 fn conflicting_settings_are_refused() {
     let engine = engine(1);
-    let wrong = RepositorySpec {
+    let wrong = Repository {
         runtime_flags: map(&json!({"kvcache_free_gpu_mem_frac": 0.8})),
         parameters: map(&json!({"kv_cache_free_gpu_mem_fraction": 0.9})),
         ..spec(&engine)
@@ -190,23 +191,23 @@ fn conflicting_settings_are_refused() {
 #[test]
 fn gpus_are_counted_inside_a_servers_visible_ones() {
     let (engine, out) = (engine(2), tempfile::tempdir().unwrap());
-    write(&RepositorySpec { gpus: Some(8), triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
+    write(&Repository { gpus: Some(8), triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
     for server in 0..2 {
         let llm = config(&out, server, "tensorrt_llm");
         assert_eq!(parameter(&llm, "gpu_device_ids").unwrap(), "0,1;2,3");
         assert_eq!(llm.instance_group[0].count, 2);
     }
-    assert_eq!(problems(&RepositorySpec { gpus: Some(8), triton_num_servers: 8, ..spec(&engine) }).len(), 1);
-    assert_eq!(problems(&RepositorySpec { gpus: Some(8), triton_num_servers: 3, ..spec(&engine) }).len(), 1);
+    assert_eq!(problems(&Repository { gpus: Some(8), triton_num_servers: 8, ..spec(&engine) }).len(), 1);
+    assert_eq!(problems(&Repository { gpus: Some(8), triton_num_servers: 3, ..spec(&engine) }).len(), 1);
 }
 
 #[test]
 fn the_harness_layout_has_one_model_for_each_copy_counted_over_all_servers() {
     let (engine, out) = (engine(2), tempfile::tempdir().unwrap());
-    let layout = Layout::Harness { triton_num_models_per_server: None };
+    let layout = RepositoryLayout::Harness;
     let flags =
         map(&json!({"max_batch_size": 32, "kvcache_free_gpu_mem_frac": 0.95, "batch_scheduler_policy": "max_util"}));
-    let spec = RepositorySpec { gpus: Some(8), triton_num_servers: 2, layout, runtime_flags: flags, ..spec(&engine) };
+    let spec = Repository { gpus: Some(8), triton_num_servers: 2, layout, runtime_flags: flags, ..spec(&engine) };
     write(&spec, out.path()).unwrap();
     for (server, model, devices) in
         [(0, "model-0", "0,1"), (0, "model-1", "2,3"), (1, "model-2", "0,1"), (1, "model-3", "2,3")]
@@ -225,8 +226,8 @@ fn the_harness_layout_has_one_model_for_each_copy_counted_over_all_servers() {
             assert_eq!(parameter(&llm, key).as_deref(), Some(value), "{model} {key}");
         }
     }
-    let layout = Layout::Harness { triton_num_models_per_server: Some(1) };
-    insta::assert_snapshot!(problems(&RepositorySpec { layout, ..spec }).join("\n"), @"triton_num_models_per_server \
+    let triton_num_models_per_server = Some(1);
+    insta::assert_snapshot!(problems(&Repository { triton_num_models_per_server, ..spec }).join("\n"), @"triton_num_models_per_server \
         is 1: 2 servers would use 4 GPUs, and there are 8 (4 copies of 2 GPUs, 1 in each server: triton_num_servers: \
         4)");
 }
@@ -237,7 +238,7 @@ fn a_value_of_a_wrong_kind_is_an_error_that_names_its_parameter() {
     for known in parameters::PARAMETERS.iter().filter(|known| known.name != "engine_dir") {
         for wrong in [json!(null), json!([1]), json!({"a": 1}), json!("")] {
             let parameters = IndexMap::from([(known.name.to_owned(), wrong.clone())]);
-            let lines = problems(&RepositorySpec { parameters, ..spec(&engine) });
+            let lines = problems(&Repository { parameters, ..spec(&engine) });
             assert!(
                 lines.iter().any(|line| line.contains(&format!("`{}`", known.name))),
                 "{} {wrong}: {lines:?}",

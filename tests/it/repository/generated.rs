@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use indexmap::IndexMap;
-use regatta::triton::repository::{Layout, check, write};
-use regatta::triton::{RepositorySpec, TritonClient};
+use regatta::triton::repository::{RepositoryLayout, check, write};
+use regatta::triton::{Repository, TritonClient};
 use serde_json::json;
 
 use crate::tritonserver::{RealTriton, models};
@@ -24,17 +24,18 @@ fn engine(folder: &Path) {
 }
 
 /// Four GPUs, engines of two ranks, a Python model in the place of each engine.
-fn spec(folder: &Path, layout: Layout, streaming: bool) -> RepositorySpec {
+fn spec(folder: &Path, layout: RepositoryLayout, streaming: bool) -> Repository {
     let flags = json!({"batch_scheduler_policy": "max_util", "kvcache_free_gpu_mem_frac": 0.95, "enable_chunked_context": true,
         "max_num_tokens": 2048, "max_batch_size": 32});
-    RepositorySpec {
-        engine: folder.join("engine"),
+    Repository {
+        engine: folder.join("engine").display().to_string(),
         triton_num_servers: 1,
         gpus: Some(4),
         streaming,
-        tokenizer: Some(folder.to_owned()),
+        tokenizer: Some(folder.display().to_string()),
         layout,
-        files: Some(models()),
+        triton_num_models_per_server: None,
+        files: Some(models().display().to_string()),
         models: ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"]
             .map(str::to_owned)
             .to_vec(),
@@ -60,7 +61,7 @@ async fn the_real_server_loads_the_five_models_with_and_without_streaming() {
     for streaming in [true, false] {
         let folder = tempfile::tempdir().expect("a folder");
         engine(&folder.path().join("engine"));
-        let written = write(&spec(folder.path(), Layout::Five, streaming), folder.path()).expect("written");
+        let written = write(&spec(folder.path(), RepositoryLayout::Five, streaming), folder.path()).expect("written");
         let names = served(&written.repositories[0]).await;
         assert_eq!(names, ["ensemble", "postprocessing", "preprocessing", "tensorrt_llm", "tensorrt_llm_bls"]);
     }
@@ -74,8 +75,11 @@ async fn the_real_server_loads_the_harness_layout_in_each_server() {
     {
         let folder = tempfile::tempdir().expect("a folder");
         engine(&folder.path().join("engine"));
-        let layout = Layout::Harness { triton_num_models_per_server: Some(2 / servers) };
-        let spec = RepositorySpec { triton_num_servers: servers, ..spec(folder.path(), layout, streaming) };
+        let spec = Repository {
+            triton_num_servers: servers,
+            triton_num_models_per_server: Some(2 / servers),
+            ..spec(folder.path(), RepositoryLayout::Harness, streaming)
+        };
         let written = write(&spec, folder.path()).expect("written");
         assert_eq!(written.repositories.len(), expected.len());
         for (repository, expected) in written.repositories.iter().zip(expected) {

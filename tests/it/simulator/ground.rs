@@ -12,7 +12,7 @@ use regatta::triton::proto::inference::grpc_inference_service_client::GrpcInfere
 use regatta::triton::proto::inference::infer_parameter::ParameterChoice;
 use regatta::triton::proto::inference::model_infer_request::InferInputTensor;
 use regatta::triton::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
-use regatta::triton::{RepositorySpec, repository};
+use regatta::triton::{Repository, repository};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
@@ -37,13 +37,14 @@ impl Files {
         let mut spec = engine_spec();
         spec.build_flags.extend(flags.as_object().unwrap().clone());
         write_engine(&spec, &engine).unwrap();
-        let spec = RepositorySpec {
-            engine,
+        let spec = Repository {
+            engine: engine.display().to_string(),
             triton_num_servers: 1,
             gpus: None,
             streaming,
             tokenizer: None,
-            layout: repository::Layout::Five,
+            layout: repository::RepositoryLayout::Five,
+            triton_num_models_per_server: None,
             files: None,
             models: ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"]
                 .map(str::to_owned)

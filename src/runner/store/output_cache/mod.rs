@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::attempt_folders::{ReplacedOutputs, ResumedFolders, start_of_resumed};
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
+use super::failed_attempts::{ReplacedOutputs, ResumedFolders, start_of_resumed};
 use super::folder_digest::{FolderChange, HashedFolder, compare, have_same_bytes};
 use super::record::{self, KeyText, RecordHistory, RecordsFile, TaskRecord, WrittenLine};
 use super::state_folder::RESUMED;

@@ -92,7 +92,7 @@ pub async fn perform(
     let search_report = SearchReport {
         rules: SearchRules::Limits(LimitSearch {
             goal: Some(goal),
-            started_from: started_from.map(StartPoint::into_earlier),
+            started_from: started_from.map(|start| start.0),
             estimate,
         }),
         bounds,

@@ -143,7 +143,7 @@ fn keep_margin(path: &Path, margin: &ProbeOutcome) -> Result<(), Failure> {
 
 /// The earlier search that a search begins from.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct StartPoint(EarlierSearch);
+pub(super) struct StartPoint(pub(super) EarlierSearch);
 
 const USE: &str = "`start_from` is the `search.json` of a finished search, or the folder that has it";
 
@@ -205,11 +205,6 @@ impl StartPoint {
             return Err(refused(problem, "take `start_from` away, or name a search with the same model and limits"));
         }
         Ok(Self(earlier))
-    }
-
-    /// For the report of the search that began here.
-    pub(super) fn into_earlier(self) -> EarlierSearch {
-        self.0
     }
 
     /// The search with its first rates from here.

@@ -30,19 +30,10 @@ mod run_attempt;
 mod stand_in;
 mod submit_until_queued;
 
-use std::path::Path;
-
 pub use allocation::{AllocationRun, in_allocation, reachable};
 pub use array::SlurmContext;
-use base::event::{Done, Failure};
 pub use batch_script::srun_container_argv;
 pub use cancel_jobs::end_abandoned;
 pub use job_end::time_left;
 pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};
-use plan::manifest::model::Slurm;
-use runner::Lease;
-
-/// Does the stage in a job. `home` is the project's state folder.
-pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
-    run_attempt::perform(lease, slurm, home, cluster).await
-}
+pub use run_attempt::perform;

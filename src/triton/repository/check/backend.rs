@@ -190,8 +190,8 @@ fn fits(look: &mut ModelChecker<'_>, engine: &EngineConfig) {
         }
         Some(if name == "batching_strategy" && text == "v1" { "V1".to_owned() } else { text })
     };
-    for limit in limits(&value, engine) {
-        let key = find(limit.name).map_or("", |known| known.key);
+    for (name, limit) in limits(&value, engine) {
+        let key = find(name).map_or("", |known| known.key);
         let way = if key.is_empty() { vec![PbtxtStep::Name("max_batch_size")] } else { parameter(key).to_vec() };
         // The message shows the name in config.pbtxt, not the template's.
         look.error(&way, limit.message.replace("triton_max_batch_size", "max_batch_size"), limit.hint);

@@ -1,5 +1,6 @@
-//! Output folders that earlier attempts left: those in which later attempts go on, and a link for each task to the
-//! folder of its last failed attempt.
+//! What failed attempts left: a link for each task to the output folder of its last one.
+//!
+//! Output folders in which later attempts go on: which of them earlier attempts left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,6 +19,97 @@ use super::output_cache::{OutputCache, Resumes};
 use super::state_folder::{RESUMED, is_output_name, is_resumed};
 use base::event::{ReducedSetting, TaskId};
 use base::files::Digest;
+
+impl OutputCache {
+    /// Keeps what a failed attempt left, for inspection; the attempt before it is removed, unless later ones go on in
+    /// it or it is a result. `None` if there was nothing in it.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Result<Option<PathBuf>, PathError> {
+        if items_in(folder)?.is_empty() {
+            let _ = fs::remove_dir(folder);
+            return Ok(None);
+        }
+        self.has_failed.store(true, Ordering::Relaxed);
+        let link = self.home().failed().join(task.file_name());
+        if let Some(before) = self.failed_folder(&link).filter(|left| left != folder && !resume && !is_resumed(left)) {
+            let _ = discard(&before);
+        }
+        Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
+    }
+
+    /// Forgets what a failed attempt left, once the task is done under a key. What attempts of another key go on in
+    /// stays: another manifest has a task of that name, or this one with other parameters.
+    pub fn clear_failed(&self, task: &TaskId, key: &Digest) {
+        if !self.has_failed.load(Ordering::Relaxed) {
+            return;
+        }
+        let link = self.home().failed().join(task.file_name());
+        let of_key = self.home().output(&key.short());
+        let is_of_key = |folder: &Path| folder.to_string_lossy().starts_with(&*of_key.to_string_lossy());
+        let folder = self.failed_folder(&link).filter(|folder| !is_resumed(folder) || is_of_key(folder));
+        let _ = fs::remove_file(&link);
+        if let Some(folder) = folder {
+            let _ = discard(&folder);
+        }
+    }
+
+    /// What a failed attempt left, and may be removed. `None` where the link leads to an output that a record names, or
+    /// out of the outputs, as a damaged one does, or to a result, which is that of its run whatever its verdict.
+    fn failed_folder(&self, link: &Path) -> Option<PathBuf> {
+        let folder = fs::read_link(link).ok()?;
+        let name = folder.file_name()?.to_str()?;
+        let is_removable = folder.parent() == Some(&self.home().outputs())
+            && is_output_name(name)
+            && !self.is_recorded(name)
+            && !has_result(&folder);
+        is_removable.then_some(folder)
+    }
+}
+
+// What retries lowered because memory ran out, by the key of the task as the manifest has it: the next run begins there
+// instead of running out of memory again. Part of the task's real key, so nothing that was made with less is taken for
+// more.
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// For display.
+    task: TaskId,
+    lowered: ReducedSetting,
+}
+
+fn path(home: &StateFolder, key: &Digest) -> PathBuf {
+    home.lowered().join(format!("{key}.json"))
+}
+
+impl OutputCache {
+    /// The number that has to be lower than in this key, if one was ever found.
+    ///
+    /// # Errors
+    /// Its file is there and cannot be read. Without the number the task would run out of memory again, under another
+    /// key.
+    pub fn reduced_setting(&self, key: &Digest) -> Result<Option<ReducedSetting>, PathError> {
+        let path = path(self.home(), key);
+        Ok(read_sealed_json::<Note>(&path)?.map(|note| note.lowered))
+    }
+
+    pub fn record_reduced_setting(
+        &self,
+        key: &Digest,
+        task: &TaskId,
+        lowered: &ReducedSetting,
+    ) -> Result<(), PathError> {
+        create_folder(&self.home().lowered())?;
+        let note = Note { task: task.clone(), lowered: lowered.clone() };
+        replace_sealed_json(&path(self.home(), key), &note)
+    }
+
+    /// The next run begins with the manifest's value.
+    pub fn forget_lowered(&self, key: &Digest) {
+        let _ = fs::remove_file(path(self.home(), key));
+    }
+}
 
 /// The names of those that no record names. `None`: nothing has asked for one yet.
 #[derive(Debug, Default)]
@@ -120,124 +212,10 @@ impl ReplacedOutputs {
     }
 }
 
-impl OutputCache {
-    /// Keeps what a failed attempt left, for inspection; the attempt before it is removed, unless later ones go on in
-    /// it or it is a result. `None` if there was nothing in it.
-    ///
-    /// # Errors
-    /// It cannot be looked at.
-    pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Result<Option<PathBuf>, PathError> {
-        if items_in(folder)?.is_empty() {
-            let _ = fs::remove_dir(folder);
-            return Ok(None);
-        }
-        self.has_failed.store(true, Ordering::Relaxed);
-        let link = self.home().failed().join(task.file_name());
-        if let Some(before) = self.failed_folder(&link).filter(|left| left != folder && !resume && !is_resumed(left)) {
-            let _ = discard(&before);
-        }
-        Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
-    }
-
-    /// Forgets what a failed attempt left, once the task is done under a key. What attempts of another key go on in
-    /// stays: another manifest has a task of that name, or this one with other parameters.
-    pub fn clear_failed(&self, task: &TaskId, key: &Digest) {
-        if !self.has_failed.load(Ordering::Relaxed) {
-            return;
-        }
-        let link = self.home().failed().join(task.file_name());
-        let of_key = self.home().output(&key.short());
-        let is_of_key = |folder: &Path| folder.to_string_lossy().starts_with(&*of_key.to_string_lossy());
-        let folder = self.failed_folder(&link).filter(|folder| !is_resumed(folder) || is_of_key(folder));
-        let _ = fs::remove_file(&link);
-        if let Some(folder) = folder {
-            let _ = discard(&folder);
-        }
-    }
-
-    /// What a failed attempt left, and may be removed. `None` where the link leads to an output that a record names, or
-    /// out of the outputs, as a damaged one does, or to a result, which is that of its run whatever its verdict.
-    fn failed_folder(&self, link: &Path) -> Option<PathBuf> {
-        let folder = fs::read_link(link).ok()?;
-        let name = folder.file_name()?.to_str()?;
-        let is_removable = folder.parent() == Some(&self.home().outputs())
-            && is_output_name(name)
-            && !self.is_recorded(name)
-            && !has_result(&folder);
-        is_removable.then_some(folder)
-    }
-}
-
-// What retries lowered because memory ran out, by the key of the task as the manifest has it: the next run begins there
-// instead of running out of memory again. Part of the task's real key, so nothing that was made with less is taken for
-// more.
-
-#[derive(Serialize, Deserialize)]
-struct Note {
-    /// For display.
-    task: TaskId,
-    lowered: ReducedSetting,
-}
-
-fn path(home: &StateFolder, key: &Digest) -> PathBuf {
-    home.lowered().join(format!("{key}.json"))
-}
-
-impl OutputCache {
-    /// The number that has to be lower than in this key, if one was ever found.
-    ///
-    /// # Errors
-    /// Its file is there and cannot be read. Without the number the task would run out of memory again, under another
-    /// key.
-    pub fn reduced_setting(&self, key: &Digest) -> Result<Option<ReducedSetting>, PathError> {
-        let path = path(self.home(), key);
-        Ok(read_sealed_json::<Note>(&path)?.map(|note| note.lowered))
-    }
-
-    pub fn record_reduced_setting(
-        &self,
-        key: &Digest,
-        task: &TaskId,
-        lowered: &ReducedSetting,
-    ) -> Result<(), PathError> {
-        create_folder(&self.home().lowered())?;
-        let note = Note { task: task.clone(), lowered: lowered.clone() };
-        replace_sealed_json(&path(self.home(), key), &note)
-    }
-
-    /// The next run begins with the manifest's value.
-    pub fn forget_lowered(&self, key: &Digest) {
-        let _ = fs::remove_file(path(self.home(), key));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::store::output_cache::tests::{accept, begun, key};
-
-    #[test]
-    fn a_folder_is_resumed_until_it_is_accepted_or_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let (task, other, key) = (TaskId::new("a"), TaskId::new("b"), key(0));
-        let digest = key.digest();
-        let new = |task: &TaskId| begun(folder.path()).new_folder(task, &digest, Some(|_| true)).unwrap();
-        let (left, of_other) = (new(&task), new(&other));
-        assert_ne!(left, of_other);
-        assert!(is_resumed_by(left.file_name().unwrap().to_str().unwrap(), &task));
-        let cache = begun(folder.path());
-        let next = || cache.new_folder(&task, &digest, Some(|_| true)).unwrap();
-        assert_eq!(next(), left);
-        accept(&cache, &task, &key, left.clone());
-        let second = next();
-        assert_ne!(second, left);
-        assert_eq!(next(), second, "it was made after the folders were listed");
-        fs::remove_dir(&second).unwrap();
-        assert_ne!(next(), second);
-        assert_eq!(cache.new_folder(&other, &digest, Some(|_| true)).unwrap(), of_other);
-    }
 
     #[test]
     fn the_result_of_a_failed_try_stays_and_its_other_remains_go() {
@@ -280,5 +258,26 @@ mod tests {
         }
         cache.forget_lowered(&key);
         assert_eq!(cache.reduced_setting(&key).unwrap(), None);
+    }
+
+    #[test]
+    fn a_folder_is_resumed_until_it_is_accepted_or_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (task, other, key) = (TaskId::new("a"), TaskId::new("b"), key(0));
+        let digest = key.digest();
+        let new = |task: &TaskId| begun(folder.path()).new_folder(task, &digest, Some(|_| true)).unwrap();
+        let (left, of_other) = (new(&task), new(&other));
+        assert_ne!(left, of_other);
+        assert!(is_resumed_by(left.file_name().unwrap().to_str().unwrap(), &task));
+        let cache = begun(folder.path());
+        let next = || cache.new_folder(&task, &digest, Some(|_| true)).unwrap();
+        assert_eq!(next(), left);
+        accept(&cache, &task, &key, left.clone());
+        let second = next();
+        assert_ne!(second, left);
+        assert_eq!(next(), second, "it was made after the folders were listed");
+        fs::remove_dir(&second).unwrap();
+        assert_ne!(next(), second);
+        assert_eq!(cache.new_folder(&other, &digest, Some(|_| true)).unwrap(), of_other);
     }
 }
