@@ -1,6 +1,6 @@
 //! RUN_ARGS of NVIDIA's MLPerf code, the fields that its programs take: what each one sets here.
 
-use super::harness_table::{HarnessField, HarnessValue, benchmark, benchmark_hint};
+use super::harness_table::{HarnessField, HarnessValue, benchmark, benchmark_hint, defaults};
 pub(crate) use super::make_targets::make;
 use super::systems::system_name;
 use super::tuning_fields::{self, TuningField, TuningFieldError};
@@ -254,7 +254,8 @@ fn by_loadgen(run: &mut RunLine) {
     let tests: Vec<&str> = tests.into_iter().filter(|(stage, _)| ends(stage)).map(|(_, test)| test).collect();
     let of_loadgen = ["dataset", "build_loadgen"].into_iter().any(ends);
     if run.until.is_empty() || !tests.is_empty() || of_loadgen {
-        run.tool_defaults.push(("loadgen", "true".to_owned()));
+        let is_set = |name: &str| run.settings.iter().any(|setting| setting.names.iter().any(|other| other == name));
+        run.tool_defaults = defaults().filter(|(name, _)| !is_set(name)).collect();
     }
     // `performance` is the default.
     if !tests.is_empty() && tests != ["performance"] {
@@ -281,6 +282,21 @@ pub(super) fn placeholder(value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_without_a_target_has_nvidias_defaults() {
+        let defaults = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let TranslationKind::Run(run) = make(&words).expect("a run").kind else { panic!("{line}") };
+            run.tool_defaults.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(defaults("run_harness RUN_ARGS=--benchmarks=llama2"), "accuracy=99 loadgen=true round=v6.0");
+        assert_eq!(
+            defaults("run_harness RUN_ARGS=--benchmarks=llama2 --accuracy_target=.999"),
+            "loadgen=true round=v6.0"
+        );
+        assert_eq!(defaults("generate_engines RUN_ARGS=--benchmarks=llama2"), "");
+    }
 
     #[test]
     fn placeholders_of_the_pages_are_known() {
