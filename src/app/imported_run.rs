@@ -116,14 +116,14 @@ fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &m
     for setting in &named.line.settings {
         match place(setting, manifest) {
             Some(key) => params.push((key.clone(), setting.value.clone())),
-            None => translation.untranslated.push(UntranslatedOption {
-                argument: setting.argument.clone(),
-                why: format!(
+            None => translation.untranslated.push(UntranslatedOption::new(
+                &setting.argument,
+                format!(
                     "the manifest `{}` has no parameter `{}`: change it in the file of the system",
                     named.name,
                     setting.names.join("` or `")
                 ),
-            }),
+            )),
         }
     }
     params
@@ -176,9 +176,7 @@ fn set_system(
         }
         // Without a system the line is that of the default, if that takes its settings.
         Err(reason) if named.with(params.clone()).is_ok() => {
-            translation
-                .untranslated
-                .push(UntranslatedOption { argument: scale.argument.clone(), why: reason.to_string() });
+            translation.untranslated.push(UntranslatedOption::new(&scale.argument, reason.to_string()));
         }
         Err(reason) => return Err(CommandError::Usage(format!("{}: {reason}", scale.argument))),
     }
@@ -195,7 +193,7 @@ fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Trans
             front.push(format!("{variable}={}", shell_word(value)));
         } else {
             let reason = format!("no parameter of the manifest `{}` is read from it", named.name);
-            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why: reason });
+            translation.untranslated.push(UntranslatedOption::new(format!("{variable}=…"), reason));
         }
         if !is_read && variable.starts_with("SBATCH_") {
             translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
@@ -232,9 +230,7 @@ fn check(
         params.iter().map(|(key, _)| key).filter(|key| key.contains('.') && is_idle(key)).cloned().collect();
     for (key, value) in params.extract_if(.., |(key, _)| idle.contains(key)) {
         let reason = "it changes nothing here: it has this value already, or only a real system uses it";
-        translation
-            .untranslated
-            .push(UntranslatedOption { argument: format!("{key}={value}"), why: reason.to_owned() });
+        translation.untranslated.push(UntranslatedOption::new(format!("{key}={value}"), reason));
     }
     Ok(Some(plan))
 }

@@ -165,7 +165,8 @@ impl HarnessFields {
             builder.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
         }
         for more in names {
-            builder.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
+            builder
+                .push_untranslated_load(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
         }
     }
 
@@ -181,7 +182,7 @@ impl HarnessFields {
                 name @ ("offline" | "server" | "interactive") => self.scenarios.push(name.to_owned()),
                 "singlestream" => self.scenarios.push("single_stream".to_owned()),
                 "multistream" => {
-                    builder.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
+                    builder.push_untranslated_load("--scenarios=MultiStream", "language models have no MultiStream");
                 }
                 _ => {
                     let scenarios = ["Offline", "Server", "Interactive", "SingleStream"];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::command::{NOT_RUN, Surroundings, TOOLS, no_meaning, translate};
+use super::command::{NOT_RUN, Surroundings, no_meaning, tools, translate};
 use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
@@ -32,7 +32,7 @@ pub fn read_script(name: &str, text: &str) -> Result<Translation, TranslationErr
 
 /// `name` is that of its file; a pasted line has none.
 pub(super) fn read_commands(name: Option<&str>, text: &str) -> Result<Translation, TranslationError> {
-    let text = &*without_prompts(text, &|name| TOOLS.contains(&name));
+    let text = &*without_prompts(text, &|name| tools().any(|tool| tool == name));
     let commands = split(text).map_err(|line| {
         let error = TranslationError::new(ProblemKind::OpenQuote);
         match name {
@@ -47,9 +47,15 @@ pub(super) fn read_commands(name: Option<&str>, text: &str) -> Result<Translatio
         }));
     }
     let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
-    script.builder.notes.extend(name.into_iter().filter_map(|_| directives(text)));
     script.all(&commands, 0);
-    script.into_translation()
+    let mut translation = script.into_translation()?;
+    if name.is_some() {
+        let mut builder = TranslationBuilder::default();
+        directives(text, &mut builder);
+        translation.notes.splice(0..0, builder.notes);
+        translation.untranslated.extend(builder.untranslated);
+    }
+    Ok(translation)
 }
 
 #[derive(Default)]
@@ -187,7 +193,7 @@ impl Script {
             let head = words.join(" ");
             let reason = "loops and conditions are not followed, their commands are read once: `foreach` and `when` of \
                 a stage do that";
-            self.not_followed.push(UntranslatedOption { argument: format!("{place}: {head}"), why: reason.to_owned() });
+            self.not_followed.push(UntranslatedOption::new(format!("{place}: {head}"), reason));
             words.clear();
         }
         let count = words.iter().take_while(|word| AROUND.contains(&word.as_str())).count();
@@ -319,13 +325,13 @@ impl Script {
     /// Exported variables that no program of the text was given.
     fn without_a_place(&self) -> Vec<UntranslatedOption> {
         let names = self.variables.for_programs().map(|(name, _)| name).filter(|name| !self.placed.contains(*name));
-        names.map(|name| UntranslatedOption { argument: format!("{name}=…"), why: NOT_RUN.to_owned() }).collect()
+        names.map(|name| UntranslatedOption::new(format!("{name}=…"), NOT_RUN)).collect()
     }
 
     /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is
     /// named after.
     fn with_its_name(&self, mut words: Vec<String>) -> Vec<String> {
-        let scripts = || TOOLS.iter().filter_map(|tool| Some((*tool, tool.strip_suffix(".py")?)));
+        let scripts = || tools().filter_map(|tool| Some((tool, tool.strip_suffix(".py")?)));
         for word in words.iter_mut().take(2) {
             let unknown = self
                 .variables
@@ -512,10 +518,11 @@ impl Script {
                 use them";
             return self.builder.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
         }
-        if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| self.whole.stages.is_empty()) {
+        let is_locked = |stage: &Value| stage.get("gpu_clocks").is_some();
+        if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| !self.whole.stages.values().any(is_locked)) {
             let reason = format!(
-                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the \
-                clocks while it runs",
+                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage with `gpus` \
+                locks their clocks while it runs",
                 clocks["graphics"]
             );
             self.without.push(("nvidia-smi -lgc".to_owned(), reason));
@@ -587,4 +594,30 @@ const READS_VARIABLES: [&str; 2] = ["make", "llmb-run"];
 
 fn is_run_args(words: &[String]) -> bool {
     words.first().is_some_and(|word| word.starts_with("RUN_ARGS="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn untranslated(script: &str) -> Vec<String> {
+        let translation = read_script("job.sh", script).expect("a script");
+        translation.untranslated.into_iter().map(|option| format!("{}: {}", option.argument, option.why)).collect()
+    }
+
+    #[test]
+    fn locked_clocks_that_no_stage_has_are_named() {
+        let left = untranslated("nvidia-smi -lgc 1410,1410\ntritonserver --model-repository=/models\n");
+        assert!(left.iter().any(|text| text.contains("`gpu_clocks: { graphics: [1410,1410] }`")), "{left:?}");
+        let locked = "nvidia-smi -lgc 1410\nlaunch_triton_server.py --world_size 2 --model_repo /models\n";
+        assert_eq!(untranslated(locked), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_job_of_one_command_keeps_its_directives() {
+        let script = "#!/bin/bash\n#SBATCH -p gpu\n#SBATCH -J mine\nvllm bench serve --model m\n";
+        let translation = read_script("job.sh", script).expect("a script");
+        assert!(translation.notes[0].contains("--slurm partition=gpu"), "{:?}", translation.notes);
+        assert!(translation.untranslated.iter().any(|option| option.argument == "#SBATCH -J mine"));
+    }
 }

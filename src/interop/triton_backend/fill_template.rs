@@ -46,13 +46,12 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         let stages = Map::from_iter([("generate_triton_config".to_owned(), json!({"repository": stage}))]);
         return builder.finish(TOOL, manifest("repository", TOOL, stages));
     }
-    let mut command: Vec<String> =
-        ["regatta", "repository", "fill", &filled.tree, "--out", "filled", "--allow-unfilled"]
-            .map(str::to_owned)
-            .to_vec();
-    for (name, value) in &filled.values {
-        command.extend(["--model".to_owned(), filled.model.clone(), format!("{name}={value}")]);
-    }
+    // The other models of the tree have lines of their own.
+    let FilledFile { tree, model, values } = &filled;
+    let (folder, out) = (format!("{}/{model}", tree.trim_end_matches('/')), format!("filled/{model}"));
+    let mut command =
+        ["regatta", "repository", "fill", &folder, "--out", &out, "--allow-unfilled"].map(str::to_owned).to_vec();
+    command.extend(values.iter().map(|(name, value)| format!("{name}={value}")));
     builder.note(
         "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
     );
@@ -171,6 +170,16 @@ fn typed(value: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_without_an_engine_fills_its_own_model_only() {
+        let words =
+            ["-i", "r/preprocessing/config.pbtxt", "tokenizer_dir:/t,triton_max_batch_size:4"].map(str::to_owned);
+        let TranslationKind::Commands(commands) = translate(&words).expect("a line").kind else { panic!("a command") };
+        let expected = "regatta repository fill r/preprocessing --out filled/preprocessing --allow-unfilled \
+            tokenizer_dir=/t triton_max_batch_size=4";
+        assert_eq!(commands.iter().map(|words| words.join(" ")).collect::<Vec<_>>(), [expected]);
+    }
 
     #[test]
     fn what_a_line_leaves_out_is_the_backends_own() {

@@ -124,7 +124,7 @@ fn params(option: &str, stage: &str, line: &ParsedLine, builder: &mut Translatio
                 "the file {error}; where it can be read, each of its settings is imported; by hand, `foreach` of the \
                     stage `{stage}` has a list of values for each key"
             );
-            builder.push_untranslated(format!("{option} {file}"), reason);
+            builder.push_untranslated_load(format!("{option} {file}"), reason);
             unchanged
         }
     }
