@@ -76,6 +76,7 @@ pub(super) fn command(
     let manifest = named.declared_with(Vec::new())?;
     let mut params = declared_settings(&named, &manifest, translation);
     set_system(&named, &manifest, &mut params, translation)?;
+    keep_defaults(&named, &mut params, translation);
     let front = variables(&named, &manifest, translation);
     let plan = check(&named, &mut params, translation)?;
     let subcommand = match (line.plans, line.serves) {
@@ -181,6 +182,22 @@ fn set_system(
         Err(reason) => return Err(CommandError::Usage(format!("{}: {reason}", scale.argument))),
     }
     Ok(())
+}
+
+/// Names the tool's defaults, or takes them away where the system does not have them: the line is of another release.
+fn keep_defaults(named: &NamedManifest, params: &mut GivenParams, translation: &mut Translation) {
+    let is_default = |(key, value): &(String, String)| {
+        named.line.tool_defaults.iter().any(|(other, default)| other == key && default == value)
+    };
+    let (defaults, others): (GivenParams, GivenParams) = params.iter().cloned().partition(is_default);
+    let list = defaults.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+    if defaults.is_empty() {
+    } else if named.declared_with(params.clone()).is_err() && named.declared_with(others.clone()).is_ok() {
+        *params = others;
+        translation.notes.push(format!("left to Regatta's default: there {list}, which this system does not have"));
+    } else {
+        translation.notes.push(format!("as the tool has it where the line does not say: {list}"));
+    }
 }
 
 /// The variables in front of the command: those that a parameter or `sbatch` reads.

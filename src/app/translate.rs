@@ -329,11 +329,8 @@ fn print_command(translation: &Translation, same: &[String], text: &str) -> Resu
     let lines = std::iter::once(head).chain(remarks(translation, same));
     print(&(lines.map(|line| format!("# {line}\n")).collect::<String>() + text));
     let untranslated = &translation.untranslated;
-    let load: Vec<String> = untranslated
-        .iter()
-        .filter(|option| option.is_workload)
-        .map(|option| format!("`{}`", translation.as_written(&option.argument)))
-        .collect();
+    let load = untranslated.iter().filter(|option| option.is_workload);
+    let load: Vec<String> = load.map(|option| format!("`{}`", translation.as_written(&option.argument))).collect();
     if !load.is_empty() {
         return Err(CommandError::hinted(
             format!("what is printed sends another load than the line, without {}", load.join(", ")),

@@ -116,7 +116,7 @@ const FIRST_LAUNCH: [(&str, &str); 4] =
     [("max_batch_size", "640"), ("max_num_tokens", "2048"), ("num_requests", "4000"), ("concurrency", "-1")];
 
 /// The defaults of the release that the line is of. The first one, v25.07, has `single` with one GPU and one precision;
-/// later ones have MODE and GPU_TYPE, and a launch.sh whose defaults differ from GPU to GPU.
+/// later ones have `submit`, MODE and GPU_TYPE, and a launch.sh whose defaults differ from GPU to GPU.
 fn launch_defaults(command: &str, line: &ParsedLine, run: &mut RunLine, builder: &mut TranslationBuilder) {
     let is_set = |name: &str| run.env.iter().any(|(other, _)| *other == name.to_uppercase());
     let unset: Vec<(&'static str, &str)> = FIRST_LAUNCH.into_iter().filter(|(name, _)| !is_set(name)).collect();
@@ -127,10 +127,6 @@ fn launch_defaults(command: &str, line: &ParsedLine, run: &mut RunLine, builder:
     if is_first {
         run.tool_defaults.push(("version", "v25.07".to_owned()));
         run.tool_defaults.extend(unset.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        builder.note(
-            "it is a line of release v25.07, with what its launch.sh takes for variables that are not set; a line of \
-            a later release has `submit`, MODE or GPU_TYPE",
-        );
     } else if !unset.is_empty() {
         let names = unset.iter().map(|(name, _)| name.to_uppercase()).collect::<Vec<_>>().join(", ");
         builder.note(format!(

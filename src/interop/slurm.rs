@@ -73,6 +73,9 @@ pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Transl
         builder
             .note("inside a job ranks are started by `srun --mpi=pmix`: `regatta plan FILE --launch` prints the line");
     }
+    if let (TranslationKind::Nothing(_), Some(image)) = (&translation.kind, container.get("image")) {
+        builder.push_untranslated("--container-image", format!("`container: {{ image: {image} }}` of a stage"));
+    }
     left(&line, is_step, &mut builder);
     builder.absorb("srun", &mut translation);
     builder.finish(translation.tool, translation.kind)

@@ -321,16 +321,8 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
 
 /// Why a prefix has no place.
 fn prefix_reason(name: &str) -> &'static str {
-    match name {
-        "nsys" | "ncu" => {
-            "it profiles the program behind it, which is not run here; a server of `serve: { command: … }` keeps it"
-        }
-        "timeout" => "`timeout` of a stage ends it",
-        "sudo" => "stages run as the user of the run",
-        "nice" => "the priority is that of the run: `nice regatta run …`",
-        LAUNCHER => "it starts ranks under MPI or Slurm; here the stage's own program does",
-        _ => "stages start their processes themselves, bound to the GPUs they lease",
-    }
+    const USUAL: &str = "stages start their processes themselves, bound to the GPUs they lease";
+    TABLE.prefixes.get(name).map_or(USUAL, String::as_str)
 }
 
 #[derive(Deserialize)]
@@ -338,6 +330,8 @@ fn prefix_reason(name: &str) -> &'static str {
 struct ProgramTable {
     /// The programs with supported command lines.
     tools: Vec<String>,
+    /// Why what stands in front of a command has no place.
+    prefixes: BTreeMap<String, String>,
     program: Vec<IdleProgram>,
 }
 

@@ -353,8 +353,7 @@ impl Script {
         with_unique_names(&mut translation, &self.whole.stages);
         self.only = (self.count == 1).then(|| translation.clone());
         self.tools.insert(translation.tool);
-        let is_silent = matches!(translation.kind, TranslationKind::Nothing(_) | TranslationKind::Container(_));
-        if !is_silent {
+        if !matches!(translation.kind, TranslationKind::Container(_)) {
             self.builder.absorb(place, &mut translation);
         }
         match translation.kind {
@@ -611,6 +610,14 @@ mod tests {
         assert!(left.iter().any(|text| text.contains("`gpu_clocks: { graphics: [1410,1410] }`")), "{left:?}");
         let locked = "nvidia-smi -lgc 1410\nlaunch_triton_server.py --world_size 2 --model_repo /models\n";
         assert_eq!(untranslated(locked), Vec::<String>::new());
+    }
+
+    #[test]
+    fn options_of_a_command_without_a_meaning_are_named() {
+        let left = untranslated("srun -J mine -o out.txt --container-image a#b bash job.sh\nvllm serve m\n").join("\n");
+        for argument in ["-J mine", "-o out.txt", "--container-image: `container: { image: \"a/b\" }`"] {
+            assert!(left.contains(argument), "{argument}: {left}");
+        }
     }
 
     #[test]
