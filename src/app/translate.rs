@@ -105,31 +105,35 @@ fn print_script(
     translation: &mut Translation,
 ) -> Result<CliExit, CommandError> {
     let TranslatedScript { mut stages, benches, runs, mut commands } = script;
-    if stages.is_empty() && (!runs.is_empty() || benches.is_empty()) {
-        let mut text = String::new();
+    let is_text = stages.is_empty() && (!runs.is_empty() || benches.is_empty());
+    let serving = runs.iter().rposition(|run| run.serves).filter(|_| is_text);
+    let (served, benches): (Vec<_>, Vec<_>) = benches.into_iter().partition(|bench| bench.run.is_some());
+    let keys = served.iter().filter_map(|bench| keys_without_option(&bench.bench));
+    let has_no = |keys: String| format!("`regatta bench` has no option for {keys}: a manifest of its line has it");
+    translation.notes.extend(keys.map(has_no));
+    let mut lines = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
         // While servers stay up, what follows them is run.
-        let serving = runs.iter().rposition(|run| run.serves);
-        let mut measured: Vec<Vec<String>> = benches.iter().map(|one| bench_words(&one.bench)).collect();
-        measured.append(&mut commands);
-        if let Some(run) = serving.and_then(|at| runs.get(at)) {
-            measured.iter_mut().for_each(|words| bind(words, run));
+        let mut then: Vec<Vec<String>> =
+            served.iter().filter(|bench| bench.run == Some(at)).map(|bench| bench_words(&bench.bench)).collect();
+        if serving == Some(at) {
+            then.append(&mut commands);
         }
-        let mut measured: Vec<String> = measured.iter().map(|words| line_of(translation, words)).collect();
-        for (at, line) in runs.iter().enumerate() {
-            let then = if serving == Some(at) { std::mem::take(&mut measured) } else { Vec::new() };
-            // The shell of the command knows the server's address.
-            let then = (!then.is_empty()).then(|| format!("sh -c {}", shell_word(&then.join(" && "))));
-            text.push_str(&imported_run::command(global, line, then.as_deref(), translation)?);
-        }
-        for line in measured {
-            text.push_str(&line);
-            text.push('\n');
-        }
-        return print_command(translation, &[], &text);
+        then.iter_mut().for_each(|words| bind(words, run));
+        let then = then.iter().map(|words| line_of(translation, words)).collect::<Vec<_>>().join(" && ");
+        // The shell of the command knows the server's address.
+        let then = (!then.is_empty()).then(|| format!("sh -c {}", shell_word(&then)));
+        lines.push(imported_run::command(global, run, then.as_deref(), translation)?);
     }
+    if is_text {
+        let words = benches.iter().map(|bench| bench_words(&bench.bench)).chain(commands);
+        lines.extend(words.map(|words| line_of(translation, &words) + "\n"));
+        return print_command(translation, &[], &lines.concat());
+    }
+    lines.extend(commands.iter().map(|words| line_of(translation, words)));
     let mut same = Vec::new();
     let mut head = Map::new();
-    for ScriptBench { server, bench } in &benches {
+    for ScriptBench { server, bench, .. } in &benches {
         let (mut manifest, lines) = measured(bench, translation)?;
         same.extend(lines);
         let mut stage = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
@@ -148,14 +152,7 @@ fn print_script(
     head.insert("about".to_owned(), json!(origin(translation.tool)));
     head.shift_remove("stages");
     head.insert("stages".to_owned(), Value::Object(stages));
-    for line in &runs {
-        let text = imported_run::command(global, line, None, translation)?;
-        commands.push(vec![text.trim_end().to_owned()]);
-    }
-    for words in &commands {
-        let line = if let [line] = words.as_slice() { line.clone() } else { line_of(translation, words) };
-        translation.notes.push(format!("beside the manifest: {line}"));
-    }
+    translation.notes.extend(lines.iter().map(|line| format!("beside the manifest: {}", line.trim_end())));
     let text = manifest_text(translation, &mut head)?;
     print_command(translation, &same, &text)
 }
@@ -248,6 +245,13 @@ fn swept_line(sweep: &Sweep, mut words: Vec<String>, translation: &Translation) 
     }
 }
 
+/// The keys that the line of a measurement has no option for. An address that is not known yet is written as it is.
+fn keys_without_option(line: &TranslatedBench) -> Option<String> {
+    let keys = line.keys.iter().filter(|(key, value)| *key != "target" && !value.is_null());
+    let keys: Vec<&str> = keys.map(|(key, _)| key.as_str()).collect();
+    (!keys.is_empty()).then(|| keys.join(", "))
+}
+
 /// The manifest of a bench line, and the comment at its head about the line itself.
 fn measured(
     line: &TranslatedBench,
@@ -290,15 +294,8 @@ fn measured(
             same = vec![swept_line(sweep, words.clone(), translation)];
         }
     }
-    // An address that is not known yet is written as it is.
-    let keys: Vec<&str> = line
-        .keys
-        .iter()
-        .filter(|(key, value)| *key != "target" && !value.is_null())
-        .map(|(key, _)| key.as_str())
-        .collect();
-    if !keys.is_empty() {
-        same.push(format!("the line has no option for {}, the manifest has", keys.join(", ")));
+    if let Some(keys) = keys_without_option(line) {
+        same.push(format!("the line has no option for {keys}, the manifest has"));
     }
     Ok((manifest, same))
 }

@@ -208,8 +208,7 @@ fn settings(line: &ParsedLine, is_job: bool) -> String {
 /// `is_step`: the options of a step are written in the manifest.
 fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     for given in line.given.iter().filter(|given| !is_step || !is_of_step(given.name)) {
-        let row = TABLE.row(given.name).filter(|row| row.reason.is_some());
-        row.into_iter().for_each(|row| row.push_untranslated(given, builder));
+        TABLE.push_untranslated(given, builder);
     }
 }
 

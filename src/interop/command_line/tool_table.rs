@@ -259,9 +259,10 @@ impl ToolTable {
         }
     }
 
-    /// Reports an option whose row has only a reason.
+    /// Reports an option whose row has a reason, or nothing else.
     pub fn push_untranslated(&self, given: &GivenOption, builder: &mut TranslationBuilder) {
-        if let Some(row) = self.row(given.name).filter(|row| row.sets.is_none() && row.computes.is_none()) {
+        let has_no_place = |row: &&OptionRow| row.computes.is_none() && (row.sets.is_none() || row.reason.is_some());
+        if let Some(row) = self.row(given.name).filter(has_no_place) {
             row.push_untranslated(given, builder);
         }
     }
@@ -273,13 +274,13 @@ impl ToolTable {
             let value = match line.setting(name) {
                 "" if line.has(name) => json!(true),
                 "" => continue,
-                text => match text.parse::<Quantity<u64>>() {
-                    Ok(number) => json!(number),
-                    Err(_) => {
+                text => {
+                    let Ok(number) = text.parse::<Quantity<u64>>() else {
                         builder.push_error(format!("`{name} {text}` is no whole number"));
                         continue;
-                    }
-                },
+                    };
+                    json!(number)
+                }
             };
             keys.insert(key.clone(), value);
         }

@@ -115,6 +115,8 @@ pub struct TranslatedScript {
 pub struct ScriptBench {
     /// The stage of the server that the script started last before it.
     pub server: Option<String>,
+    /// Its place among the runs, of the one whose servers it measures.
+    pub run: Option<usize>,
     pub bench: TranslatedBench,
 }
 

@@ -360,8 +360,13 @@ impl Script {
             TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(bench) => {
-                let server = self.server_of_target(bench.args.first().map(String::as_str).unwrap_or_default());
-                self.whole.benches.push(ScriptBench { server, bench });
+                let target = bench.args.first().map(String::as_str).unwrap_or_default();
+                let server = self.server_of_target(target);
+                // Without a server of a stage it is that of the run that keeps its servers up.
+                let is_here = ["localhost", "127.0.0.1", "0.0.0.0", "{{"].iter().any(|part| target.contains(part));
+                let serving = self.whole.runs.iter().rposition(|run| run.serves);
+                let run = serving.filter(|_| server.is_none() && is_here);
+                self.whole.benches.push(ScriptBench { server, run, bench });
             }
             TranslationKind::Run(run) => self.run(run),
             TranslationKind::Commands(commands) => commands.into_iter().for_each(|words| self.command_line(words)),
@@ -375,6 +380,7 @@ impl Script {
                 for mut one in script.benches {
                     let target = one.bench.args.first().map(String::as_str).unwrap_or_default();
                     one.server = one.server.or_else(|| self.server_of_target(target));
+                    one.run = one.run.map(|at| at + self.whole.runs.len());
                     self.whole.benches.push(one);
                 }
                 self.whole.commands.extend(script.commands);
@@ -618,6 +624,19 @@ mod tests {
         for argument in ["-J mine", "-o out.txt", "--container-image: `container: { image: \"a/b\" }`"] {
             assert!(left.contains(argument), "{argument}: {left}");
         }
+    }
+
+    #[test]
+    fn a_measurement_behind_a_server_that_is_kept_up_is_of_its_run() {
+        let script = "triton start --backend tensorrtllm\ngenai-perf -m gpt2 --url localhost:8001\n\
+            triton start --backend vllm\ngenai-perf -m gpt2\ngenai-perf -m gpt2 --url gpu7:8001\n\
+            vllm serve m --port 8000\ngenai-perf -m m --endpoint-type chat --url localhost:8000\n";
+        let TranslationKind::Script(script) = read_script("job.sh", script).expect("a script").kind else {
+            panic!("several stages and runs")
+        };
+        let runs: Vec<Option<usize>> = script.benches.iter().map(|bench| bench.run).collect();
+        assert_eq!((runs, script.runs.len()), (vec![Some(0), Some(1), None, None], 2));
+        assert_eq!(script.benches[3].server.as_deref(), Some("server"));
     }
 
     #[test]

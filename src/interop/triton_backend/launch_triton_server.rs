@@ -33,11 +33,10 @@ pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilde
     if let Some(program) = line.value("--tritonserver") {
         server.insert("program".to_owned(), json!(program));
     }
-    let world = line.number::<u64>("--world_size").unwrap_or_else(|| {
-        let text = line.value("--world_size");
-        text.into_iter().for_each(|text| builder.push_error(format!("`--world_size {text}` is no whole number")));
-        Quantity::Known(1)
-    });
+    let world = line.number::<u64>("--world_size").unwrap_or(Quantity::Known(1));
+    if let (Some(text), None) = (line.value("--world_size"), line.number::<u64>("--world_size")) {
+        builder.push_error(format!("`--world_size {text}` is no whole number"));
+    }
     let is_multi = line.has("--multi-model");
     match (is_multi, &world) {
         (true, _) => {
