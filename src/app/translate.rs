@@ -119,8 +119,8 @@ fn print_script(
         if serving == Some(at) {
             then.append(&mut commands);
         }
-        then.iter_mut().for_each(|words| bind(words, run));
-        let then = then.iter().map(|words| line_of(translation, words)).collect::<Vec<_>>().join(" && ");
+        let then = then.into_iter().map(|words| line_of(translation, &bound(words, run)));
+        let then = then.collect::<Vec<_>>().join(" && ");
         // The shell of the command knows the server's address.
         let then = (!then.is_empty()).then(|| format!("sh -c {}", shell_word(&then)));
         lines.push(imported_run::command(global, run, then.as_deref(), translation)?);
@@ -158,7 +158,7 @@ fn print_script(
 }
 
 /// A command for the server that `run` keeps up: its addresses and its model are in the environment of the command.
-fn bind(words: &mut [String], run: &RunLine) {
+fn bound(mut words: Vec<String>, run: &RunLine) -> Vec<String> {
     let is_here = |word: &str| {
         let host = word.split_once("://").map_or(word, |(_, rest)| rest);
         ["localhost", "127.0.0.1", "0.0.0.0"].iter().any(|local| host.starts_with(local))
@@ -177,6 +177,7 @@ fn bind(words: &mut [String], run: &RunLine) {
             "$REGATTA_MODEL".clone_into(word);
         }
     }
+    words
 }
 
 /// What to do with a server that no stage of the manifest measures.
@@ -324,7 +325,7 @@ fn remarks(translation: &Translation, same: &[String]) -> Vec<String> {
 fn print_command(translation: &Translation, same: &[String], text: &str) -> Result<CliExit, CommandError> {
     let head = format!("{}.", origin(translation.tool).replacen("from", "From", 1));
     let lines = std::iter::once(head).chain(remarks(translation, same));
-    print(&(lines.map(|line| format!("# {line}\n")).collect::<String>() + text));
+    print(&(lines.map(|line| ["# ", &line, "\n"].concat()).collect::<String>() + text));
     let untranslated = &translation.untranslated;
     let load = untranslated.iter().filter(|option| option.is_workload);
     let load: Vec<String> = load.map(|option| format!("`{}`", translation.as_written(&option.argument))).collect();
@@ -366,9 +367,8 @@ mod tests {
             ("regatta triton metrics localhost:8002", "regatta triton metrics $REGATTA_METRICS"),
             ("regatta bench gpu7:8001 --model gpt2", "regatta bench gpu7:8001 --model gpt2"),
         ] {
-            let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            bind(&mut words, &run);
-            assert_eq!(words.join(" "), bound);
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(super::bound(words, &run).join(" "), bound);
         }
         let words = ["regatta", "bench", "$REGATTA_GRPC"].map(str::to_owned);
         let translation = interop::read_line(&["genai-perf", "-m", "m"].map(str::to_owned)).expect("a line");
