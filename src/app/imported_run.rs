@@ -76,6 +76,7 @@ pub(super) fn command(
     let manifest = named.declared_with(Vec::new())?;
     let mut params = declared_settings(&named, &manifest, translation);
     set_system(&named, &manifest, &mut params, translation)?;
+    keep_defaults(&named, &mut params, translation);
     let front = variables(&named, &manifest, translation);
     let plan = check(&named, &mut params, translation)?;
     let subcommand = match (line.plans, line.serves) {
@@ -116,14 +117,14 @@ fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &m
     for setting in &named.line.settings {
         match place(setting, manifest) {
             Some(key) => params.push((key.clone(), setting.value.clone())),
-            None => translation.untranslated.push(UntranslatedOption {
-                argument: setting.argument.clone(),
-                why: format!(
+            None => translation.untranslated.push(UntranslatedOption::new(
+                &setting.argument,
+                format!(
                     "the manifest `{}` has no parameter `{}`: change it in the file of the system",
                     named.name,
                     setting.names.join("` or `")
                 ),
-            }),
+            )),
         }
     }
     params
@@ -176,13 +177,27 @@ fn set_system(
         }
         // Without a system the line is that of the default, if that takes its settings.
         Err(reason) if named.with(params.clone()).is_ok() => {
-            translation
-                .untranslated
-                .push(UntranslatedOption { argument: scale.argument.clone(), why: reason.to_string() });
+            translation.untranslated.push(UntranslatedOption::new(&scale.argument, reason.to_string()));
         }
         Err(reason) => return Err(CommandError::Usage(format!("{}: {reason}", scale.argument))),
     }
     Ok(())
+}
+
+/// Names the tool's defaults, or takes them away where the system does not have them: the line is of another release.
+fn keep_defaults(named: &NamedManifest, params: &mut GivenParams, translation: &mut Translation) {
+    let is_default = |(key, value): &(String, String)| {
+        named.line.tool_defaults.iter().any(|(other, default)| other == key && default == value)
+    };
+    let (defaults, others): (GivenParams, GivenParams) = params.iter().cloned().partition(is_default);
+    let list = defaults.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+    if defaults.is_empty() {
+    } else if named.declared_with(params.clone()).is_err() && named.declared_with(others.clone()).is_ok() {
+        *params = others;
+        translation.notes.push(format!("left to Regatta's default: there {list}, which this system does not have"));
+    } else {
+        translation.notes.push(format!("as the tool has it where the line does not say: {list}"));
+    }
 }
 
 /// The variables in front of the command: those that a parameter or `sbatch` reads.
@@ -195,7 +210,7 @@ fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Trans
             front.push(format!("{variable}={}", shell_word(value)));
         } else {
             let reason = format!("no parameter of the manifest `{}` is read from it", named.name);
-            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why: reason });
+            translation.untranslated.push(UntranslatedOption::new(format!("{variable}=…"), reason));
         }
         if !is_read && variable.starts_with("SBATCH_") {
             translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
@@ -232,9 +247,7 @@ fn check(
         params.iter().map(|(key, _)| key).filter(|key| key.contains('.') && is_idle(key)).cloned().collect();
     for (key, value) in params.extract_if(.., |(key, _)| idle.contains(key)) {
         let reason = "it changes nothing here: it has this value already, or only a real system uses it";
-        translation
-            .untranslated
-            .push(UntranslatedOption { argument: format!("{key}={value}"), why: reason.to_owned() });
+        translation.untranslated.push(UntranslatedOption::new(format!("{key}={value}"), reason));
     }
     Ok(Some(plan))
 }

@@ -1,12 +1,11 @@
 //! `import` of command lines and configs: what another tool's options mean here, printed as something that can be run.
 //!
 //! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
-//! carried over. stderr gets how much that is. For a line without a meaning here stdout stays empty: the sentence on it
-//! is an error.
+//! carried over. stderr gets how much that is. It is an error where the line sends another load than what is printed.
+//! For a line without a meaning here stdout stays empty: the sentence on it is an error.
 
 use base::files::read_text;
 use base::units::{counted, shell_word};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -16,8 +15,8 @@ use crate::cli::{self, BenchTask, CliExit, CliRequest, Global};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use interop::{
-    ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,
-    read_config, read_line, read_script,
+    RunLine, ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind,
+    origin, read_config, read_line, read_script,
 };
 use plan::manifest::shipped;
 
@@ -57,8 +56,7 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Com
     };
     let translation = read_config(&files, pick, &shape).map_err(|error| usage_error(&error))?;
     let TranslationKind::Manifest(manifest) = &translation.kind else { return Ok(CliExit::Done) };
-    print_command(&translation, &[], &yaml(manifest)?);
-    Ok(CliExit::Done)
+    print_command(&translation, &[], &yaml(manifest)?)
 }
 
 fn usage_error(error: &TranslationError) -> CommandError {
@@ -70,62 +68,72 @@ fn print_translation(global: &Global, mut translation: Translation) -> Result<Cl
         TranslationKind::Manifest(mut manifest) => {
             translation.notes.extend(server_alone(&manifest));
             let text = manifest_text(&translation, &mut manifest)?;
-            print_command(&translation, &[], &text);
+            print_command(&translation, &[], &text)
         }
         TranslationKind::Bench(line) => {
             let (mut manifest, same) = measured(&line, &mut translation)?;
             let text = manifest_text(&translation, &mut manifest)?;
-            print_command(&translation, &same, &text);
+            print_command(&translation, &same, &text)
         }
-        TranslationKind::Script(script) => print_script(global, script, &mut translation)?,
+        TranslationKind::Script(script) => print_script(global, script, &mut translation),
         TranslationKind::Run(line) => {
             let command = imported_run::command(global, &line, None, &mut translation)?;
-            print_command(&translation, &[], &command);
+            print_command(&translation, &[], &command)
         }
         TranslationKind::Commands(commands) => {
             let text: String = commands.iter().map(|words| line_of(&translation, words) + "\n").collect();
-            print_command(&translation, &[], &text);
+            print_command(&translation, &[], &text)
         }
         TranslationKind::Container(container) => {
             let block = yaml(&Map::from_iter([("container".to_owned(), Value::Object(container))]))?;
             let reason = "a container alone has no meaning here: a stage runs its programs in one, with";
             let block = translation.as_written(block.trim_end());
-            return Err(CommandError::Usage(format!("{reason}\n{}", indented(&block))));
+            Err(CommandError::Usage(format!("{reason}\n{}", indented(&block))))
         }
         // There is nothing to run: what follows in the user's shell must not go on as if there were.
-        TranslationKind::Nothing(reason) => return Err(CommandError::Usage(translation.as_written(&reason))),
+        TranslationKind::Nothing(reason) => {
+            let lines = std::iter::once(translation.as_written(&reason)).chain(remarks(&translation, &[]));
+            Err(CommandError::Usage(lines.collect::<Vec<_>>().join("\n  ")))
+        }
     }
-    Ok(CliExit::Done)
 }
 
 /// One manifest of all stages and benchmarks; without any, the commands.
-fn print_script(global: &Global, script: TranslatedScript, translation: &mut Translation) -> Result<(), CommandError> {
+fn print_script(
+    global: &Global,
+    script: TranslatedScript,
+    translation: &mut Translation,
+) -> Result<CliExit, CommandError> {
     let TranslatedScript { mut stages, benches, runs, mut commands } = script;
-    if stages.is_empty() && (!runs.is_empty() || benches.is_empty()) {
-        let mut text = String::new();
+    let is_text = stages.is_empty() && (!runs.is_empty() || benches.is_empty());
+    let serving = runs.iter().rposition(|run| run.serves).filter(|_| is_text);
+    let (served, benches): (Vec<_>, Vec<_>) = benches.into_iter().partition(|bench| bench.run.is_some());
+    let keys = served.iter().filter_map(|bench| keys_without_option(&bench.bench));
+    let has_no = |keys: String| format!("`regatta bench` has no option for {keys}: a manifest of its line has it");
+    translation.notes.extend(keys.map(has_no));
+    let mut lines = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
         // While servers stay up, what follows them is run.
-        let mut measured = benches.iter().map(|one| line_of(translation, &bench_words(&one.bench))).collect::<Vec<_>>();
-        measured.extend(commands.iter().map(|words| line_of(translation, words)));
-        let serving = runs.iter().rposition(|run| run.serves);
-        for (at, line) in runs.iter().enumerate() {
-            let then = if serving == Some(at) { std::mem::take(&mut measured) } else { Vec::new() };
-            let then = match then.as_slice() {
-                [] => None,
-                [one] => Some(one.clone()),
-                several => Some(format!("sh -c {}", shell_word(&several.join(" && ")))),
-            };
-            text.push_str(&imported_run::command(global, line, then.as_deref(), translation)?);
+        let mut then: Vec<Vec<String>> =
+            served.iter().filter(|bench| bench.run == Some(at)).map(|bench| bench_words(&bench.bench)).collect();
+        if serving == Some(at) {
+            then.append(&mut commands);
         }
-        for line in measured {
-            text.push_str(&line);
-            text.push('\n');
-        }
-        print_command(translation, &[], &text);
-        return Ok(());
+        let then = then.into_iter().map(|words| line_of(translation, &bound(words, run)));
+        let then = then.collect::<Vec<_>>().join(" && ");
+        // The shell of the command knows the server's address.
+        let then = (!then.is_empty()).then(|| format!("sh -c {}", shell_word(&then)));
+        lines.push(imported_run::command(global, run, then.as_deref(), translation)?);
     }
+    if is_text {
+        let words = benches.iter().map(|bench| bench_words(&bench.bench)).chain(commands);
+        lines.extend(words.map(|words| line_of(translation, &words) + "\n"));
+        return print_command(translation, &[], &lines.concat());
+    }
+    lines.extend(commands.iter().map(|words| line_of(translation, words)));
     let mut same = Vec::new();
     let mut head = Map::new();
-    for ScriptBench { server, bench } in &benches {
+    for ScriptBench { server, bench, .. } in &benches {
         let (mut manifest, lines) = measured(bench, translation)?;
         same.extend(lines);
         let mut stage = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
@@ -144,17 +152,32 @@ fn print_script(global: &Global, script: TranslatedScript, translation: &mut Tra
     head.insert("about".to_owned(), json!(origin(translation.tool)));
     head.shift_remove("stages");
     head.insert("stages".to_owned(), Value::Object(stages));
-    for line in &runs {
-        let text = imported_run::command(global, line, None, translation)?;
-        commands.push(vec![text.trim_end().to_owned()]);
-    }
-    for words in &commands {
-        let line = if let [line] = words.as_slice() { line.clone() } else { line_of(translation, words) };
-        translation.notes.push(format!("beside the manifest: {line}"));
-    }
+    translation.notes.extend(lines.iter().map(|line| format!("beside the manifest: {}", line.trim_end())));
     let text = manifest_text(translation, &mut head)?;
-    print_command(translation, &same, &text);
-    Ok(())
+    print_command(translation, &same, &text)
+}
+
+/// A command for the server that `run` keeps up: its addresses and its model are in the environment of the command.
+fn bound(mut words: Vec<String>, run: &RunLine) -> Vec<String> {
+    let is_here = |word: &str| {
+        let host = word.split_once("://").map_or(word, |(_, rest)| rest);
+        ["localhost", "127.0.0.1", "0.0.0.0"].iter().any(|local| host.starts_with(local))
+    };
+    let is_local = words.iter().any(|word| is_here(word));
+    let address =
+        match words.iter().find(|word| *word == "metrics" || *word == "generate" || word.starts_with("openai-")) {
+            Some(word) if word == "metrics" => "$REGATTA_METRICS",
+            Some(_) => "$REGATTA_HTTP",
+            None => "$REGATTA_GRPC",
+        };
+    for word in words.iter_mut().filter(|_| is_local) {
+        if is_here(word) {
+            address.clone_into(word);
+        } else if run.manifests.contains(word) {
+            "$REGATTA_MODEL".clone_into(word);
+        }
+    }
+    words
 }
 
 /// What to do with a server that no stage of the manifest measures.
@@ -191,11 +214,8 @@ fn line_of(translation: &Translation, words: &[String]) -> String {
     let words = words.iter().map(|word| {
         let written = translation.as_written(word);
         // A variable is for the shell to fill in.
-        if written != *word && ["${", "$(", "`"].iter().any(|begin| written.contains(begin)) {
-            format!("\"{written}\"")
-        } else {
-            shell_word(&written)
-        }
+        let is_variable = ["${", "$(", "`"].iter().any(|begin| written.contains(begin)) && written != *word;
+        if is_variable || word.starts_with("$REGATTA_") { format!("\"{written}\"") } else { shell_word(&written) }
     });
     words.collect::<Vec<_>>().join(" ")
 }
@@ -224,6 +244,13 @@ fn swept_line(sweep: &Sweep, mut words: Vec<String>, translation: &Translation) 
             line_of(translation, &words)
         ),
     }
+}
+
+/// The keys that the line of a measurement has no option for. An address that is not known yet is written as it is.
+fn keys_without_option(line: &TranslatedBench) -> Option<String> {
+    let keys = line.keys.iter().filter(|(key, value)| *key != "target" && !value.is_null());
+    let keys: Vec<&str> = keys.map(|(key, _)| key.as_str()).collect();
+    (!keys.is_empty()).then(|| keys.join(", "))
 }
 
 /// The manifest of a bench line, and the comment at its head about the line itself.
@@ -268,15 +295,8 @@ fn measured(
             same = vec![swept_line(sweep, words.clone(), translation)];
         }
     }
-    // An address that is not known yet is written as it is.
-    let keys: Vec<&str> = line
-        .keys
-        .iter()
-        .filter(|(key, value)| *key != "target" && !value.is_null())
-        .map(|(key, _)| key.as_str())
-        .collect();
-    if !keys.is_empty() {
-        same.push(format!("the line has no option for {}, the manifest has", keys.join(", ")));
+    if let Some(keys) = keys_without_option(line) {
+        same.push(format!("the line has no option for {keys}, the manifest has"));
     }
     Ok((manifest, same))
 }
@@ -285,31 +305,73 @@ fn yaml(manifest: &Map<String, Value>) -> Result<String, CommandError> {
     serde_yaml::to_string(manifest).map_err(|error| anyhow::Error::from(error).into())
 }
 
-/// The text, below the notes on it.
-fn print_command(translation: &Translation, same: &[String], text: &str) {
-    let mut head = format!("# {}.\n", origin(translation.tool).replacen("from", "From", 1));
-    let mut list = |title: &str, lines: &[String]| {
-        if !lines.is_empty() {
-            let _ = writeln!(head, "# {title}");
-            for line in lines {
-                let _ = writeln!(head, "#   {}", translation.as_written(&line.replace('\n', " ")));
-            }
-        }
-    };
-    list("The same:", same);
-    list("Not quite the same:", &translation.notes);
+/// What there is to say about a translation, line by line.
+fn remarks(translation: &Translation, same: &[String]) -> Vec<String> {
     let left: Vec<String> =
-        translation.untranslated.iter().map(|one| format!("{}: {}", one.argument, one.why)).collect();
-    list("Not translated:", &left);
-    print(&format!("{head}{text}"));
-    if !left.is_empty() {
-        let count = counted(left.len(), "part");
+        translation.untranslated.iter().map(|option| format!("{}: {}", option.argument, option.why)).collect();
+    let lists = [("The same:", same), ("Not quite the same:", &translation.notes), ("Not translated:", &left)];
+    let mut remarks = Vec::new();
+    for (title, lines) in lists.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        remarks.push(title.to_owned());
+        remarks.extend(lines.iter().map(|line| format!("  {}", translation.as_written(&line.replace('\n', " ")))));
+    }
+    remarks
+}
+
+/// Prints the text, below the notes on it.
+///
+/// # Errors
+/// Without the options that have no place it is another load.
+fn print_command(translation: &Translation, same: &[String], text: &str) -> Result<CliExit, CommandError> {
+    let head = format!("{}.", origin(translation.tool).replacen("from", "From", 1));
+    let lines = std::iter::once(head).chain(remarks(translation, same));
+    print(&(lines.map(|line| ["# ", &line, "\n"].concat()).collect::<String>() + text));
+    let untranslated = &translation.untranslated;
+    let load = untranslated.iter().filter(|option| option.is_workload);
+    let load: Vec<String> = load.map(|option| format!("`{}`", translation.as_written(&option.argument))).collect();
+    if !load.is_empty() {
+        return Err(CommandError::hinted(
+            format!("what is printed sends another load than the line, without {}", load.join(", ")),
+            "the comment at the top has the reason; the line without it is imported whole",
+        ));
+    }
+    if !untranslated.is_empty() {
+        let count = counted(untranslated.len(), "part");
         print_error(&format!(
             "note: {count} could not be translated; the comment at the top lists it with the reason\n"
         ));
     }
+    Ok(CliExit::Done)
 }
 
 fn shell(words: &[String]) -> String {
     words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_for_a_server_that_is_kept_up_has_its_address_from_the_environment() {
+        let run = RunLine { manifests: vec!["gpt2".to_owned()], serves: true, ..RunLine::default() };
+        for (line, bound) in [
+            (
+                "regatta bench localhost:8001 --model gpt2 --protocol kserve",
+                "regatta bench $REGATTA_GRPC --model $REGATTA_MODEL --protocol kserve",
+            ),
+            (
+                "regatta bench http://127.0.0.1:8000 --model other --protocol openai-chat",
+                "regatta bench $REGATTA_HTTP --model other --protocol openai-chat",
+            ),
+            ("regatta triton metrics localhost:8002", "regatta triton metrics $REGATTA_METRICS"),
+            ("regatta bench gpu7:8001 --model gpt2", "regatta bench gpu7:8001 --model gpt2"),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(super::bound(words, &run).join(" "), bound);
+        }
+        let words = ["regatta", "bench", "$REGATTA_GRPC"].map(str::to_owned);
+        let translation = interop::read_line(&["genai-perf", "-m", "m"].map(str::to_owned)).expect("a line");
+        assert_eq!(line_of(&translation, &words), "regatta bench \"$REGATTA_GRPC\"");
+    }
 }

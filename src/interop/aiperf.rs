@@ -69,6 +69,7 @@ pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<T
     rate_of_conversations("--request-rate", &mut load);
     warm_up(&line, &mut load);
     defaults(&line, file, &mut load);
+    load.default_tokenizer();
     load.finish(TOOL)
 }
 
@@ -165,7 +166,7 @@ fn number_text(value: f64) -> String {
 fn model(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     load.put("model", given.value());
     if given.values.len() > 1 {
-        load.builder.push_untranslated(
+        load.builder.push_untranslated_load(
             given.as_written(),
             "one measurement drives one model, the first; add a `bench` for each",
         );
@@ -199,7 +200,7 @@ fn level(key: &'static str, given: &GivenOption, load: &mut TranslatedLoad) -> b
     let values: Option<Vec<_>> =
         given.value().split(',').map(|part| part.trim().parse::<f64>().ok().map(number)).collect();
     match values {
-        Some(_) if load.is_swept() => load.builder.push_untranslated(
+        Some(_) if load.is_swept() => load.builder.push_untranslated_load(
             given.as_written(),
             "one key of a sweep is read, the first; `foreach` of a stage takes several",
         ),

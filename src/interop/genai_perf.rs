@@ -68,6 +68,7 @@ pub(crate) fn translate(
         // It sends at equal distances unless perf_analyzer has another setting.
         load.put("arrivals", "constant");
     }
+    load.default_tokenizer();
     load.finish(tool)
 }
 
@@ -108,7 +109,7 @@ fn model(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool
     load.put("model", given.value());
     if given.values.len() > 1 {
         let rest = given.values[1..].join(" ");
-        load.builder.push_untranslated(
+        load.builder.push_untranslated_load(
             format!("{} … {rest}", given.written),
             "one measurement drives one model; add a `bench` for each",
         );
@@ -163,13 +164,13 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
             load.set("data.repeat", json!(true));
         }
         if let Some(ratio) = line.value("--session-delay-ratio") {
-            load.builder.push_untranslated(
+            load.builder.push_untranslated_load(
                 format!("--session-delay-ratio {ratio}"),
                 "the pauses of a file are kept as they are: change its `delay`",
             );
         }
     } else if file.starts_with("synthetic:") {
-        load.builder.push_untranslated(
+        load.builder.push_untranslated_load(
             given.as_written(),
             "it is for other endpoint types; without data, prompts are synthetic",
         );
@@ -183,7 +184,7 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
             load.builder.note("with data, --isl is the length that prompts are cut or filled to");
         }
     } else {
-        load.builder.push_untranslated(
+        load.builder.push_untranslated_load(
             given.as_written(),
             "read are files in JSONL, one `{\"text\": …}` a line; a folder of files is not",
         );

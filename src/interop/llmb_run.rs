@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use crate::command_line::{
-    Env, GpuScale, RunLine, RunSetting, ToolTable, TranslatedScript, Translation, TranslationBuilder, TranslationError,
-    TranslationKind,
+    Env, GpuScale, ParsedLine, RunLine, RunSetting, ToolTable, TranslatedScript, Translation, TranslationBuilder,
+    TranslationError, TranslationKind,
 };
 
 const TOOL: &str = "llmb-run";
@@ -93,6 +93,9 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         }
     }
     variables(env, &mut run, &mut builder);
+    if workload == "inference_llama3.3" {
+        launch_defaults(command, &line, &mut run, &mut builder);
+    }
     if run.slurm.is_empty() && !run.plans {
         builder.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
     }
@@ -106,6 +109,31 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         RunLine { scale: Some(scale), ..run.clone() }
     }));
     builder.finish(TOOL, TranslationKind::Script(TranslatedScript { runs, ..TranslatedScript::default() }))
+}
+
+/// What launch.sh of the Llama 3.3 recipe's first release takes for these parameters' variables where they are not set.
+const FIRST_LAUNCH: [(&str, &str); 4] =
+    [("max_batch_size", "640"), ("max_num_tokens", "2048"), ("num_requests", "4000"), ("concurrency", "-1")];
+
+/// The defaults of the release that the line is of. The first one, v25.07, has `single` with one GPU and one precision;
+/// later ones have `submit`, MODE and GPU_TYPE, and a launch.sh whose defaults differ from GPU to GPU.
+fn launch_defaults(command: &str, line: &ParsedLine, run: &mut RunLine, builder: &mut TranslationBuilder) {
+    let is_set = |name: &str| run.env.iter().any(|(other, _)| *other == name.to_uppercase());
+    let unset: Vec<(&'static str, &str)> = FIRST_LAUNCH.into_iter().filter(|(name, _)| !is_set(name)).collect();
+    let gpu_type = run.scale.as_ref().and_then(|scale| scale.gpu_type.as_ref());
+    let is_nvfp4 = line.value("--dtype").is_none_or(|dtype| dtype == "nvfp4");
+    let is_first =
+        command == "single" && is_nvfp4 && line.value("--scale") == Some("1") && gpu_type.is_none() && !is_set("mode");
+    if is_first {
+        run.tool_defaults.push(("version", "v25.07".to_owned()));
+        run.tool_defaults.extend(unset.iter().map(|(name, value)| (*name, (*value).to_owned())));
+    } else if !unset.is_empty() {
+        let names = unset.iter().map(|(name, _)| name.to_uppercase()).collect::<Vec<_>>().join(", ");
+        builder.note(format!(
+            "left to Regatta's default: {names} = the recipe's table for the use case; there launch.sh has one value \
+            for all use cases"
+        ));
+    }
 }
 
 /// Recipes that measure no inference, by how their names begin.
@@ -169,5 +197,47 @@ fn variables(env: &Env, run: &mut RunLine, builder: &mut TranslationBuilder) {
             "SBATCH_GRES" => run.slurm.push(("gres", value.clone())),
             _ => run.env.push((name.clone(), value.clone())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The defaults and the notes of a line.
+    fn defaults(variables: &[(&str, &str)], line: &str) -> (String, Vec<String>) {
+        let env = Env(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect());
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let translation = translate(&env, &words).expect("a line");
+        let TranslationKind::Run(run) = translation.kind else { panic!("{line}") };
+        let defaults = run.tool_defaults.iter().map(|(name, value)| format!("{name}={value}"));
+        (defaults.collect::<Vec<_>>().join(" "), translation.notes)
+    }
+
+    #[test]
+    fn a_line_of_the_first_release_has_its_defaults() {
+        let line = "single -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1";
+        assert_eq!(
+            defaults(&[], line).0,
+            "version=v25.07 max_batch_size=640 max_num_tokens=2048 num_requests=4000 concurrency=-1"
+        );
+        assert_eq!(
+            defaults(&[("MAX_NUM_TOKENS", "8192"), ("MAX_BATCH_SIZE", "4096")], line).0,
+            "version=v25.07 num_requests=4000 concurrency=-1"
+        );
+    }
+
+    #[test]
+    fn what_a_line_of_a_later_release_leaves_to_the_table_is_named() {
+        let is_later = |variables: &[(&str, &str)], line: &str| {
+            let (defaults, notes) = defaults(variables, line);
+            assert_eq!(defaults, "", "{line}");
+            notes.iter().any(|note| note.starts_with("left to Regatta's default: MAX_BATCH_SIZE"))
+        };
+        assert!(is_later(&[("GPU_TYPE", "gb200")], "single -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1"));
+        assert!(is_later(&[("MODE", "min_latency")], "single -w inference_llama3.3 -s 70b --scale 1"));
+        assert!(is_later(&[], "submit -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1"));
+        assert!(is_later(&[], "single -w inference_llama3.3 -s 70b --dtype fp8 --scale 2"));
+        assert!(!is_later(&[], "submit -w inference_gpt-oss -s 120b --scale 8"));
     }
 }

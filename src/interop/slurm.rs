@@ -6,61 +6,18 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    ParsedLine, ToolTable, TranslateRanks, Translation, TranslationBuilder, TranslationError, TranslationKind,
-    assignment, put_container, quantity,
+    OptionRow, ParsedLine, ToolTable, TranslateRanks, Translation, TranslationBuilder, TranslationError,
+    TranslationKind, assignment, put_container, quantity,
 };
 use base::spec::Quantity;
 
 pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/slurm.toml")], &[]));
 
-/// Slurm's options and the keys of `host: slurm`.
-const KEYS: [(&str, &str); 9] = [
-    ("--account", "account"),
-    ("--partition", "partition"),
-    ("--nodes", "nodes"),
-    ("--time", "time"),
-    ("--reservation", "reservation"),
-    ("--qos", "qos"),
-    ("--constraint", "constraint"),
-    ("--nodelist", "nodelist"),
-    ("--exclude", "exclude"),
-];
-
-/// Those of the job of a whole run, besides: what its stages lease must be in it.
-const KEYS_OF_A_JOB: [(&str, &str); 6] = [
-    ("--gpus-per-node", "gpus_per_node"),
-    ("--gres", "gres"),
-    ("--ntasks-per-node", "tasks_per_node"),
-    ("--cpus-per-task", "cpus_per_task"),
-    ("--mem", "mem"),
-    ("--exclusive", "exclusive"),
-];
-
-/// Options without which the job of a whole run is the same: its name, and where its messages go.
-const NOT_OF_THE_WORK: [&str; 6] = ["--job-name", "--comment", "--output", "--error", "--mail-type", "--mail-user"];
-
-/// Options that belong to the allocation, or to the terminal of the line: those of a step are the others.
-const OF_THE_ALLOCATION: [&str; 18] = [
-    "--account",
-    "--partition",
-    "--time",
-    "--exclusive",
-    "--job-name",
-    "--output",
-    "--error",
-    "--reservation",
-    "--qos",
-    "--constraint",
-    "--nodelist",
-    "--exclude",
-    "--dependency",
-    "--comment",
-    "--pty",
-    "--wait",
-    "--parsable",
-    "--switches",
-];
+/// Whether an option belongs to a step, and not to the allocation or the terminal of the line.
+fn is_of_step(name: &str) -> bool {
+    TABLE.row(name).is_some_and(OptionRow::is_of_server)
+}
 
 /// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are
 /// started by a step of the server's own.
@@ -76,8 +33,8 @@ pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Transl
     let tasks = line.number::<u64>("--ntasks").or_else(per_node).unwrap_or_else(|| nodes.clone());
     let tasks = tasks.map(|tasks| tasks.max(1));
     let (is_one, is_on_one) = (tasks == Quantity::Known(1), nodes == Quantity::Known(1));
-    let step = if is_one { Vec::new() } else { step(&line) };
-    let mut translation = inner(&step, &line.behind)?;
+    let words = if is_one { Vec::new() } else { step(&line) };
+    let mut translation = inner(&words, &line.behind)?;
     let container = container(&line);
     let mut is_step = false;
     for stage in translation.kind.stages_mut() {
@@ -89,7 +46,7 @@ pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Transl
         };
         if has_own_line(stage) {
             is_step = true;
-        } else if triton_step(stage, &line, &nodes, &tasks) {
+        } else if own_line_of_triton(stage, &words, &tasks) || triton_step(stage, &line, &nodes, &tasks) {
             is_step = !is_one;
         } else if !container.is_empty() {
             put_container(stage, &container);
@@ -108,13 +65,16 @@ pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Transl
             on, and its step takes all nodes of the job"
         ));
     }
-    let settings = settings(&line);
+    let settings = settings(&line, false);
     if !settings.is_empty() {
-        builder.note(format!("Slurm's settings are given with the run: `regatta run … --on slurm {settings}`"));
+        builder.note(format!("Slurm's settings are given with the run: `regatta run … --on slurm{settings}`"));
     }
     if line.has("--mpi") && !is_step {
         builder
             .note("inside a job ranks are started by `srun --mpi=pmix`: `regatta plan FILE --launch` prints the line");
+    }
+    if let (TranslationKind::Nothing(_), Some(image)) = (&translation.kind, container.get("image")) {
+        builder.push_untranslated("--container-image", format!("`container: {{ image: {image} }}` of a stage"));
     }
     left(&line, is_step, &mut builder);
     builder.absorb("srun", &mut translation);
@@ -123,7 +83,7 @@ pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Transl
 
 /// `srun` with the options of a step, as they were written.
 fn step(line: &ParsedLine) -> Vec<String> {
-    let given = line.given.iter().filter(|given| !OF_THE_ALLOCATION.contains(&given.name));
+    let given = line.given.iter().filter(|given| is_of_step(given.name));
     let words = given.flat_map(|given| std::iter::once(given.written.clone()).chain(given.values.iter().cloned()));
     std::iter::once("srun".to_owned()).chain(words).collect()
 }
@@ -141,6 +101,16 @@ fn container(line: &ParsedLine) -> Map<String, Value> {
     container
 }
 
+/// A line of `tritonserver` is started as it stands, with the words that start its ranks in front. Whether the stage has
+/// one, and ranks.
+fn own_line_of_triton(stage: &mut Map<String, Value>, step: &[String], tasks: &Quantity<u64>) -> bool {
+    let line = stage.get_mut("serve").and_then(|serve| serve.pointer_mut("/triton/words"));
+    let Some(line) = line.and_then(Value::as_array_mut).filter(|_| !step.is_empty()) else { return false };
+    line.splice(..0, step.iter().map(|word| json!(word)));
+    stage.insert("gpus".to_owned(), json!(tasks));
+    true
+}
+
 /// Ranks of Triton are one step of the job, in their container by pyxis. Whether the stage is Triton's.
 fn triton_step(
     stage: &mut Map<String, Value>,
@@ -153,7 +123,7 @@ fn triton_step(
     else {
         return false;
     };
-    if !line.has("--mpi") && is_one {
+    if !line.has("--mpi") && is_one || server.contains_key("words") {
         return false;
     }
     server.insert("launcher".to_owned(), json!("srun"));
@@ -206,8 +176,7 @@ pub(crate) fn sbatch(name: &str, words: &[String]) -> Result<Translation, Transl
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_front(tool, words, &mut builder);
     left(&line, false, &mut builder);
-    let settings = settings(&line);
-    let options = if settings.is_empty() { String::new() } else { format!(" {settings}") };
+    let options = settings(&line, false);
     let text = match line.behind.iter().find(|word| assignment(word).is_none()) {
         Some(script) if script.ends_with("launch.sh") => format!(
             "`{name} {script}` has no meaning here: it is the recipe's own job; `regatta run llama3.3-70b --on \
@@ -225,22 +194,26 @@ pub(crate) fn sbatch(name: &str, words: &[String]) -> Result<Translation, Transl
     builder.finish(tool, TranslationKind::Nothing(text))
 }
 
-/// As `--slurm` takes them.
-fn settings(line: &ParsedLine) -> String {
-    let options = KEYS.iter().filter_map(|(option, key)| Some(format!("--slurm {key}={}", line.value(option)?)));
-    options.collect::<Vec<_>>().join(" ")
+/// As `--slurm` takes them, with those that only the job of a whole run has.
+fn settings(line: &ParsedLine, is_job: bool) -> String {
+    let rows = TABLE.options.iter().filter_map(|option| Some((option.names[0], TABLE.row(option.names[0])?)));
+    let given = rows.filter(|(name, row)| line.has(name) && (is_job || row.reason.is_none()));
+    let options = given.filter_map(|(name, row)| {
+        let value = line.value(name).filter(|value| !value.is_empty()).unwrap_or("true");
+        Some(format!(" --slurm {}={value}", row.sets.as_ref()?))
+    });
+    options.collect()
 }
 
 /// `is_step`: the options of a step are written in the manifest.
 fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
-    let is_left = |name: &str| !is_step || OF_THE_ALLOCATION.contains(&name);
-    for given in line.given.iter().filter(|given| is_left(given.name)) {
+    for given in line.given.iter().filter(|given| !is_step || !is_of_step(given.name)) {
         TABLE.push_untranslated(given, builder);
     }
 }
 
-/// A sentence on the `#SBATCH` lines of a script; none where it has none.
-pub(crate) fn directives(text: &str) -> Option<String> {
+/// Reads the `#SBATCH` lines of a script: a note on what they set, and those that are not for the run.
+pub(crate) fn directives(text: &str, builder: &mut TranslationBuilder) {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("#SBATCH "));
     let words: Vec<String> = lines
         .flat_map(|line| {
@@ -249,21 +222,20 @@ pub(crate) fn directives(text: &str) -> Option<String> {
         })
         .collect();
     if words.is_empty() {
-        return None;
+        return;
     }
-    let mut builder = TranslationBuilder::default();
-    let line = TABLE.read_as("#SBATCH", &words, &mut builder);
-    let further = KEYS_OF_A_JOB.iter().filter(|(option, _)| line.has(option));
-    let further = further.map(|(option, key)| {
-        format!(" --slurm {key}={}", line.value(option).filter(|value| !value.is_empty()).unwrap_or("true"))
-    });
-    let settings = Some(settings(&line)).filter(|settings| !settings.is_empty()).map(|settings| format!(" {settings}"));
-    let settings: String = settings.into_iter().chain(further).collect();
-    let is_translated = |name: &str| KEYS.iter().chain(&KEYS_OF_A_JOB).any(|(option, _)| *option == name);
-    let left = line.given.iter().filter(|given| !is_translated(given.name) && !NOT_OF_THE_WORK.contains(&given.name));
-    let left: Vec<String> = left.map(|given| format!("`{}`", given.as_written())).collect();
-    let left = if left.is_empty() { String::new() } else { format!("; not translated: {}", left.join(", ")) };
-    Some(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`{left}"))
+    let mut reading = TranslationBuilder::default();
+    let line = TABLE.read_as("#SBATCH", &words, &mut reading);
+    for problem in reading.problems {
+        builder.push_untranslated("#SBATCH", problem.to_string());
+    }
+    for given in &line.given {
+        if let Some(row) = TABLE.row(given.name).filter(|row| row.sets.is_none()) {
+            builder.push_untranslated(format!("#SBATCH {}", given.as_written()), row.reason());
+        }
+    }
+    let settings = settings(&line, true);
+    builder.note(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`"));
 }
 
 /// `-A <your account>` with `…` for the page's placeholder.
@@ -281,13 +253,20 @@ mod tests {
     #[test]
     fn a_job_of_a_whole_run_asks_for_the_gpus_of_its_script() {
         let script = "#!/bin/bash\n#SBATCH -p gpu -N 2\n#SBATCH --gres=gpu:h100:4 --ntasks-per-node=4 --exclusive\n\
-            #SBATCH --job-name=x --array=0-3%2\n#SBATCH --signal=USR1@60\nsrun hostname\n";
+            #SBATCH --job-name=x -o out.txt --array=0-3%2\n#SBATCH --signal=USR1@60\nsrun hostname\n";
+        let mut builder = TranslationBuilder::default();
+        directives(script, &mut builder);
         assert_eq!(
-            directives(script).unwrap(),
-            "it is a job of Slurm: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm \
-            gres=gpu:h100:4 \
-             --slurm tasks_per_node=4 --slurm exclusive=true`; not translated: `--array 0-3%2`, `--signal USR1@60`"
+            builder.notes,
+            ["it is a job of Slurm: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm \
+            gres=gpu:h100:4 --slurm tasks_per_node=4 --slurm exclusive=true`"]
         );
-        assert_eq!(directives("echo\n"), None);
+        let left: Vec<&str> = builder.untranslated.iter().map(|option| option.argument.as_str()).collect();
+        let names = ["#SBATCH --job-name x", "#SBATCH -o out.txt", "#SBATCH --array 0-3%2", "#SBATCH --signal USR1@60"];
+        assert_eq!(left, names);
+        assert!(builder.untranslated.iter().all(|option| !option.why.is_empty()), "{builder:?}");
+        let mut builder = TranslationBuilder::default();
+        directives("echo\n", &mut builder);
+        assert!(builder.notes.is_empty() && builder.untranslated.is_empty(), "{builder:?}");
     }
 }

@@ -12,32 +12,35 @@ const SERVE: &str = "trtllm-serve";
 pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/trtllm-serve.toml")], &[]));
 
+/// Its commands that do not serve one model over OpenAI's interface.
+const SUBCOMMANDS: [&str; 5] =
+    ["disaggregated", "grpc", "mm_embedding_serve", "embeddings", "disaggregated_mpi_worker"];
+
+fn no_model(words: &str) -> String {
+    format!(
+        "`trtllm-serve {words}`: one model, served over OpenAI's interface, can be imported; servers that are up are \
+        measured by `regatta bench HOST:PORT`"
+    )
+}
+
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
 pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     let line = TABLE.read_words(words, &mut builder);
     let model = match line.plain.as_slice() {
-        [model]
-            if !["disaggregated", "grpc", "mm_embedding_serve", "embeddings", "disaggregated_mpi_worker"]
-                .contains(&model.as_str()) =>
-        {
-            model.clone()
-        }
+        [model] if !SUBCOMMANDS.contains(&model.as_str()) => model.clone(),
         [] => {
             builder.push_error("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
             String::new()
         }
         words => {
-            builder.push_error(format!(
-                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be imported",
-                words.join(" ")
-            ));
+            builder.push_error(no_model(&words.join(" ")));
             String::new()
         }
     };
     if line.has("--grpc") {
-        builder.push_error("`trtllm-serve --grpc`: one model, served over OpenAI's interface, can be imported");
+        builder.push_error(no_model("--grpc"));
     }
     env.report_visible_gpus(&mut builder);
     let mut server = ServeStage::new(&model);
@@ -55,6 +58,9 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
 /// The line unchanged, for one that something else starts (ranks on several nodes, a profiler): a `serve: { command:
 /// … }` stage.
 pub(crate) fn as_written(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    if let Some(command) = words.first().filter(|word| SUBCOMMANDS.contains(&word.as_str())) {
+        return Err(TranslationError::new(no_model(command)));
+    }
     ServerProgram { table: &TABLE, is_typed: false }.translate(&[SERVE], env, words)
 }
 

@@ -246,7 +246,10 @@ fn every_line_of_the_page_keeps_its_variables_and_plans() {
 fn a_scale_is_a_system_of_the_cluster_and_slurms_options_are_those_of_a_job() {
     let world = world();
     let import = |line: &str| world.good(&["import", "--", line]).stdout;
-    let line = import(LLMB_RUN);
+    let first = import(LLMB_RUN);
+    let defaults = "version=v25.07 max_batch_size=640 max_num_tokens=2048 num_requests=4000 concurrency=-1";
+    assert!(first.ends_with(&format!("regatta run llama3.3-70b dtype=nvfp4 {defaults} system=gb200-x1\n")), "{first}");
+    let line = import("llmb-run submit -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1");
     assert!(line.contains("#   --scale 1: the GPU type is not known: set GPU_TYPE, or add one of these"), "{line}");
     assert!(line.contains("without it the default runs, `sim-gb200-x1`"), "{line}");
     let fp8 = import("llmb-run submit -w inference_llama3.3 -s 70b --dtype fp8 --scale 2");
@@ -264,6 +267,8 @@ fn a_scale_is_a_system_of_the_cluster_and_slurms_options_are_those_of_a_job() {
     world.file("cluster_config.yaml", "gpu_type: b200\n");
     let of_file = import(LLMB_RUN);
     assert!(of_file.contains("`system=b200-x1`: the GPU type is from cluster_config.yaml"), "{of_file}");
+    // The first release has no such system.
+    assert!(of_file.ends_with("regatta run llama3.3-70b dtype=nvfp4 system=b200-x1\n"), "{of_file}");
     let bulk = import("GPU_TYPE=gb200 llmb-run bulk list.txt");
     assert!(bulk.ends_with("regatta bulk list.txt --gpu-type=gb200\n"), "{bulk}");
 }

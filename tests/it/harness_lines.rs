@@ -68,5 +68,5 @@ fn the_machines_own_system_is_chosen() {
     let line = "make run_harness RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\"";
     let ended = world.good(&["import", "--", line]);
     ended.shows("system=h200-x2: this machine has 2 × NVIDIA H200");
-    ended.shows("regatta run llama2-70b system=h200-x2 scenarios=offline loadgen=true --until run_harness");
+    ended.shows("regatta run llama2-70b system=h200-x2 scenarios=offline accuracy=99 loadgen=true round=v6.0 --until run_harness");
 }

@@ -222,7 +222,7 @@ fn every_loop_of_a_script_is_written_out_and_no_benchmark_is_lost() {
 fn run_args_are_read_however_they_are_quoted() {
     let world = World::new();
     world.copy("manifests");
-    let expected = "regatta run llama2-70b system=sim-h200-x8 scenarios=offline loadgen=true --until run_harness";
+    let expected = "regatta run llama2-70b system=sim-h200-x8 scenarios=offline accuracy=99 loadgen=true round=v6.0 --until run_harness";
     let forms: [&[&str]; 5] = [
         &["make run_harness RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\""],
         &["make", "run_harness", "\"RUN_ARGS=--benchmarks=llama2 --scenarios=Offline\""],

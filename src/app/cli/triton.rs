@@ -204,6 +204,9 @@ pub struct Infer {
     /// Stream the answer.
     #[arg(long)]
     pub stream: bool,
+    /// Cancel the request after this time, and print what has arrived.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub stop_after: Option<Duration>,
     /// Print the answers in JSON.
     #[arg(help_heading = HOW, long)]
     pub json: bool,

@@ -25,12 +25,19 @@ pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler
     }
     let inputs = inputs(&model, request)?;
     let mut infer_output = InferOutput::new(request.json);
-    match to.url.protocol {
-        TritonProtocol::Grpc => {
-            let client = to.grpc().await?;
-            by_grpc(to, &client, &model, &inputs, decoupled, &mut infer_output).await?;
+    let answer = async {
+        match to.url.protocol {
+            TritonProtocol::Grpc => {
+                let client = to.grpc().await?;
+                by_grpc(to, &client, &model, &inputs, decoupled, &mut infer_output).await
+            }
+            TritonProtocol::Http => by_http(to, &model, &inputs, decoupled, &mut infer_output).await,
         }
-        TritonProtocol::Http => by_http(to, &model, &inputs, decoupled, &mut infer_output).await?,
+    };
+    match request.stop_after {
+        // Its stream is dropped, which cancels the request.
+        Some(time) => tokio::time::timeout(time, answer).await.unwrap_or(Ok(()))?,
+        None => answer.await?,
     }
     infer_output.end();
     Ok(CliExit::Done)

@@ -183,7 +183,7 @@ pub(crate) fn length_pairs(load: &mut TranslatedLoad, _: &ParsedLine, given: &Gi
         ));
     }
     if pairs.iter().any(|pair| pair.has_deviation) {
-        load.builder.push_untranslated(
+        load.builder.push_untranslated_load(
             &written,
             "of each pair its means are used, without their deviations: `input_tokens: { normal: … }` has one",
         );

@@ -1,6 +1,7 @@
 //! Options that several load tools have in the same form: what each sets of a measurement here.
 
 use std::net::Ipv6Addr;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -72,10 +73,10 @@ impl TranslatedLoad {
                 } else {
                     "`{{` begins an expression in a manifest"
                 };
-                self.builder.push_untranslated(format!("--extra-inputs {name}:{value}"), reason);
+                self.builder.push_untranslated_load(format!("--extra-inputs {name}:{value}"), reason);
             }
             _ if is_http => self.add("extra", format!("{name}:{value}")),
-            _ => self.builder.push_untranslated(
+            _ => self.builder.push_untranslated_load(
                 format!("--extra-inputs {name}:{value}"),
                 "over gRPC a request has the tensors that `bench.request` names; write the key there, where it has one",
             ),
@@ -161,10 +162,26 @@ impl TranslatedLoad {
         ));
     }
 
+    /// Where prompts are made up as texts, and the line has no tokenizer, the tool takes the one of the model.
+    pub fn default_tokenizer(&mut self) {
+        let is_openai = self.get("protocol").is_some_and(|protocol| protocol.starts_with("openai"));
+        let sends_ids = self.keys.get("request").is_some_and(|request| !request["interface"].is_null());
+        if !is_openai || sends_ids || self.has("tokenizer") || self.has("data") {
+            return;
+        }
+        let model = self.get("model").unwrap_or("the model").to_owned();
+        if has_tokenizer(&model) {
+            return self.put("tokenizer", model);
+        }
+        self.builder.note(format!(
+            "left to Regatta's default: no tokenizer, prompts are of words that are one token each in English \
+            vocabularies; there prompts are counted with the tokenizer of {model}, which --tokenizer FILE gives"
+        ));
+    }
+
     /// Where lengths are counted in tokens: the tokenizer of `model` must be at hand, as a file.
     pub fn needs_tokenizer(&mut self, model: Option<&str>) {
-        let is_file = |path: &std::path::Path| path.is_file() || path.join("tokenizer.json").is_file();
-        if let Some(model) = model.filter(|model| is_file(model.as_ref())) {
+        if let Some(model) = model.filter(|model| has_tokenizer(model)) {
             return self.put("tokenizer", model);
         }
         let name = model.unwrap_or("the model");
@@ -314,6 +331,12 @@ pub(crate) fn host_and_port(host: &str, port: &str) -> String {
     }
 }
 
+/// Whether a model is a folder here, with its tokenizer, or the tokenizer itself.
+fn has_tokenizer(model: &str) -> bool {
+    let path = Path::new(model);
+    path.is_file() || path.join("tokenizer.json").is_file()
+}
+
 fn server_and_prefix(base: &str) -> (&str, &str) {
     let base = base.trim_end_matches('/');
     let behind_scheme = base.find("://").map_or(0, |at| at + 3);
@@ -333,6 +356,21 @@ fn joined_once(prefix: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_without_a_tokenizer_says_whose_the_tool_takes() {
+        let notes = |tokenizer: Option<&str>, protocol: &'static str| {
+            let mut load = TranslatedLoad::default();
+            load.put("protocol", protocol);
+            load.put("model", "org/name");
+            tokenizer.into_iter().for_each(|path| load.put("tokenizer", path));
+            load.default_tokenizer();
+            load.builder.notes
+        };
+        let left = |notes: Vec<String>| notes.iter().any(|note| note.contains("the tokenizer of org/name"));
+        assert!(left(notes(None, CHAT.0)));
+        assert!(!left(notes(Some("t.json"), CHAT.0)) && !left(notes(None, "kserve")));
+    }
 
     /// The cases of AIPerf's own docstring, and a prefix.
     #[test]

@@ -13,10 +13,12 @@
 //! (the tests have a list of these tables) and the program's name in `translate::command`.
 
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_front, read_known};
 use super::translation::TranslationBuilder;
+use base::spec::Quantity;
 
 /// A function that rows name with `computes`. False: the option has no place on this line, and the row's `reason`
 /// says why.
@@ -32,7 +34,7 @@ const READ_BY_TRANSLATOR: [&str; 8] =
 pub(crate) struct ToolTable {
     /// The program, as messages name it.
     pub program: &'static str,
-    /// Where `sets` keys are in a manifest: `bench`, `serve.vllm`.
+    /// Where `sets` keys are in a manifest: `bench`, `serve.vllm`; `tensor`: they are those of a single request.
     pub action: String,
     /// The variable that a server reads its key from.
     pub key_variable: Option<&'static str>,
@@ -75,7 +77,7 @@ pub(crate) struct OptionRow {
     /// `--name|--other-name VALUE`: without a value it is a switch, with `VALUE...` it takes all up to the next
     /// option.
     names: Vec<String>,
-    #[expect(dead_code, reason = "for readers of the file")]
+    /// Where it has no place here.
     affects: Affects,
     /// The tool's own, where the line does not have the option.
     pub default: Option<String>,
@@ -102,9 +104,10 @@ pub(crate) struct OptionRow {
 }
 
 /// What an option changes.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Affects {
+    /// Which requests are sent, and when: what is printed without it is another measurement.
     Workload,
     Measurement,
     Output,
@@ -237,6 +240,7 @@ impl ToolTable {
             return;
         }
         if row.is_of_data_set() && !row.data_sets.contains(&load.data_set) {
+            // The tool does not use it either.
             let reason = format!("it is for another data set than `{}`", load.data_set);
             return load.builder.push_untranslated(given.as_written(), reason);
         }
@@ -251,14 +255,34 @@ impl ToolTable {
                 (None, None) => false,
             };
         if !is_done {
-            load.builder.push_untranslated(given.as_written(), row.reason());
+            row.push_untranslated(given, &mut load.builder);
         }
     }
 
-    /// Reports an option whose row has only a reason.
+    /// Reports an option whose row has a reason, or nothing else.
     pub fn push_untranslated(&self, given: &GivenOption, builder: &mut TranslationBuilder) {
-        if let Some(row) = self.row(given.name).filter(|row| row.sets.is_none() && row.computes.is_none()) {
-            builder.push_untranslated(given.as_written(), row.reason());
+        let has_no_place = |row: &&OptionRow| row.computes.is_none() && (row.sets.is_none() || row.reason.is_some());
+        if let Some(row) = self.row(given.name).filter(has_no_place) {
+            row.push_untranslated(given, builder);
+        }
+    }
+
+    /// Puts the options with a key into those of a server: numbers, the tool's defaults, and switches.
+    pub fn put_keys(&self, line: &ParsedLine, keys: &mut Map<String, Value>, builder: &mut TranslationBuilder) {
+        for (option, row) in self.options.iter().zip(&self.rows) {
+            let (name, Some(key)) = (option.names[0], &row.sets) else { continue };
+            let value = match line.setting(name) {
+                "" if line.has(name) => json!(true),
+                "" => continue,
+                text => {
+                    let Ok(number) = text.parse::<Quantity<u64>>() else {
+                        builder.push_error(format!("`{name} {text}` is no whole number"));
+                        continue;
+                    };
+                    json!(number)
+                }
+            };
+            keys.insert(key.clone(), value);
         }
     }
 
@@ -271,6 +295,19 @@ impl OptionRow {
     /// Why it has no place.
     pub fn reason(&self) -> &str {
         self.reason.as_deref().unwrap_or("there is nothing like it here")
+    }
+
+    /// Reports its option, which has no place.
+    pub fn push_untranslated(&self, given: &GivenOption, builder: &mut TranslationBuilder) {
+        match self.affects {
+            Affects::Workload => builder.push_untranslated_load(given.as_written(), self.reason()),
+            _ => builder.push_untranslated(given.as_written(), self.reason()),
+        }
+    }
+
+    /// Whether it affects the server that the line starts.
+    pub fn is_of_server(&self) -> bool {
+        self.affects == Affects::Server
     }
 
     /// Whether it is for some data sets only.
@@ -337,8 +374,6 @@ pub(crate) fn launchers(text: &'static str) -> Vec<LauncherOptions> {
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::LazyLock;
-
-    use serde_json::Value;
 
     use super::*;
     use crate::{
@@ -428,7 +463,8 @@ mod tests {
     fn every_key_that_a_row_sets_is_one_of_the_manifest() {
         let schema = manifest_schema();
         assert!(!has_key(&schema, &schema["$defs"]["Stage"], &["bench", "stop", "no_such_key"]));
-        for table in tables() {
+        // Those of a single request are its tensors.
+        for table in tables().into_iter().filter(|table| table.action != "tensor") {
             let action = if table.action.is_empty() { "bench" } else { &table.action };
             for key in table.rows.iter().filter_map(|row| row.sets.as_ref()) {
                 let path: Vec<&str> = action.split('.').chain(key.split('.')).collect();

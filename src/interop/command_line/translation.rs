@@ -44,6 +44,15 @@ pub struct UntranslatedOption {
     /// As it was written, without secrets.
     pub argument: String,
     pub why: String,
+    /// Whether the line sends other requests with it, or sends them at other times.
+    pub is_workload: bool,
+}
+
+impl UntranslatedOption {
+    /// An argument without which the same load is sent.
+    pub fn new(argument: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { argument: argument.into(), why: why.into(), is_workload: false }
+    }
 }
 
 /// What is to be done here.
@@ -106,6 +115,8 @@ pub struct TranslatedScript {
 pub struct ScriptBench {
     /// The stage of the server that the script started last before it.
     pub server: Option<String>,
+    /// Its place among the runs, of the one whose servers it measures.
+    pub run: Option<usize>,
     pub bench: TranslatedBench,
 }
 
@@ -232,7 +243,12 @@ impl TranslationBuilder {
     }
 
     pub fn push_untranslated(&mut self, word: impl Into<String>, why: impl Into<String>) {
-        self.untranslated.push(UntranslatedOption { argument: word.into(), why: why.into() });
+        self.untranslated.push(UntranslatedOption::new(word, why));
+    }
+
+    /// An argument without which another load is sent.
+    pub fn push_untranslated_load(&mut self, word: impl Into<String>, why: impl Into<String>) {
+        self.untranslated.push(UntranslatedOption { is_workload: true, ..UntranslatedOption::new(word, why) });
     }
 
     pub fn note(&mut self, text: impl Into<String>) {

@@ -234,7 +234,7 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity
                 load.builder
                     .push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
             }
-            _ => load.builder.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
+            _ => load.builder.push_untranslated_load(format!("{name}={value}"), "there is nothing like it here"),
         }
     }
     number("samples")

@@ -88,6 +88,7 @@ impl GuideLlmRun {
         load.put("seed", self.seed.as_deref().unwrap_or("42"));
         self.load(&mut load);
         rate_of_conversations("`rate`", &mut load);
+        load.default_tokenizer();
         load.finish(TOOL)
     }
 

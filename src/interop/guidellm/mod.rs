@@ -92,11 +92,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
             Some(Quantity::Unknown(_)) => builder.push_error(format!("`{}` is no number", given.as_written())),
             None => {}
         },
-        name => {
-            if let Some(row) = BENCHMARK.row(name) {
-                builder.push_untranslated(given.as_written(), row.reason());
-            }
-        }
+        name => BENCHMARK.row(name).into_iter().for_each(|row| row.push_untranslated(given, builder)),
     }
 }
 
@@ -128,12 +124,12 @@ fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) 
                 let parts = value.as_object().into_iter().flatten();
                 run.add_headers(&value["headers"]);
                 for (name, _) in parts.filter(|(name, _)| !["body", "headers"].contains(&name.as_str())) {
-                    builder.push_untranslated(format!("extras.{name}=…"), OTHER_EXTRAS);
+                    builder.push_untranslated_load(format!("extras.{name}=…"), OTHER_EXTRAS);
                 }
             }
             // They may have a key.
             name if name.starts_with("extras") => {
-                builder.push_untranslated(format!("{name}=…"), OTHER_EXTRAS);
+                builder.push_untranslated_load(format!("{name}=…"), OTHER_EXTRAS);
             }
             "verify" => run.verifies_certificate = plain.eq_ignore_ascii_case("true"),
             "timeout" | "timeout_connect" => {
@@ -216,11 +212,7 @@ fn run_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translat
         "--data-loader" if fields.get("samples").and_then(quantity).is_some_and(|it| it != Quantity::Known(0)) => {
             run.samples = fields.get("samples").and_then(quantity);
         }
-        name => {
-            if let Some(row) = RUN.row(name) {
-                builder.push_untranslated(given.as_written(), row.reason());
-            }
-        }
+        name => RUN.row(name).into_iter().for_each(|row| row.push_untranslated(given, builder)),
     }
 }
 
@@ -265,7 +257,8 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
                 "all requests are measured to their end; `regatta report` shows the steady part",
             ),
             "rampup_duration" => {
-                builder.push_untranslated(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
+                builder
+                    .push_untranslated_load(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
             }
             other => match nearest(other, FIELDS) {
                 Some(near) => {
@@ -321,8 +314,10 @@ fn overrides(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translati
             run.levels = list.split(',').filter_map(|level| level.trim().parse().ok()).collect();
         }
         _ => {
-            builder
-                .push_untranslated(given.as_written(), "one key of a sweep is read: profile.streams or profile.rate");
+            builder.push_untranslated_load(
+                given.as_written(),
+                "one key of a sweep is read: profile.streams or profile.rate",
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The table of NVIDIA's MLPerf code, `nvidia-harness.toml`: benchmarks by the harness's names and by Regatta's,
 //! targets of its Makefile, and the fields of RUN_ARGS and of configs.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use base::diag::{did_you_mean, nearest};
@@ -18,6 +19,8 @@ pub(super) struct HarnessTable {
     user_conf: Vec<String>,
     /// Fields of RUN_ARGS that code reads.
     line_reads: Vec<String>,
+    /// Parameters of a line that measures, with what NVIDIA's code takes where the line does not set them.
+    defaults: BTreeMap<String, String>,
     benchmark: Vec<HarnessBenchmark>,
     target: Vec<MakeTarget>,
     field: Vec<HarnessField>,
@@ -94,6 +97,11 @@ pub(super) fn benchmark(name: &str) -> Option<&'static str> {
     };
     let benchmarks = || TABLE.benchmark.iter();
     benchmarks().find(has_name).or_else(|| benchmarks().find(has_model)).map(|benchmark| benchmark.name.as_str())
+}
+
+/// What NVIDIA's code takes where a line that measures does not set it.
+pub(super) fn defaults() -> impl Iterator<Item = (&'static str, String)> {
+    TABLE.defaults.iter().map(|(name, value)| (name.as_str(), value.clone()))
 }
 
 /// A hint for a name that no benchmark has.

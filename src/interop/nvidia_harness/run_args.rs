@@ -1,6 +1,6 @@
 //! RUN_ARGS of NVIDIA's MLPerf code, the fields that its programs take: what each one sets here.
 
-use super::harness_table::{HarnessField, HarnessValue, benchmark, benchmark_hint};
+use super::harness_table::{HarnessField, HarnessValue, benchmark, benchmark_hint, defaults};
 pub(crate) use super::make_targets::make;
 use super::systems::system_name;
 use super::tuning_fields::{self, TuningField, TuningFieldError};
@@ -165,7 +165,8 @@ impl HarnessFields {
             builder.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
         }
         for more in names {
-            builder.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
+            builder
+                .push_untranslated_load(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
         }
     }
 
@@ -181,7 +182,7 @@ impl HarnessFields {
                 name @ ("offline" | "server" | "interactive") => self.scenarios.push(name.to_owned()),
                 "singlestream" => self.scenarios.push("single_stream".to_owned()),
                 "multistream" => {
-                    builder.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
+                    builder.push_untranslated_load("--scenarios=MultiStream", "language models have no MultiStream");
                 }
                 _ => {
                     let scenarios = ["Offline", "Server", "Interactive", "SingleStream"];
@@ -254,7 +255,8 @@ fn by_loadgen(run: &mut RunLine) {
     let tests: Vec<&str> = tests.into_iter().filter(|(stage, _)| ends(stage)).map(|(_, test)| test).collect();
     let of_loadgen = ["dataset", "build_loadgen"].into_iter().any(ends);
     if run.until.is_empty() || !tests.is_empty() || of_loadgen {
-        run.tool_defaults.push(("loadgen", "true".to_owned()));
+        let is_set = |name: &str| run.settings.iter().any(|setting| setting.names.iter().any(|other| other == name));
+        run.tool_defaults = defaults().filter(|(name, _)| !is_set(name)).collect();
     }
     // `performance` is the default.
     if !tests.is_empty() && tests != ["performance"] {
@@ -281,6 +283,21 @@ pub(super) fn placeholder(value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_without_a_target_has_nvidias_defaults() {
+        let defaults = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let TranslationKind::Run(run) = make(&words).expect("a run").kind else { panic!("{line}") };
+            run.tool_defaults.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(defaults("run_harness RUN_ARGS=--benchmarks=llama2"), "accuracy=99 loadgen=true round=v6.0");
+        assert_eq!(
+            defaults("run_harness RUN_ARGS=--benchmarks=llama2 --accuracy_target=.999"),
+            "loadgen=true round=v6.0"
+        );
+        assert_eq!(defaults("generate_engines RUN_ARGS=--benchmarks=llama2"), "");
+    }
 
     #[test]
     fn placeholders_of_the_pages_are_known() {

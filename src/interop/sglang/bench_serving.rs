@@ -42,6 +42,7 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         load.needs_tokenizer(line.value("--tokenizer").or(line.value("--model")));
         load.builder.note("there records with fewer than 2 tokens in prompt or answer are left out");
     }
+    load.default_tokenizer();
     load.finish(TOOL)
 }
 

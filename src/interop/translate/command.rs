@@ -24,45 +24,6 @@ use crate::{
 use base::diag::did_you_mean;
 use base::files::{open_text, read_text_up_to};
 
-/// The programs with supported command lines.
-pub(super) const TOOLS: [&str; 35] = [
-    "genai-perf",
-    "aiperf",
-    "vllm",
-    "vllm.entrypoints.openai.api_server",
-    "sglang",
-    "sglang.launch_server",
-    "sglang.bench_serving",
-    "guidellm",
-    "benchmark_serving.py",
-    "llama-server",
-    "text-generation-launcher",
-    "perf_analyzer",
-    "benchmark_core_model.py",
-    "launch_triton_server.py",
-    "fill_template.py",
-    "end_to_end_test.py",
-    "inflight_batcher_llm_client.py",
-    "end_to_end_grpc_client.py",
-    "convert_checkpoint.py",
-    "quantize.py",
-    "trtllm-build",
-    "trtllm-bench",
-    "trtllm-serve",
-    "prepare_dataset.py",
-    "tritonserver",
-    "llmb-run",
-    "triton",
-    "make",
-    "docker",
-    "srun",
-    "sbatch",
-    "curl",
-    "git",
-    "RUN_ARGS",
-    "--benchmarks=…",
-];
-
 /// Why a variable in front of a client has no place.
 pub(super) const NOT_RUN: &str = "the tool that reads it is not run; a stage has `env`";
 
@@ -230,26 +191,9 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("genai-perf" | "genai_perf", Some("analyze")) => {
             genai_perf::translate("genai-perf analyze", genai_perf::Subcommand::Analyze, &arguments[1..])
         }
-        (
-            "genai-perf" | "genai_perf",
-            Some(
-                other @ ("config"
-                | "template"
-                | "create-template"
-                | "process-export-files"
-                | "compare"
-                | "process"
-                | "--help"
-                | "-h"
-                | "--version"),
-            ),
-        ) => TranslationBuilder::nothing(
-            "genai-perf",
-            format!(
-                "`genai-perf {other}` has no meaning here: it measures nothing itself; lines of `profile` and \
-                `analyze` are imported"
-            ),
-        ),
+        ("genai-perf" | "genai_perf", Some(other)) if let Some(idle) = no_meaning(&format!("genai-perf {other}")) => {
+            idle
+        }
         ("genai-perf" | "genai_perf", _) => {
             genai_perf::translate("genai-perf profile", genai_perf::Subcommand::Profile, strip(arguments, "profile"))
         }
@@ -273,7 +217,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("curl", _) => curl::translate(arguments),
         ("nvidia-smi", _) => nvidia_smi::translate(arguments),
         _ => no_meaning(name).unwrap_or_else(|| {
-            let hint = did_you_mean(name, TOOLS).unwrap_or_default();
+            let hint = did_you_mean(name, tools()).unwrap_or_default();
             Err(TranslationError::new(ProblemKind::UnknownProgram { name: name.to_owned(), hint }))
         }),
     }
@@ -377,20 +321,17 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
 
 /// Why a prefix has no place.
 fn prefix_reason(name: &str) -> &'static str {
-    match name {
-        "nsys" | "ncu" => {
-            "it profiles the program behind it, which is not run here; a server of `serve: { command: … }` keeps it"
-        }
-        "timeout" => "`timeout` of a stage ends it",
-        "sudo" => "stages run as the user of the run",
-        "nice" => "the priority is that of the run: `nice regatta run …`",
-        LAUNCHER => "it starts ranks under MPI or Slurm; here the stage's own program does",
-        _ => "stages start their processes themselves, bound to the GPUs they lease",
-    }
+    const USUAL: &str = "stages start their processes themselves, bound to the GPUs they lease";
+    TABLE.prefixes.get(name).map_or(USUAL, String::as_str)
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ProgramTable {
+    /// The programs with supported command lines.
+    tools: Vec<String>,
+    /// Why what stands in front of a command has no place.
+    prefixes: BTreeMap<String, String>,
     program: Vec<IdleProgram>,
 }
 
@@ -405,6 +346,11 @@ struct IdleProgram {
 
 static TABLE: LazyLock<ProgramTable> =
     LazyLock::new(|| toml::from_str(include_str!("around-a-benchmark.toml")).expect("a test reads the table"));
+
+/// The programs with supported command lines.
+pub(super) fn tools() -> impl Iterator<Item = &'static str> + Clone {
+    TABLE.tools.iter().map(String::as_str)
+}
 
 /// The sentence on a program; none where it is not known.
 pub(super) fn no_meaning(name: &str) -> Option<Result<Translation, TranslationError>> {
@@ -423,5 +369,63 @@ mod tests {
             assert!(no_meaning(name).is_some_and(|translation| translation.is_ok()), "{name}");
         }
         assert!(no_meaning("vllm").is_none());
+    }
+
+    #[test]
+    fn an_option_of_the_load_without_a_place_is_told_from_others() {
+        for (line, lost) in [
+            ("aiperf profile -m m --image-width-mean 512", &["--image-width-mean 512"][..]),
+            ("aiperf profile -m m --batch-size 1 --ui simple --slice-duration 5 --export-level raw", &[]),
+            ("aiperf profile -m a b", &["-m a b"]),
+            ("genai-perf profile -m m --prompt-source synthetic --profile-export-file x.json", &[]),
+            ("genai-perf profile -m m --prompt-source dataset", &["--prompt-source dataset"]),
+            ("vllm bench serve --model m --random-ids --save-result", &[]),
+            ("vllm bench serve --model m --lora-modules a b", &["--lora-modules a b"]),
+            ("vllm bench serve --model m --sharegpt-output-len 5", &[]),
+            ("perf_analyzer -m m --collect-metrics --sequence-length 4", &["--sequence-length 4"]),
+            (
+                "guidellm run --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --profile kind=sweep,rampup_duration=4",
+                &["rampup_duration=4"],
+            ),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let translation = read_line(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let options = translation.untranslated.iter().filter(|option| option.is_workload);
+            let actual: Vec<&str> = options.map(|option| option.argument.as_str()).collect();
+            assert_eq!(actual, lost, "{line}");
+        }
+    }
+
+    fn server(line: &str) -> Value {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        match read_line(&words).unwrap_or_else(|error| panic!("{line}: {error}")).kind {
+            TranslationKind::Manifest(manifest) => manifest["stages"]["triton"].clone(),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_line_of_tritonserver_has_its_ranks_in_its_own_words() {
+        let line = "tritonserver --model-repository=/models";
+        let of_one = server(&format!("srun -N 1 --mpi=pmix {line}"));
+        assert_eq!(of_one["serve"]["triton"]["words"], json!(["tritonserver", "--model-repository=/models"]));
+        assert_eq!(of_one["serve"]["triton"].get("launcher"), None);
+        let of_four = server(&format!("srun -n 4 --mpi=pmix {line}"));
+        let words = ["srun", "-n", "4", "--mpi", "pmix", "tritonserver", "--model-repository=/models"];
+        assert_eq!((&of_four["serve"]["triton"]["words"], &of_four["gpus"]), (&json!(words), &json!(4)));
+        assert_eq!(of_four["serve"]["triton"].get("mode"), None);
+        let by_mpi = server(&format!("mpirun -n 4 {line}"));
+        assert_eq!((&by_mpi["serve"]["triton"]["world_size"], &by_mpi["gpus"]), (&json!(4), &json!(4)));
+    }
+
+    #[test]
+    fn workers_of_a_disaggregated_server_are_no_server_of_one_model() {
+        for line in
+            ["trtllm-serve disaggregated_mpi_worker -c x", "mpirun -n 3 trtllm-serve disaggregated_mpi_worker -c x"]
+        {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let error = read_line(&words).expect_err(line).to_string();
+            assert!(error.contains("one model, served over OpenAI's interface"), "{line}: {error}");
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! Loops of a shell: over values that the text has, and those that only wait.
+//! Loops of a shell: over values that the text has, and those that only wait; arrays of such values.
 
 use crate::command_line::{WrittenCommand, sequence};
+use base::units::is_identifier;
 
 /// The variable and the values of `for NAME in VALUE…`, where they are all in the text.
 pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
@@ -64,6 +65,19 @@ pub(super) fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
         }
     }
     None
+}
+
+/// `NAME=(VALUE …)`, with its values behind each other.
+pub(super) fn array(text: &str) -> Option<(&str, String)> {
+    let text = ["export ", "declare -a ", "local -a ", "readonly "]
+        .iter()
+        .find_map(|word| text.strip_prefix(word))
+        .unwrap_or(text);
+    let (name, rest) = text.split_once("=(")?;
+    let is_name = is_identifier(name.trim_end_matches('+'));
+    let values = shlex::split(rest.strip_suffix(')')?)?;
+    // A value with a blank in it would become two.
+    (is_name && !values.iter().any(|value| value.contains(char::is_whitespace))).then(|| (name, values.join(" ")))
 }
 
 #[cfg(test)]

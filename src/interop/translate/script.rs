@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::command::{NOT_RUN, Surroundings, TOOLS, no_meaning, translate};
-use super::loops::{end_of_loop, for_loop, waiting_loop};
+use super::command::{NOT_RUN, Surroundings, no_meaning, tools, translate};
+use super::loops::{array, end_of_loop, for_loop, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
@@ -17,7 +17,6 @@ use crate::command_line::{
 use crate::nvidia_smi;
 use crate::slurm::directives;
 use crate::triton_backend::fill_template::{self, FilledFile};
-use base::units::is_identifier;
 
 const TOOL: &str = "a script";
 /// The limit of commands in one text; documentation pages stay far below it.
@@ -32,7 +31,7 @@ pub fn read_script(name: &str, text: &str) -> Result<Translation, TranslationErr
 
 /// `name` is that of its file; a pasted line has none.
 pub(super) fn read_commands(name: Option<&str>, text: &str) -> Result<Translation, TranslationError> {
-    let text = &*without_prompts(text, &|name| TOOLS.contains(&name));
+    let text = &*without_prompts(text, &|name| tools().any(|tool| tool == name));
     let commands = split(text).map_err(|line| {
         let error = TranslationError::new(ProblemKind::OpenQuote);
         match name {
@@ -47,9 +46,15 @@ pub(super) fn read_commands(name: Option<&str>, text: &str) -> Result<Translatio
         }));
     }
     let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
-    script.builder.notes.extend(name.into_iter().filter_map(|_| directives(text)));
     script.all(&commands, 0);
-    script.into_translation()
+    let mut translation = script.into_translation()?;
+    if name.is_some() {
+        let mut builder = TranslationBuilder::default();
+        directives(text, &mut builder);
+        translation.notes.splice(0..0, builder.notes);
+        translation.untranslated.extend(builder.untranslated);
+    }
+    Ok(translation)
 }
 
 #[derive(Default)]
@@ -187,7 +192,7 @@ impl Script {
             let head = words.join(" ");
             let reason = "loops and conditions are not followed, their commands are read once: `foreach` and `when` of \
                 a stage do that";
-            self.not_followed.push(UntranslatedOption { argument: format!("{place}: {head}"), why: reason.to_owned() });
+            self.not_followed.push(UntranslatedOption::new(format!("{place}: {head}"), reason));
             words.clear();
         }
         let count = words.iter().take_while(|word| AROUND.contains(&word.as_str())).count();
@@ -319,13 +324,13 @@ impl Script {
     /// Exported variables that no program of the text was given.
     fn without_a_place(&self) -> Vec<UntranslatedOption> {
         let names = self.variables.for_programs().map(|(name, _)| name).filter(|name| !self.placed.contains(*name));
-        names.map(|name| UntranslatedOption { argument: format!("{name}=…"), why: NOT_RUN.to_owned() }).collect()
+        names.map(|name| UntranslatedOption::new(format!("{name}=…"), NOT_RUN)).collect()
     }
 
     /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is
     /// named after.
     fn with_its_name(&self, mut words: Vec<String>) -> Vec<String> {
-        let scripts = || TOOLS.iter().filter_map(|tool| Some((*tool, tool.strip_suffix(".py")?)));
+        let scripts = || tools().filter_map(|tool| Some((tool, tool.strip_suffix(".py")?)));
         for word in words.iter_mut().take(2) {
             let unknown = self
                 .variables
@@ -347,16 +352,20 @@ impl Script {
         with_unique_names(&mut translation, &self.whole.stages);
         self.only = (self.count == 1).then(|| translation.clone());
         self.tools.insert(translation.tool);
-        let is_silent = matches!(translation.kind, TranslationKind::Nothing(_) | TranslationKind::Container(_));
-        if !is_silent {
+        if !matches!(translation.kind, TranslationKind::Container(_)) {
             self.builder.absorb(place, &mut translation);
         }
         match translation.kind {
             TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(bench) => {
-                let server = self.server_of_target(bench.args.first().map(String::as_str).unwrap_or_default());
-                self.whole.benches.push(ScriptBench { server, bench });
+                let target = bench.args.first().map(String::as_str).unwrap_or_default();
+                let server = self.server_of_target(target);
+                // Without a server of a stage it is that of the run that keeps its servers up.
+                let is_here = ["localhost", "127.0.0.1", "0.0.0.0", "{{"].iter().any(|part| target.contains(part));
+                let serving = self.whole.runs.iter().rposition(|run| run.serves);
+                let run = serving.filter(|_| server.is_none() && is_here);
+                self.whole.benches.push(ScriptBench { server, run, bench });
             }
             TranslationKind::Run(run) => self.run(run),
             TranslationKind::Commands(commands) => commands.into_iter().for_each(|words| self.command_line(words)),
@@ -370,6 +379,7 @@ impl Script {
                 for mut one in script.benches {
                     let target = one.bench.args.first().map(String::as_str).unwrap_or_default();
                     one.server = one.server.or_else(|| self.server_of_target(target));
+                    one.run = one.run.map(|at| at + self.whole.runs.len());
                     self.whole.benches.push(one);
                 }
                 self.whole.commands.extend(script.commands);
@@ -512,10 +522,11 @@ impl Script {
                 use them";
             return self.builder.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
         }
-        if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| self.whole.stages.is_empty()) {
+        let is_locked = |stage: &Value| stage.get("gpu_clocks").is_some();
+        if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| !self.whole.stages.values().any(is_locked)) {
             let reason = format!(
-                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the \
-                clocks while it runs",
+                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage with `gpus` \
+                locks their clocks while it runs",
                 clocks["graphics"]
             );
             self.without.push(("nvidia-smi -lgc".to_owned(), reason));
@@ -569,22 +580,12 @@ impl Script {
     }
 }
 
-/// `NAME=(VALUE …)`, with its values behind each other.
-fn array(text: &str) -> Option<(&str, String)> {
-    let text = ["export ", "declare -a ", "local -a ", "readonly "]
-        .iter()
-        .find_map(|word| text.strip_prefix(word))
-        .unwrap_or(text);
-    let (name, rest) = text.split_once("=(")?;
-    let is_name = is_identifier(name.trim_end_matches('+'));
-    let values = shlex::split(rest.strip_suffix(')')?)?;
-    // A value with a blank in it would become two.
-    (is_name && !values.iter().any(|value| value.contains(char::is_whitespace))).then(|| (name, values.join(" ")))
-}
-
 /// Programs whose environment variables select what they do, so they get every exported variable.
 const READS_VARIABLES: [&str; 2] = ["make", "llmb-run"];
 
 fn is_run_args(words: &[String]) -> bool {
     words.first().is_some_and(|word| word.starts_with("RUN_ARGS="))
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::command_line::{
     Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, manifest, read,
 };
 use base::diag::did_you_mean;
-use triton::repository::{PARAMETERS, pairs};
+use triton::repository::{PARAMETERS, Parameter, pairs};
 
 const TOOL: &str = "fill_template.py";
 
@@ -46,13 +46,12 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         let stages = Map::from_iter([("generate_triton_config".to_owned(), json!({"repository": stage}))]);
         return builder.finish(TOOL, manifest("repository", TOOL, stages));
     }
-    let mut command: Vec<String> =
-        ["regatta", "repository", "fill", &filled.tree, "--out", "filled", "--allow-unfilled"]
-            .map(str::to_owned)
-            .to_vec();
-    for (name, value) in &filled.values {
-        command.extend(["--model".to_owned(), filled.model.clone(), format!("{name}={value}")]);
-    }
+    // The other models of the tree have lines of their own.
+    let FilledFile { tree, model, values } = &filled;
+    let (folder, out) = (format!("{}/{model}", tree.trim_end_matches('/')), format!("filled/{model}"));
+    let mut command =
+        ["regatta", "repository", "fill", &folder, "--out", &out, "--allow-unfilled"].map(str::to_owned).to_vec();
+    command.extend(values.iter().map(|(name, value)| format!("{name}={value}")));
     builder.note(
         "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
     );
@@ -134,6 +133,11 @@ pub(crate) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder)
         }
     }
     let models: Vec<&str> = MODELS.into_iter().filter(|model| files.iter().any(|file| file.model == *model)).collect();
+    // What the lines leave out is the backend's own, which for some parameters is not what Regatta writes.
+    let is_filled = |parameter: &&Parameter| parameter.models.iter().any(|model| models.contains(model));
+    for parameter in PARAMETERS.iter().filter(is_filled).filter(|parameter| parameter.differs_from_backend()) {
+        parameters.entry(parameter.name).or_insert_with(|| typed(parameter.unset));
+    }
     for file in files.iter().filter(|file| !models.contains(&file.model.as_str())) {
         builder.push_untranslated(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
     }
@@ -160,5 +164,41 @@ fn typed(value: &str) -> Value {
             (_, Ok(number)) if number.is_finite() => json!(number),
             _ => json!(value),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_engine_fills_its_own_model_only() {
+        let words =
+            ["-i", "r/preprocessing/config.pbtxt", "tokenizer_dir:/t,triton_max_batch_size:4"].map(str::to_owned);
+        let TranslationKind::Commands(commands) = translate(&words).expect("a line").kind else { panic!("a command") };
+        let expected = "regatta repository fill r/preprocessing --out filled/preprocessing --allow-unfilled \
+            tokenizer_dir=/t triton_max_batch_size=4";
+        assert_eq!(commands.iter().map(|words| words.join(" ")).collect::<Vec<_>>(), [expected]);
+    }
+
+    #[test]
+    fn what_a_line_leaves_out_is_the_backends_own() {
+        let parameters = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let TranslationKind::Manifest(manifest) = translate(&words).expect("a line").kind else { panic!("{line}") };
+            manifest["stages"]["generate_triton_config"]["repository"]["parameters"].clone()
+        };
+        assert_eq!(
+            parameters("-i r/tensorrt_llm/config.pbtxt engine_dir:/e,triton_max_batch_size:4"),
+            json!({"triton_max_batch_size": 4, "enable_kv_cache_reuse": true, "exclude_input_in_output": false})
+        );
+        assert_eq!(
+            parameters("r/tensorrt_llm/config.pbtxt engine_dir:/e,enable_kv_cache_reuse:false")["enable_kv_cache_reuse"],
+            json!(false)
+        );
+        assert_eq!(
+            parameters("r/preprocessing/config.pbtxt engine_dir:/e,preprocessing_instance_count:2"),
+            json!({"preprocessing_instance_count": 2})
+        );
     }
 }

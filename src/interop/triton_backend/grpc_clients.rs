@@ -6,32 +6,11 @@ use serde_json::Value;
 
 use crate::command_line::{ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, TranslationKind};
 
+/// Options of both clients that are tensors of the request.
+const TENSORS: &str = include_str!("../tools/grpc-client-tensors.toml");
+
 pub(crate) static INFLIGHT: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/inflight-batcher-llm-client.toml")], &[]));
-
-/// Sampling options and the tensor of each.
-const TENSORS: [(&str, &str); 12] = [
-    ("--end-id", "end_id"),
-    ("--pad-id", "pad_id"),
-    ("--beam-width", "beam_width"),
-    ("--temperature", "temperature"),
-    ("--repetition-penalty", "repetition_penalty"),
-    ("--presence-penalty", "presence_penalty"),
-    ("--frequency-penalty", "frequency_penalty"),
-    ("--random-seed", "random_seed"),
-    ("--top-k", "runtime_top_k"),
-    ("--top-p", "runtime_top_p"),
-    ("--lora-task-id", "lora_task_id"),
-    ("--num-return-sequences", "num_return_sequences"),
-];
-
-/// Further outputs, and the tensor that requests each.
-const OUTPUTS: [(&str, &str); 4] = [
-    ("--return-log-probs", "return_log_probs"),
-    ("--return-context-logits", "return_context_logits"),
-    ("--return-generation-logits", "return_generation_logits"),
-    ("--return-perf-metrics", "return_perf_metrics"),
-];
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/inflight-batcher-llm-client.toml"), TENSORS], &[]));
 
 /// Its prompt, where none is given.
 const PROMPT: &str = "Born in north-east France, Soyer trained as a";
@@ -59,26 +38,17 @@ pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translatio
     tensors(&line, &mut command);
     if let Some(ms) = line.value("--stop-after-ms") {
         match ms.parse::<f64>() {
-            Ok(ms) => command.extend(["--deadline".to_owned(), format!("{}", ms / 1000.0)]),
+            Ok(ms) => command.extend(["--stop-after".to_owned(), format!("{}", ms / 1000.0)]),
             Err(_) => builder.push_error(format!("`--stop-after-ms {ms}` is no number")),
         }
-        builder.note(
-            "at the deadline the request is cancelled, as with --stop-via-request-cancel; no second request \
-            with `stop` is sent",
-        );
+        builder.note("the request is cancelled, as with --stop-via-request-cancel; no second one with `stop` is sent");
     }
     line.given.iter().for_each(|given| INFLIGHT.push_untranslated(given, &mut builder));
     builder.finish(TOOL, TranslationKind::Commands(vec![command]))
 }
 
 pub(crate) static END_TO_END: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/end-to-end-grpc-client.toml")], &[]));
-
-/// Options whose text is a tensor of the ensemble.
-const TEXTS: [(&str, &str); 2] = [
-    ("--guided-decoding-guide-type", "guided_decoding_guide_type"),
-    ("--guided-decoding-guide", "guided_decoding_guide"),
-];
+    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/end-to-end-grpc-client.toml"), TENSORS], &[]));
 
 pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "end_to_end_grpc_client.py";
@@ -110,14 +80,6 @@ pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, Tr
             command.push("--stream".to_owned());
         }
         tensors(&line, &mut command);
-        for (option, tensor) in TEXTS {
-            if let Some(text) = line.value(option) {
-                command.extend(["--input".to_owned(), format!("{tensor}={}", Value::from(text))]);
-            }
-        }
-        if line.has("--exclude-input-in-output") {
-            command.extend(["--input".to_owned(), "exclude_input_in_output=true".to_owned()]);
-        }
         commands.push(command);
     }
     line.given.iter().for_each(|given| END_TO_END.push_untranslated(given, &mut builder));
@@ -131,13 +93,14 @@ fn request(url: Option<&str>, model: &str) -> Vec<String> {
 /// The options of a line that are tensors of the request. Models of text have them without `runtime_`.
 fn tensors(line: &ParsedLine, command: &mut Vec<String>) {
     let takes_ids = command.iter().any(|word| word == "--input-ids");
-    for (option, tensor) in TENSORS {
-        if let Some(value) = line.value(option) {
-            let name = if takes_ids { tensor } else { tensor.trim_start_matches("runtime_") };
-            command.extend(["--input".to_owned(), format!("{name}={value}")]);
-        }
-    }
-    for (_, tensor) in OUTPUTS.iter().filter(|(option, _)| line.has(option)) {
-        command.extend(["--input".to_owned(), format!("{tensor}=true")]);
+    for given in &line.given {
+        let Some(row) = line.table.and_then(|table| table.row(given.name)) else { continue };
+        let Some(tensor) = &row.sets else { continue };
+        let name = if takes_ids { tensor } else { tensor.trim_start_matches("runtime_") };
+        let value = match given.values.first() {
+            Some(number) if row.is_number() => number.clone(),
+            text => text.map_or(Value::from(true), |text| Value::from(text.as_str())).to_string(),
+        };
+        command.extend(["--input".to_owned(), format!("{name}={value}")]);
     }
 }

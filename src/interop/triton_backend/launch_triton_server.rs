@@ -4,36 +4,13 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{Env, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, manifest};
+use crate::command_line::{Env, ToolTable, Translation, TranslationBuilder, TranslationError, manifest};
 use base::spec::Quantity;
 
 const TOOL: &str = "launch_triton_server.py";
 
 pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("../tools/launch-triton-server.toml")], &[]));
-
-/// How an option becomes the value of a key.
-enum ServerSetting {
-    /// A number, with the script's default where that differs from Regatta's.
-    Number(Option<u64>),
-    On,
-    /// The key is off where the line does not have the option.
-    OffWithout,
-    Names,
-}
-
-/// Options and the keys of `serve.triton` that they set.
-const SETTINGS: [(&str, &str, ServerSetting); 9] = [
-    ("--grpc_port", "grpc_port", ServerSetting::Number(Some(8001))),
-    ("--http_port", "http_port", ServerSetting::Number(Some(8000))),
-    ("--metrics_port", "metrics_port", ServerSetting::Number(Some(8002))),
-    ("--exit_timeout", "exit_timeout_secs", ServerSetting::Number(None)),
-    ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", ServerSetting::Number(None)),
-    ("--oversubscribe", "oversubscribe", ServerSetting::On),
-    ("--trtllm_llmapi_launch", "trtllm_llmapi_launch", ServerSetting::On),
-    ("--force", "force", ServerSetting::OffWithout),
-    ("--tensorrt_llm_model_name", "tensorrt_llm_model_name", ServerSetting::Names),
-];
 
 pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
@@ -56,7 +33,10 @@ pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilde
     if let Some(program) = line.value("--tritonserver") {
         server.insert("program".to_owned(), json!(program));
     }
-    let world = number(&line, "--world_size", builder).unwrap_or(Quantity::Known(1));
+    let world = line.number::<u64>("--world_size").unwrap_or(Quantity::Known(1));
+    if let (Some(text), None) = (line.value("--world_size"), line.number::<u64>("--world_size")) {
+        builder.push_error(format!("`--world_size {text}` is no whole number"));
+    }
     let is_multi = line.has("--multi-model");
     match (is_multi, &world) {
         (true, _) => {
@@ -75,18 +55,12 @@ pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilde
     if line.has("--no-mpi") {
         server.insert("launcher".to_owned(), json!("none"));
     }
-    for (option, key, setting) in SETTINGS {
-        let value = match setting {
-            ServerSetting::Number(default) => {
-                number(&line, option, builder).or(default.map(Quantity::Known)).map(|number| json!(number))
-            }
-            ServerSetting::On => line.has(option).then(|| json!(true)),
-            ServerSetting::OffWithout => (!line.has(option)).then(|| json!(false)),
-            ServerSetting::Names => {
-                line.value(option).map(|names| names.split(',').map(|name| json!(name.trim())).collect())
-            }
-        };
-        server.extend(value.map(|value| (key.to_owned(), value)));
+    TABLE.put_keys(&line, &mut server, builder);
+    if !line.has("--force") {
+        server.insert("force".to_owned(), json!(false));
+    }
+    if let Some(names) = line.value("--tensorrt_llm_model_name") {
+        server.insert("tensorrt_llm_model_name".to_owned(), names.split(',').map(|name| json!(name.trim())).collect());
     }
     let file = line.value("--log-file");
     if line.has("--log") {
@@ -112,13 +86,4 @@ pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilde
     env.put_into(&mut stage);
     stage.insert("serve".to_owned(), json!({"triton": server}));
     Value::Object(stage)
-}
-
-fn number(line: &ParsedLine, option: &str, builder: &mut TranslationBuilder) -> Option<Quantity<u64>> {
-    let text = line.value(option)?;
-    let number = line.number::<u64>(option);
-    if number.is_none() {
-        builder.push_error(format!("`{option} {text}` is no whole number"));
-    }
-    number
 }

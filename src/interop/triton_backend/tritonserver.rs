@@ -28,7 +28,7 @@ pub(crate) fn translate(
     // MPI separates ranks with a colon, and lines often have one after the last.
     let parts: Vec<&[String]> = words.split(|word| word == ":").filter(|part| !part.is_empty()).collect();
     if let [first, others @ ..] = parts.as_slice()
-        && !others.is_empty()
+        && (!others.is_empty() || ranks(around) != Quantity::Known(1))
     {
         return translate_ranks(path, env, around, first, others);
     }
@@ -62,17 +62,7 @@ pub(crate) fn translate(
     }
     server.insert("repository".to_owned(), json!(repository));
     server.insert("words".to_owned(), json!(started));
-    for (option, key, usual) in [
-        ("--grpc-port", "grpc_port", 8001),
-        ("--http-port", "http_port", 8000),
-        ("--metrics-port", "metrics_port", 8002),
-    ] {
-        let port = line.number::<u16>(option);
-        if port.is_none() && line.has(option) {
-            builder.push_error(format!("`{option} {}` is no port", line.value(option).unwrap_or_default()));
-        }
-        server.insert(key.to_owned(), json!(port.unwrap_or(Quantity::Known(usual))));
-    }
+    TABLE.put_keys(&line, &mut server, &mut builder);
     let mut stage = Map::new();
     if let Some(gpus) = env.gpus(&mut builder) {
         stage.insert("gpus".to_owned(), json!(gpus));
@@ -107,7 +97,7 @@ fn own_backend_configs(line: &ParsedLine) -> Vec<String> {
 fn ranks(around: &[Vec<String>]) -> Quantity<u64> {
     let is_count = |word: &String| ["-n", "-np", "--np", "-c"].contains(&word.as_str());
     let count = |words: &Vec<String>| words.get(words.iter().position(is_count)? + 1)?.parse().ok();
-    around.iter().find_map(count).unwrap_or(Quantity::Known(1))
+    around.iter().filter(|words| words[0].starts_with("mpi")).find_map(count).unwrap_or(Quantity::Known(1))
 }
 
 /// `around` stands in front of the first rank, which is the program at `path` with the arguments `first`; each of

@@ -90,6 +90,7 @@ pub(super) fn translate(
     }
     TABLE.apply(&line, &mut load);
     dataset::count_answers(&line, &mut load);
+    load.default_tokenizer();
     load.finish(tool)
 }
 

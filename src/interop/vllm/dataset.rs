@@ -134,7 +134,7 @@ fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad)
     let output = number(&["--output-len", "--random-output-len"]);
     let ratio = given.and_then(share);
     if let (Some(given), None) = (given, &ratio) {
-        load.builder.push_untranslated(
+        load.builder.push_untranslated_load(
             given.as_written(),
             "a ratio from 0 to 1 is read; lengths of other kinds are `input_tokens` and `output_tokens`",
         );

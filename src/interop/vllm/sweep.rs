@@ -103,7 +103,7 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
             } else {
                 bench.repeat(line.value("--num-runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS));
             }
-            script.benches.push(ScriptBench { server: server.clone(), bench });
+            script.benches.push(ScriptBench { server: server.clone(), run: None, bench });
         }
     }
     if script.benches.is_empty() && builder.problems.is_empty() {
@@ -124,7 +124,7 @@ fn params(option: &str, stage: &str, line: &ParsedLine, builder: &mut Translatio
                 "the file {error}; where it can be read, each of its settings is imported; by hand, `foreach` of the \
                     stage `{stage}` has a list of values for each key"
             );
-            builder.push_untranslated(format!("{option} {file}"), reason);
+            builder.push_untranslated_load(format!("{option} {file}"), reason);
             unchanged
         }
     }

@@ -29,6 +29,13 @@ pub struct Parameter {
     pub about: &'static str,
 }
 
+impl Parameter {
+    /// Whether this program writes another value than the backend takes without it.
+    pub fn differs_from_backend(&self) -> bool {
+        !self.unset.is_empty() && self.default.is_some_and(|default| default != self.unset)
+    }
+}
+
 /// What a parameter may be.
 #[derive(Clone, Copy, Debug)]
 pub enum ParameterKind {
