@@ -3,6 +3,7 @@
 use super::json::{Json, NotJson};
 use crate::tokens::{ChunkTokens, FinishReason, Usage};
 use crate::transport::limits::shortened;
+use base::spec::UnmeasuredProtocol;
 
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub(super) struct ScannedEvent<'a> {
     pub not_a_length: Option<i64>,
     /// How many choices the event has. 0: it carries only usage.
     pub choices: u32,
+    /// A choice has reasoning and no other output.
+    pub has_reasoning: bool,
+    /// The protocol of an answer that is none of this one's.
+    pub unmeasured: Option<&'static UnmeasuredProtocol>,
     /// `id` and `model` as written in JSON.
     pub id: Option<&'a [u8]>,
     pub model: Option<&'a [u8]>,
@@ -69,17 +74,20 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
         b"error" => error(it, &mut seen),
         b"id" => it.text().map(|id| seen.id = id),
         b"model" => it.text().map(|model| seen.model = model),
-        // Errors that have no key of their own: of FastChat, and of vLLM before 0.10.
-        b"object" => it.text().map(|object| is_error |= object == Some(b"error")),
+        // Errors that have no key of their own: of FastChat, and, by their `object`, of vLLM before 0.10.
         b"error_code" => it.number().map(|code| is_error |= code.is_some_and(|code| code > 0)),
         b"message" | b"detail" | b"error_msg" | b"text" => {
             let words = if it.peek() == Some(b'"') { it.string()? } else { it.raw()? };
             notice = notice.or(Some(words).filter(|words| !matches!(*words, b"" | b"null")));
             Ok(())
         }
-        _ => it.skip(),
+        _ => it.raw().map(|value| {
+            is_error |= key == b"object" && value == b"\"error\"";
+            seen.unmeasured = seen.unmeasured.or_else(|| UnmeasuredProtocol::find_by_field(key, value));
+        }),
     })?;
     json.end()?;
+    seen.unmeasured = seen.unmeasured.filter(|_| seen.choices == 0 && seen.error.is_none());
     if is_error && seen.choices == 0 {
         seen.error = seen.error.or(notice).or_else(|| Some(text.trim_ascii()));
     } else if seen.choices == 0 && seen.usage.is_none() {
@@ -141,7 +149,7 @@ fn counts<'a>(
 
 fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
     let (mut has_text, mut has_empty, mut has_role, mut finish) = (false, false, false, None);
-    let (mut ids, mut log_probs) = (None, None);
+    let (mut ids, mut log_probs, mut has_reasoning) = (None, None, false);
     it.object(|key, it| {
         match key {
             b"text" => output(it, &mut has_text, &mut has_empty)?,
@@ -150,10 +158,9 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
                 it.object(|key, it| {
                     match key {
                         b"role" => has_role = it.text()?.is_some(),
+                        b"content" | b"refusal" => output(it, &mut has_text, &mut has_empty)?,
                         // Reasoning is generated like everything else; servers disagree on its name.
-                        b"content" | b"reasoning_content" | b"reasoning" | b"refusal" => {
-                            output(it, &mut has_text, &mut has_empty)?;
-                        }
+                        b"reasoning_content" | b"reasoning" => output(it, &mut has_reasoning, &mut has_empty)?,
                         b"tool_calls" | b"function_call" => output(it, &mut has_text, &mut false)?,
                         _ => output(it, &mut has_other, &mut false)?,
                     }
@@ -179,6 +186,8 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
     })?;
     seen.finish = finish.or(seen.finish);
     seen.has_role |= has_role;
+    seen.has_reasoning |= has_reasoning && !has_text;
+    has_text |= has_reasoning;
     if let Some(exact) = ids.or(log_probs).filter(|tokens| *tokens > 0) {
         seen.chunks.exact = Some(seen.chunks.exact.unwrap_or(0) + exact);
     } else if has_text {

@@ -310,14 +310,22 @@ impl<'h> HttpResponseReader<'h> {
     }
 
     fn scan<'t>(&self, text: &'t [u8]) -> Result<ScannedEvent<'t>, HttpFault> {
-        let seen = match self.expected.api {
+        let scanned = match self.expected.api {
             Api::Generate => answer_fields::generate(text).map(|mut seen| {
                 seen.chunks.exact = seen.chunks.exact.map(|ids| ids / self.expected.beams.max(1));
                 seen
             }),
             Api::OpenaiChat | Api::OpenaiCompletions => answer_fields::openai(text),
         };
-        seen.map_err(|error| (FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
+        // Of a body of lines, as Ollama sends it, only the first line is JSON by itself.
+        let first_line = || answer_fields::openai(text.split(|byte| *byte == b'\n').next().unwrap_or_default());
+        match scanned.or_else(|error| first_line().ok().filter(|line| line.unmeasured.is_some()).ok_or(error)) {
+            Ok(ScannedEvent { unmeasured: Some(protocol), .. }) => Err((FailureClass::Stream, protocol.to_string())),
+            Ok(seen) => Ok(seen),
+            Err(error) => {
+                Err((FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
+            }
+        }
     }
 
     /// Every event of an answer has the same id, and names the model of the request, or a version of it; its counts are
@@ -365,6 +373,9 @@ impl<'h> HttpResponseReader<'h> {
         self.is_finished |= seen.finish.is_some();
         if seen.has_role {
             self.take(WireEvent::Role, t_read);
+        }
+        if seen.has_reasoning {
+            self.take(WireEvent::Reasoning, t_read);
         }
         for tokens in seen.chunks.each() {
             if let Some(t_held) = self.pending_empty_at.take() {
