@@ -54,11 +54,11 @@ pub(crate) enum HandshakeError {
 /// Of a single one it is known what to set. A gateway may have hundreds.
 fn other_models(names: &[String], requested: &str) -> String {
     const MOST: usize = 20;
-    let known = || names.iter().map(String::as_str);
-    let alike = nearest(requested, known()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+    let listed = || names.iter().map(String::as_str);
+    let alike = nearest(requested, listed()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
     match names {
         _ if names.len() > MOST => {
-            let first: Vec<&str> = known().take(MOST).collect();
+            let first: Vec<&str> = listed().take(MOST).collect();
             format!("it has {} and {} more{alike}", first.join(", "), names.len() - MOST)
         }
         [only] => format!("it has {only}; set `model: {only}` (`regatta bench`: -m {only})"),

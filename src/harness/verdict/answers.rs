@@ -166,32 +166,22 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
     if let Some(whose) = uncounted(result, CHUNKS) {
         let is_of_all = tokens.source == CHUNKS;
         let sends_none = if is_of_all { "the server sends no usage" } else { "they came without usage" };
-        let cause = if result.counts.violations.contains_key(&Violation::AboveRequested) {
-            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a \
-             `tokenizer`"
-                .to_owned()
-        } else if result.counts.violations.contains_key(&Violation::UsageMismatch) {
-            "the server's `usage` contradicts its answers, so it is not used, and chunks stand in; name a `tokenizer`"
-                .to_owned()
-        } else if result.counts.violations.contains_key(&Violation::MalformedUsage) {
-            "the server's `usage` is malformed, and chunks stand in; name a `tokenizer`".to_owned()
+        let has = |class| result.counts.violations.contains_key(&class);
+        let (cause, remark, setting) = if has(Violation::AboveRequested) {
+            ("the server's `usage` has more tokens than were requested, so it is not used", "", "")
+        } else if has(Violation::UsageMismatch) {
+            ("the server's `usage` contradicts its answers, so it is not used", "", "")
+        } else if has(Violation::MalformedUsage) {
+            ("the server's `usage` is malformed", "", "")
         } else if requests_usage(spec) {
-            format!(
-                "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a \
-                 `tokenizer`"
-            )
+            (sends_none, ", although each request has `stream_options.include_usage`", "")
         } else if leaves_out_stream_options(spec) {
-            format!(
-                "{sends_none}, which requests without `stream_options` do not ask for, and chunks stand in; name a \
-                 `tokenizer`"
-            )
+            (sends_none, ", which requests without `stream_options` do not ask for", "")
         } else {
-            format!(
-                "{sends_none}, and chunks stand in; set `extra: {{stream_options: {{include_usage: true}}}}`, or name \
-                 a `tokenizer`"
-            )
+            (sends_none, "", "set `extra: {stream_options: {include_usage: true}}`, or ")
         };
-        let text = format!("{whose} were not counted: {cause}");
+        let text =
+            format!("{whose} were not counted: {cause}{remark}, and chunks stand in; {setting}name a `tokenizer`");
         found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0
         && tokens.source == TokenCounting::Usage.source()

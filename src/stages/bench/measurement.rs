@@ -26,15 +26,16 @@ use exec::process::{BusyProcess, ProcessorTimes};
 use harness::preflight::PreflightResult;
 use harness::{
     BenchSpec, HarnessError, LoadPattern, Measured, RESULT, RUN_FILES, RunResult, SentHeaders, ServerIdentity,
-    changes_of_servers, refused_field,
+    changes_of_servers, is_of_busy_machine, refused_field,
 };
-use plan::manifest::model;
+use plan::manifest::model::{self, Bench, RepeatRole, WhenBusy};
 use runner::store::{PathError, WithPath as _, discard, is_there};
 
-/// What a result means for its task.
-pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
+/// What a result means for its task. One of several runs counts with any verdict, unless its server is gone.
+pub fn task_outcome(bench: &Bench, result: &RunResult) -> Result<Done, Failure> {
     let reasons: Vec<String> = result.reasons().iter().map(harness::Reason::line).collect();
-    if result.verdict().is_valid() {
+    let is_part = bench.turn == Some(RepeatRole::Run) && result.server_lost().is_none();
+    if result.verdict().is_valid() || is_part || is_only_noticed(bench, result.verdict(), result.reasons()) {
         let (headline, below) = (Some(result.headline()), headline_details(result));
         return Ok(Done { headline, below, warnings: reasons, ..Done::default() });
     }
@@ -43,6 +44,11 @@ pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
         Some(first) => failure.cause(first.clone()).tail(reasons),
         None => failure,
     })
+}
+
+/// Whether a measurement that a busy machine spoiled is no failure of its stage.
+pub fn is_only_noticed(bench: &Bench, verdict: Verdict, reasons: &[harness::Reason]) -> bool {
+    bench.when_busy == WhenBusy::Notice && is_of_busy_machine(verdict, reasons)
 }
 
 /// What stands below a headline: the server and its load, what was measured, and what each host did.
@@ -118,7 +124,7 @@ pub async fn measure(
         measured.preflight(preflight);
     }
     let measured = measured.judge();
-    if measured.result.is_of_busy_machine()
+    if is_of_busy_machine(measured.result.verdict(), measured.result.reasons())
         && let Some(busiest) = processor_times.and_then(|times| times.busiest())
     {
         context.lease.notice(busy_notice(&busiest));
@@ -129,8 +135,8 @@ pub async fn measure(
 /// What disturbed a measurement, and what to do.
 fn busy_notice(BusyProcess { pid, program, cores }: &BusyProcess) -> String {
     format!(
-        "this machine was busy: `{program}` (process {pid}) used {cores:.1} cores meanwhile; end it or wait for it, and \
-         measure again with `--force`"
+        "this machine was busy: `{program}` (process {pid}) used {cores:.1} cores meanwhile; end it or wait for it, \
+         and measure again with `--force`"
     )
 }
 

@@ -11,7 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::measurement;
-use super::measurement::{Servers, before, copy, failure, headline_details, keep, measure, task_outcome};
+use super::measurement::{
+    Servers, before, copy, failure, headline_details, is_only_noticed, keep, measure, task_outcome,
+};
 use super::preflight::preflight;
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
@@ -28,14 +30,13 @@ use runner::store::WithPath as _;
 pub async fn perform_repeats(
     context: &TaskContext,
     spec: &BenchSpec,
-    times: u32,
-    watched: Telemetry,
+    bench: &Bench,
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
     let servers = measurement::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
-    let repeats = Runs { times, folder: &context.lease.out, name: "" };
-    let results = Box::pin(runs(context, spec, repeats, &servers, watched, &mut preflight)).await?;
-    Box::pin(summarize_results(context, &results)).await
+    let repeats = Runs { times: bench.repeat, folder: &context.lease.out, name: "" };
+    let results = Box::pin(runs(context, spec, repeats, &servers, bench.telemetry, &mut preflight)).await?;
+    Box::pin(summarize_results(context, bench, &results)).await
 }
 
 /// Several runs of one measurement: how many, the folder of their result, and what progress calls it; empty in a stage
@@ -83,7 +84,7 @@ pub(super) async fn runs(
 }
 
 /// The result of runs that are in these folders, in order.
-pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
+pub async fn summarize(context: &TaskContext, bench: &Bench, runs: &[PathBuf]) -> Result<Done, Failure> {
     let mut results = Vec::new();
     for (number, run) in (1..).zip(runs) {
         let folder = context.lease.out.join(repeat_folder(number));
@@ -91,7 +92,7 @@ pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, 
         copy(run, &folder, true).await?;
         results.push(harness::read_result(&run.join(RESULT)).map_err(|error| failure(&error))?);
     }
-    Box::pin(summarize_results(context, &results)).await.map_err(|failure| {
+    Box::pin(summarize_results(context, bench, &results)).await.map_err(|failure| {
         let stage = &context.lease.task.stage;
         let hint = format!(
             "the runs are kept as they are, so that no good ones are picked; `--force {stage}` \
@@ -101,8 +102,8 @@ pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, 
     })
 }
 
-async fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
-    task_outcome(&Box::pin(keep_result(&context.lease.out, results)).await?)
+async fn summarize_results(context: &TaskContext, bench: &Bench, results: &[RunResult]) -> Result<Done, Failure> {
+    task_outcome(bench, &Box::pin(keep_result(&context.lease.out, results)).await?)
 }
 
 /// Writes the result of all runs into the folder that holds the runs' folders, with the files of the first run.
@@ -113,20 +114,6 @@ pub(super) async fn keep_result(folder: &Path, results: &[RunResult]) -> Result<
     copy(&folder.join(repeat_folder(1)), folder, false).await?;
     harness::write_result(folder, &result).map_err(|error| failure(&error))?;
     Ok(result)
-}
-
-/// What one of several runs means for its task: it counts with any verdict, unless its server is gone.
-pub fn repeat_outcome(result: &RunResult) -> Result<Done, Failure> {
-    let judged = task_outcome(result);
-    let is_lost = result.server_lost().is_some();
-    match judged {
-        Err(failure) if is_lost => Err(failure),
-        Err(failure) => {
-            let warnings = result.reasons().iter().map(harness::Reason::line).collect();
-            Ok(Done { headline: Some(failure.what), below: headline_details(result), warnings, ..Done::default() })
-        }
-        done => done,
-    }
 }
 
 pub async fn perform_sweep(
@@ -180,7 +167,7 @@ pub async fn perform_sweep(
     let report = SweepReport::new(sweep.key(), points, first.as_ref());
     fs::write(&end, report.text())
         .map_err(|error| Failure::system(format!("cannot write {}: {error}", end.display())))?;
-    outcome(&report, first.as_ref())
+    outcome(bench, &report, first.as_ref())
 }
 
 /// The benchmark of one point. Each, and each of its `runs`, has requests of its own: the same prompts would be in the
@@ -211,11 +198,13 @@ fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize, runs: u32) -> Benc
 }
 
 /// A sweep is done when any of its points is valid, and when the server was there to its end.
-fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
+fn outcome(bench: &Bench, report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
     let headline = headline(report);
     let lost = report.points.iter().find(|point| point.verdict == Some(Verdict::InvalidServer));
     let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
-    if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?))) {
+    if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?)))
+        && !is_only_noticed(bench, verdict, &worst.reasons)
+    {
         let reasons: Vec<String> =
             worst.reasons.iter().map(|reason| format!("at {}: {}", worst.level, reason.line())).collect();
         let failure = Failure::new(FailureKind::Invalid(verdict), format!("{}  {headline}", verdict.as_str()));

@@ -115,11 +115,11 @@ proptest! {
 
     #[test]
     fn neither_workers_nor_connections_nor_servers_are_in_the_plan(seed: u64, servers in 1usize..4, clients in 1u32..5) {
-        let one = spec(server(40.0), Arrivals::Poisson, requests(20), seed);
-        let mut other = one.clone();
-        other.endpoints = vec![one.endpoints[0].clone(); servers];
+        let first = spec(server(40.0), Arrivals::Poisson, requests(20), seed);
+        let mut other = first.clone();
+        other.endpoints = vec![first.endpoints[0].clone(); servers];
         (other.clients, other.frontends) = (clients, 2);
-        prop_assert_eq!(plan(&one).unwrap(), plan(&other).unwrap());
+        prop_assert_eq!(plan(&first).unwrap(), plan(&other).unwrap());
     }
 }
 

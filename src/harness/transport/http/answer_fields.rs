@@ -360,16 +360,19 @@ mod tests {
     #[test]
     fn output_under_any_name_counts_and_what_is_said_beside_a_role_does_not() {
         use ChunkTokens::{Closing, Empty, Text};
-        let of = |delta: &str| scan(&chunk(delta, "null")).0;
-        assert_eq!(of(r#"{"function_call":{"name":"f","arguments":""}}"#), [Text]);
-        assert_eq!(of(r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}"#), [Text]);
-        assert_eq!(of(r#"{"content":[{"type":"text","text":"ab"}]}"#), [Text]);
-        assert_eq!(of(r#"{"thinking":"ab"}"#), [Text]);
-        assert_eq!(of(r#"{"content":"","thinking":{"text":"ab"}}"#), [Text]);
-        assert!(of(r#"{"role":"assistant","content":"","name":"an assistant"}"#).is_empty());
+        let chunks = |delta: &str| scan(&chunk(delta, "null")).0;
+        assert_eq!(chunks(r#"{"function_call":{"name":"f","arguments":""}}"#), [Text]);
+        assert_eq!(
+            chunks(r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}"#),
+            [Text]
+        );
+        assert_eq!(chunks(r#"{"content":[{"type":"text","text":"ab"}]}"#), [Text]);
+        assert_eq!(chunks(r#"{"thinking":"ab"}"#), [Text]);
+        assert_eq!(chunks(r#"{"content":"","thinking":{"text":"ab"}}"#), [Text]);
+        assert!(chunks(r#"{"role":"assistant","content":"","name":"an assistant"}"#).is_empty());
         let nothing =
             r#"{"content":"","tool_calls":[ ],"function_call":null,"thinking":"","audio":{},"index":1,"x":false}"#;
-        assert_eq!(of(nothing), [Empty]);
+        assert_eq!(chunks(nothing), [Empty]);
         assert_eq!(scan(&chunk(r#"{"tool_calls":[],"annotations":[]}"#, r#""stop""#)).0, [Closing]);
     }
 
@@ -434,18 +437,18 @@ mod tests {
     #[test]
     fn tritons_answers_have_texts_or_ids() {
         use ChunkTokens::{Empty, Exact, Text};
-        let of = |text: &str| generate(text.as_bytes()).unwrap().chunks.each().collect::<Vec<_>>();
-        assert_eq!(of(r#"{"model_name":"ensemble","text_output":" a"}"#), [Text]);
-        assert_eq!(of(r#"{"text_output":""}"#), [Empty]);
-        assert_eq!(of(r#"{"output_ids":[[5,6]],"sequence_length":2}"#), [Exact(2)]);
-        assert_eq!(of(r#"{"output_ids":[5,6,2,2],"sequence_length":[2]}"#), [Exact(2)]);
-        assert_eq!(of(r#"{"sequence_length":[[1,2]],"output_ids":[[5,2,2],[6,7,2]]}"#), [Exact(4)]);
+        let tokens = |text: &str| generate(text.as_bytes()).unwrap().chunks.each().collect::<Vec<_>>();
+        assert_eq!(tokens(r#"{"model_name":"ensemble","text_output":" a"}"#), [Text]);
+        assert_eq!(tokens(r#"{"text_output":""}"#), [Empty]);
+        assert_eq!(tokens(r#"{"output_ids":[[5,6]],"sequence_length":2}"#), [Exact(2)]);
+        assert_eq!(tokens(r#"{"output_ids":[5,6,2,2],"sequence_length":[2]}"#), [Exact(2)]);
+        assert_eq!(tokens(r#"{"sequence_length":[[1,2]],"output_ids":[[5,2,2],[6,7,2]]}"#), [Exact(4)]);
         for (text, length) in [("-5", -5), ("2147483647", 2_147_483_647), ("1.5", i64::MAX), ("\"a\"", i64::MAX)] {
             let text = format!(r#"{{"output_ids":[5,6],"sequence_length":{text}}}"#);
             let seen = generate(text.as_bytes()).unwrap();
             assert_eq!((seen.chunks.exact, seen.not_a_length), (Some(2), Some(length)), "{text}");
         }
-        assert_eq!(of(r#"{"output_ids":5,"text_output":"x"}"#), [Exact(1)]);
+        assert_eq!(tokens(r#"{"output_ids":5,"text_output":"x"}"#), [Exact(1)]);
         assert_eq!(generate(br#"{"error":"no"}"#).unwrap().error, Some(&b"no"[..]));
     }
 }

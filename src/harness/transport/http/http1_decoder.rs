@@ -322,11 +322,14 @@ mod tests {
 
     #[test]
     fn compressions_are_known_by_their_names() {
-        let of = |encoding: &str| {
+        let compression = |encoding: &str| {
             let text = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: 0\r\n\r\n");
             read(&[text.as_bytes()]).unwrap().0.unwrap().compression
         };
-        assert_eq!((of("GZIP").as_deref(), of("none"), of("identity")), (Some("gzip"), None, None));
+        assert_eq!(
+            (compression("GZIP").as_deref(), compression("none"), compression("identity")),
+            (Some("gzip"), None, None)
+        );
     }
 
     #[test]
