@@ -29,13 +29,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// As users write them, in the order of the variants.
+    pub const NAMES: [&'static str; 4] = ["kserve", "generate", "openai-chat", "openai-completions"];
+
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Kserve => "kserve",
-            Self::Generate => "generate",
-            Self::OpenaiChat => "openai-chat",
-            Self::OpenaiCompletions => "openai-completions",
-        }
+        Self::NAMES[self as usize]
     }
 
     pub const fn is_openai(self) -> bool {

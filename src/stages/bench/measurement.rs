@@ -381,6 +381,41 @@ mod saved_run_tests {
 }
 
 #[cfg(test)]
+mod outcome_tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_busy_machine_is_only_noticed_where_when_busy_says_so() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let result = |verdict: &str, check: &str| -> RunResult {
+            let mut result: Value = serde_json::from_str(text).unwrap();
+            result["verdict"] = verdict.into();
+            result["reasons"] = json!([{"check": check, "severity": verdict, "text": "as it was"}]);
+            serde_json::from_value(result).unwrap()
+        };
+        let bench = |more: &str| -> Bench {
+            let text =
+                format!("{{\"target\": \"a:1\", \"scenario\": \"offline\", \"stop\": {{\"requests\": 9}}{more}}}");
+            serde_json::from_str(&text).unwrap()
+        };
+        let notice = bench(", \"when_busy\": \"notice\"");
+        let busy = result("invalid_client", "lag");
+        let done = task_outcome(&notice, &busy).unwrap();
+        assert_eq!(done.warnings, ["lag: as it was"]);
+        assert!(done.headline.is_some_and(|line| line.contains("INVALID(client)")));
+        assert!(task_outcome(&bench(""), &busy).is_err());
+        // Neither another fault of the client nor one of the server is a busy machine.
+        for other in [result("invalid_client", "self_check"), result("invalid_server", "failures")] {
+            assert!(task_outcome(&notice, &other).is_err());
+        }
+        let run = bench(", \"turn\": \"run\"");
+        assert!(task_outcome(&run, &busy).is_ok());
+        assert!(task_outcome(&run, &result("invalid_server", "server")).is_err());
+    }
+}
+
+#[cfg(test)]
 mod resume_tests {
     use super::*;
 

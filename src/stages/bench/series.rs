@@ -24,7 +24,7 @@ use harness::{
     BenchSpec, KneeState, LoadPattern, PointRole, RESULT, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan,
     SweepPoint, SweepReport, SweepStep, repeat_folder, result_of_repeats,
 };
-use plan::manifest::model::{Bench, Telemetry};
+use plan::manifest::model::Bench;
 use runner::store::WithPath as _;
 
 pub async fn perform_repeats(
@@ -34,31 +34,21 @@ pub async fn perform_repeats(
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
     let servers = measurement::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
-    let repeats = Runs { times: bench.repeat, folder: &context.lease.out, name: "" };
-    let results = Box::pin(runs(context, spec, repeats, &servers, bench.telemetry, &mut preflight)).await?;
+    let results = Box::pin(runs(context, spec, bench, (&context.lease.out, ""), &servers, &mut preflight)).await?;
     Box::pin(summarize_results(context, bench, &results)).await
 }
 
-/// Several runs of one measurement: how many, the folder of their result, and what progress calls it; empty in a stage
-/// that is nothing else.
-#[derive(Clone, Copy)]
-pub(super) struct Runs<'a> {
-    pub times: u32,
-    pub folder: &'a Path,
-    pub name: &'a str,
-}
-
-/// The results of all runs, those of an earlier attempt included. Without a server there are fewer.
+/// The results of all runs, those of an earlier attempt included. Without a server there are fewer. `name` is what
+/// progress calls them; empty in a stage that is nothing else.
 pub(super) async fn runs(
     context: &TaskContext,
     spec: &BenchSpec,
-    all: Runs<'_>,
+    bench: &Bench,
+    (folder, name): (&Path, &str),
     servers: &Servers,
-    watched: Telemetry,
     preflight: &mut Option<PreflightResult>,
 ) -> Result<Vec<RunResult>, Failure> {
-    let Runs { times, folder, name } = all;
-    let mut results: Vec<RunResult> = Vec::new();
+    let (times, mut results) = (bench.repeat, Vec::<RunResult>::new());
     for number in 1..=times {
         let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
         let folder = folder.join(repeat_folder(number));
@@ -67,7 +57,7 @@ pub(super) async fn runs(
         } else {
             let comma = if name.is_empty() { "" } else { ", " };
             let name = format!("{name}{comma}run {number} of {times}");
-            let measured = Box::pin(measure(context, &spec, watched, &name, preflight.take())).await?;
+            let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, preflight.take())).await?;
             if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
@@ -142,8 +132,7 @@ pub async fn perform_sweep(
             let name = format!("point {}{of_count}, {}", number + 1, step.level);
             let mut trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
             if bench.repeat > 1 {
-                let repeats = Runs { times: bench.repeat, folder: &path, name: &name };
-                let results = Box::pin(runs(context, &spec, repeats, &servers, bench.telemetry, &mut trial)).await?;
+                let results = Box::pin(runs(context, &spec, bench, (&path, &name), &servers, &mut trial)).await?;
                 Box::pin(keep_result(&path, &results)).await?
             } else {
                 let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;

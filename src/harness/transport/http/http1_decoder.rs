@@ -9,9 +9,8 @@ const MOST_HEADERS: usize = 96;
 /// Other values of `content-encoding` stand beside plain bodies, too: servers write `none` there to keep proxies from
 /// compressing.
 const COMPRESSIONS: [&str; 7] = ["gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"];
-/// Types of the frames that an HTTP/2 server begins with; the first three bytes of a frame are its length.
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
+/// Types of the frames that an HTTP/2 server begins with: SETTINGS, GOAWAY. The bytes before it are the frame's length.
+const FIRST_FRAMES: [u8; 2] = [4, 7];
 /// For a query before the run.
 pub(super) const USUAL_HEAD: usize = 64 << 10;
 
@@ -182,7 +181,7 @@ impl Decoder {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         let parsed = response.parse(&self.head).map_err(|_| {
-            let is_http2 = matches!(*self.head, [0, 0, _, SETTINGS | GOAWAY, ..]);
+            let is_http2 = matches!(*self.head, [0, 0, _, kind, ..] if FIRST_FRAMES.contains(&kind));
             if is_http2 { DecodeError::Http2 } else { NotHttp("its head is not understood") }
         })?;
         let httparse::Status::Complete(length) = parsed else {
@@ -357,8 +356,8 @@ mod tests {
 
     #[test]
     fn a_server_of_http2_only_is_named_by_its_first_frame() {
-        let settings = [0, 0, 18, SETTINGS, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100];
-        let goaway = [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let settings = [0, 0, 18, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100];
+        let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
         assert_eq!(read(&[&settings]), Err(DecodeError::Http2));
         assert_eq!(read(&[&goaway]), Err(DecodeError::Http2));
         let text = DecodeError::Http2.to_string();

@@ -34,11 +34,12 @@ pub async fn perform(
     spec: &BenchSpec,
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
-    let loadgen = bench.loadgen.as_deref().ok_or_else(|| refused("there is no `loadgen`"))?;
+    let loadgen = bench.loadgen.as_deref().ok_or_else(|| Failure::refused("there is no `loadgen`"))?;
     if let Some(wrong) = bounds.problem() {
-        return Err(refused(&format!("`bench.search`: {wrong}")));
+        return Err(Failure::refused(format!("`bench.search`: {wrong}")));
     }
-    let cost = Cost::estimate(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
+    let cost =
+        Cost::estimate(bench).ok_or_else(|| Failure::refused("the rules do not allow the tests of this search"))?;
     context.lease.notice(cost.to_string());
     let servers = measurement::begin(context, spec, &context.lease.out.join(FILE), PROBES).await?;
     let mut probes: Vec<LoadgenProbe> = Vec::new();
@@ -133,8 +134,8 @@ async fn attempt(
         }
         match client_fault(&result) {
             None => return Ok(ControlFlow::Continue(probe_of(rate, is_whole, folder, &result, &read(&path)?))),
-            Some(why) if is_second => {
-                return client_end(context, bench, (&format!("{rate} qps"), &folder), &result, why).await;
+            Some(_) if is_second => {
+                return client_end(context, bench, (&format!("{rate} qps"), &folder), &result).await;
             }
             Some(why) => {
                 let label = format!("at {rate} qps the client was disturbed, and it is measured once more");
@@ -200,7 +201,8 @@ fn before(path: &Path, rate: f64, servers: &Servers) -> Option<(RunResult, Detai
 }
 
 fn read(path: &Path) -> Result<Detail, Failure> {
-    Detail::read_folder(path).map_err(|error| refused(&format!("`{}` {error}", path.join(DETAIL_FILE).display())))
+    Detail::read_folder(path)
+        .map_err(|error| Failure::refused(format!("`{}` {error}", path.join(DETAIL_FILE).display())))
 }
 
 /// Removes what an unfinished test left: another test must not continue from it.
@@ -220,10 +222,6 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-fn refused(what: &str) -> Failure {
-    Failure::refused(what)
 }
 
 #[cfg(test)]

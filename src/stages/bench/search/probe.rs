@@ -64,8 +64,8 @@ impl Prober<'_> {
             folder = second_folder(&folder);
             (result, margin) = Box::pin(self.measured(&spec, rate, &folder, &format!("{label}, again"))).await?;
         }
-        if let Some(why) = client_fault(&result) {
-            return client_end(self.context, self.bench, (&format!("{rate} req/s"), &folder), &result, why).await;
+        if client_fault(&result).is_some() {
+            return client_end(self.context, self.bench, (&format!("{rate} req/s"), &folder), &result).await;
         }
         let met = margin.whole < 0.0;
         // The reason for a miss is not a warning; all messages of a probe that held are.
@@ -123,8 +123,8 @@ pub(super) async fn client_end<P>(
     bench: &Bench,
     (rate, folder): (&str, &Path),
     result: &RunResult,
-    why: String,
 ) -> Result<ControlFlow<Done, P>, Failure> {
+    let why = client_fault(result).unwrap_or_default();
     let message = format!("at {rate} it is the client that is measured, not the server");
     if is_only_noticed(bench, result.verdict(), result.reasons()) {
         copy(&context.lease.out.join(folder), &context.lease.out, true).await?;
