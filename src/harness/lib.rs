@@ -83,7 +83,7 @@ pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text}
 pub use measure::occupancy::{Occupancy, Sustained};
 pub use measure::output_tokens::are_counted_alike;
 pub use measure::prompt_tokens::{CachedInput, CutInput};
-pub use measure::reasons::{Reason, ReasonSeverity, VerdictCheck, VerdictReason, verdict_reasons};
+pub use measure::reasons::{Reason, ReasonSeverity, VerdictCheck, VerdictReason, is_of_busy_machine, verdict_reasons};
 pub use measure::repeats::{
     AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats,
 };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
-use super::bench_args::{BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServedWord, ServiceWord};
+use super::bench_args::{BackendWord, BenchArgs, DataWord, EndpointWord, ServedWord, ServiceWord};
 use super::values::{ArgumentError, GpuSelection, invalid_value, read_as};
 use base::diag::ErrorText;
 use base::spec::{BenchSweep, Quantity, RequestHeaders, SweepLevels};
@@ -323,12 +323,7 @@ fn target(given: String, is_model: bool, protocol: Option<&str>) -> Result<Strin
 
 /// The protocol that is given, or that follows from GenAI-Perf's options.
 fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
-    let protocol = args.protocol.map(|word| match word {
-        ProtocolWord::Kserve => "kserve",
-        ProtocolWord::Generate => "generate",
-        ProtocolWord::OpenaiChat => "openai-chat",
-        ProtocolWord::OpenaiCompletions => "openai-completions",
-    });
+    let protocol = args.protocol;
     let theirs = match (args.service_kind, args.endpoint_type) {
         (None, None) => args.backend.map(|_| "kserve"),
         (Some(ServiceWord::Triton), None | Some(EndpointWord::Kserve)) | (None, Some(EndpointWord::Kserve)) => {

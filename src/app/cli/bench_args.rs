@@ -6,14 +6,15 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::{EnumValueParser, PossibleValue, StringValueParser, TypedValueParser, ValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum, ValueHint, value_parser};
 use serde_json::{Map, Value, json};
 
 use super::values::{GpuSelection, any, host_and_port, whole};
 use base::spec::{
-    BenchOption, FieldKind, LengthField, Quantity, REQUEST_FIELDS, RequestField, SweepLevels, UnmeasuredProtocol,
+    BenchOption, FieldKind, LengthField, Protocol, Quantity, REQUEST_FIELDS, RequestField, SweepLevels,
+    UnmeasuredProtocol,
 };
 
 const WHERE: &str = "Target";
@@ -40,7 +41,7 @@ pub struct BenchArgs {
     pub model: Option<String>,
     /// The protocol of requests.
     #[arg(help_heading = WHERE, long, value_name = "NAME", value_parser = ProtocolParser)]
-    pub protocol: Option<ProtocolWord>,
+    pub protocol: Option<&'static str>,
     /// The path of requests over HTTP, in place of the usual one.
     #[arg(help_heading = WHERE, long, value_name = "PATH")]
     pub endpoint: Option<String>,
@@ -279,20 +280,12 @@ pub struct BenchArgs {
     pub decoupled: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProtocolWord {
-    Kserve,
-    Generate,
-    OpenaiChat,
-    OpenaiCompletions,
-}
-
 /// Reads a protocol, and names one that is not measured.
 #[derive(Clone)]
 struct ProtocolParser;
 
 impl TypedValueParser for ProtocolParser {
-    type Value = ProtocolWord;
+    type Value = &'static str;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
         match value.to_str().and_then(UnmeasuredProtocol::find) {
@@ -300,12 +293,15 @@ impl TypedValueParser for ProtocolParser {
                 let text = format!("`--protocol {}`: {unmeasured}\n", value.display());
                 Err(Error::raw(ErrorKind::InvalidValue, text).with_cmd(command))
             }
-            None => EnumValueParser::new().parse_ref(command, arg, value),
+            None => {
+                let name = PossibleValuesParser::new(Protocol::NAMES).parse_ref(command, arg, value)?;
+                Ok(Protocol::NAMES.into_iter().find(|known| *known == name).unwrap_or_default())
+            }
         }
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(ProtocolWord::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+        Some(Box::new(Protocol::NAMES.into_iter().map(PossibleValue::new)))
     }
 }
 

@@ -29,13 +29,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// As users write them, in the order of the variants.
+    pub const NAMES: [&'static str; 4] = ["kserve", "generate", "openai-chat", "openai-completions"];
+
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Kserve => "kserve",
-            Self::Generate => "generate",
-            Self::OpenaiChat => "openai-chat",
-            Self::OpenaiCompletions => "openai-completions",
-        }
+        Self::NAMES[self as usize]
     }
 
     pub const fn is_openai(self) -> bool {
@@ -47,54 +45,72 @@ impl Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnmeasuredProtocol {
     pub title: &'static str,
-    /// As users may write it in place of a protocol.
+    /// As users may write it in place of a protocol, and what its paths end with: those begin with `/`.
     pub names: &'static [&'static str],
-    /// What its paths end with.
-    pub paths: &'static [&'static str],
+    /// Fields by which its answers are recognized: a key, and what its value begins with, as written in JSON.
+    pub fields: &'static [(&'static str, &'static str)],
     /// What to measure in place of it.
     pub instead: &'static str,
 }
 
-/// All of them that users ask for.
-pub const UNMEASURED: [UnmeasuredProtocol; 5] = [
+/// All of them that users ask for, or that servers answer in.
+pub const UNMEASURED: [UnmeasuredProtocol; 6] = [
     UnmeasuredProtocol {
         title: "Anthropic's Messages",
-        names: &["anthropic", "anthropic-messages", "messages"],
-        paths: &["/v1/messages"],
+        names: &["anthropic", "anthropic-messages", "messages", "/v1/messages"],
+        fields: &[("type", "\"message")],
         instead: "vLLM, SGLang and gateways serve the same models as openai-chat at /v1",
     },
     UnmeasuredProtocol {
         title: "OpenAI's Responses",
-        names: &["responses", "openai-responses"],
-        paths: &["/v1/responses"],
+        names: &["responses", "openai-responses", "/v1/responses"],
+        fields: &[("object", "\"response\""), ("type", "\"response.")],
         instead: "servers of it have openai-chat at /v1, too",
     },
     UnmeasuredProtocol {
         title: "Ollama's own interface (lines of JSON)",
-        names: &["ollama"],
-        paths: &["/api/chat", "/api/generate"],
+        names: &["ollama", "/api/chat", "/api/generate"],
+        // A date as a text; in OpenAI's Responses it is a number.
+        fields: &[("created_at", "\"")],
         instead: "Ollama has openai-chat at /v1, too",
     },
     UnmeasuredProtocol {
-        title: "HTTP/2 without HTTP/1.1",
-        names: &["h2", "h2c", "http2", "http/2"],
-        paths: &[],
-        instead: "put a proxy that speaks HTTP/1.1 in front of the server",
+        title: "gRPC other than KServe's",
+        names: &["grpc", "grpc-openai", "openai-grpc"],
+        fields: &[],
+        instead: "Triton's gRPC is `kserve`; vLLM and SGLang serve the same models as openai-chat over HTTP",
     },
-    UnmeasuredProtocol {
-        title: "`usage` that leaves reasoning tokens out",
-        names: &[],
-        paths: &[],
-        instead: "name a `tokenizer`; reasoning whose text does not come is in no count of tokens",
-    },
+    UnmeasuredProtocol::HTTP2,
+    UnmeasuredProtocol::VISIBLE_USAGE,
 ];
 
 impl UnmeasuredProtocol {
+    /// Known by its first frame.
+    pub const HTTP2: Self = Self {
+        title: "HTTP/2 without HTTP/1.1",
+        names: &["h2", "h2c", "http2", "http/2"],
+        fields: &[],
+        instead: "put a proxy that speaks HTTP/1.1 in front of the server",
+    };
+    /// Known by its count, which is that of the chunks without reasoning.
+    pub const VISIBLE_USAGE: Self = Self {
+        title: "`usage` that leaves reasoning tokens out",
+        names: &[],
+        fields: &[],
+        instead: "name a `tokenizer`; reasoning whose text does not come is in no count of tokens",
+    };
+
     /// By a name in place of a protocol, or by the path of a server.
     pub fn find(text: &str) -> Option<&'static Self> {
         let text = text.trim_end_matches('/').to_lowercase();
-        let is_meant = |row: &&Self| row.names.contains(&&*text) || row.paths.iter().any(|path| text.ends_with(path));
-        UNMEASURED.iter().find(is_meant)
+        let is_meant = |name: &&str| text == *name || name.starts_with('/') && text.ends_with(name);
+        UNMEASURED.iter().find(|row| row.names.iter().any(is_meant))
+    }
+
+    /// By a field of an answer, its value as written in JSON.
+    pub fn find_by_field(key: &[u8], value: &[u8]) -> Option<&'static Self> {
+        let is_field = |(name, start): &(&str, &str)| key == name.as_bytes() && value.starts_with(start.as_bytes());
+        UNMEASURED.iter().find(|row| row.fields.iter().any(is_field))
     }
 }
 

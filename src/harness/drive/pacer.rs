@@ -364,10 +364,10 @@ mod shared_timer_tests {
             assert!(Instant::now() >= due);
             rung.borrow_mut().push(ms);
         };
-        let all = async { tokio::join!(wait(30), wait(10), wait(0), wait(20), wait(10)) };
+        let waits = async { tokio::join!(wait(30), wait(10), wait(0), wait(20), wait(10)) };
         tokio::select! {
             _ = alarms.run(&pacer) => unreachable!("alarms ring for ever"),
-            _ = all => {}
+            _ = waits => {}
         }
         rung.borrow_mut().sort_unstable();
         assert_eq!(*rung.borrow(), [0, 10, 10, 20, 30]);

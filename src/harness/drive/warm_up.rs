@@ -49,9 +49,11 @@ impl WorkerShare {
             if !is_wanted(number, due.max(Instant::now())) {
                 break;
             }
-            let own: Vec<_> =
+            let candidates: Vec<_> =
                 connections.iter().filter(|connection| connection.endpoint as usize == endpoint).collect();
-            let Some(connection) = own.get(round % own.len().max(1)).filter(|_| warmed.contains(&endpoint)) else {
+            let Some(connection) =
+                candidates.get(round % candidates.len().max(1)).filter(|_| warmed.contains(&endpoint))
+            else {
                 continue;
             };
             if round == 0 {
@@ -143,14 +145,14 @@ impl WorkerShare {
     /// How many of this worker's warm-ups are in flight at most: its part of what the measured load has.
     fn warmed_up_at_once(&self) -> usize {
         let limit = self.spec.pace.max_in_flight.map_or(usize::MAX, |most| most as usize);
-        let all = match &self.spec.scenario {
+        let at_once = match &self.spec.scenario {
             LoadPattern::Offline => self.schedule.requests.len(),
             LoadPattern::Concurrency { users } => users.highest().floor() as usize,
             LoadPattern::Server { .. } => usize::MAX,
             // Their arrivals have no level.
             LoadPattern::Trace { .. } | LoadPattern::External(_) => 1,
         };
-        all.min(limit).div_ceil(self.warming_workers()).max(1)
+        at_once.min(limit).div_ceil(self.warming_workers()).max(1)
     }
 
     /// From one warm-up to the next, of all workers.

@@ -279,9 +279,9 @@ impl WorkerShare {
 
     /// The workers that warm up any endpoint.
     pub fn warming_workers(&self) -> usize {
-        let all: BTreeSet<_> =
+        let numbers: BTreeSet<_> =
             (0..self.spec.endpoints.len()).filter_map(|endpoint| self.warming_worker(endpoint)).collect();
-        all.len().max(1)
+        numbers.len().max(1)
     }
 
     /// An endpoint is warmed up by the first worker that has a connection to it.

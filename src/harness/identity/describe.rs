@@ -258,7 +258,7 @@ pub fn identity_differences(a: &RunIdentity, b: &RunIdentity) -> Vec<IdentityDif
 /// Values with one name in which two lists differ.
 pub(crate) fn entry_differences(a: &[(String, String)], b: &[(String, String)]) -> Vec<IdentityDifference> {
     // A name may be there more than once: GPUs of two models.
-    let all = |entries: &[(String, String)], name: &str| {
+    let joined = |entries: &[(String, String)], name: &str| {
         let values: Vec<&str> =
             entries.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect();
         (!values.is_empty()).then(|| values.join("; "))
@@ -269,6 +269,6 @@ pub(crate) fn entry_differences(a: &[(String, String)], b: &[(String, String)]) 
             names.push(name);
         }
     }
-    let difference = |name: &String| IdentityDifference { name: name.clone(), a: all(a, name), b: all(b, name) };
+    let difference = |name: &String| IdentityDifference { name: name.clone(), a: joined(a, name), b: joined(b, name) };
     names.into_iter().map(difference).filter(|it| it.a != it.b).collect()
 }

@@ -183,9 +183,9 @@ impl<R> Collector<R> {
     }
 
     fn with_records<O>(self, records: O) -> Collector<O> {
-        let mut all = Collector::with(records);
-        all.add_sums(self);
-        all
+        let mut collector = Collector::with(records);
+        collector.add_sums(self);
+        collector
     }
 }
 

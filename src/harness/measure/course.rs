@@ -38,8 +38,8 @@ pub struct CourseChange {
     pub metric: String,
     /// The part before it is a beginning: short, and slower than the rest.
     pub is_beginning: bool,
-    /// Requests before it, and when the rest begins, s from the schedule's start; of a change that went on over the whole
-    /// run half of them.
+    /// Requests before it, and when the rest begins, s from the schedule's start; of a change that went on over the
+    /// whole run half of them.
     pub requests: u64,
     pub at_s: f64,
     /// It went on over the whole run.
@@ -199,8 +199,8 @@ fn is_flat(part: &[Observation]) -> bool {
     rank_errors(&first, &last).abs() < NOT_BY_CHANCE
 }
 
-/// How many values at the beginning are slower than the later ones: the longest part of which nine of ten are above 95 %
-/// of the second half.
+/// How many values at the beginning are slower than the later ones: the longest part of which nine of ten are above
+/// 95 % of the second half.
 fn slow_beginning(series: &[Observation], users: usize) -> Option<usize> {
     let mut later: Vec<f64> = series.iter().skip(series.len() / 2).map(|observation| observation.value).collect();
     later.sort_unstable_by(f64::total_cmp);

@@ -140,8 +140,8 @@ impl ServerFreeze {
     }
 }
 
-/// All gaps between events while requests were in flight, and the long ones in which several waited at the end: a server
-/// with little to do has few in flight when it begins to pause.
+/// All gaps between events while requests were in flight, and the long ones in which several waited at the end: a
+/// server with little to do has few in flight when it begins to pause.
 fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
     let stamps = records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
     let events = records.collected(stamps).sorted();

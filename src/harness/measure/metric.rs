@@ -377,8 +377,8 @@ mod histogram_tests {
             pool.add(value, 150);
             let (min, max) = pool.range().unwrap();
             for p in [0.0, 0.5, 0.99, 1.0] {
-                let found = pool.percentile(p).unwrap();
-                assert!((min..=max).contains(&found), "p{p} of {value}: {found} is not in {min}..={max}");
+                let percentile = pool.percentile(p).unwrap();
+                assert!((min..=max).contains(&percentile), "p{p} of {value}: {percentile} is not in {min}..={max}");
             }
         }
     }

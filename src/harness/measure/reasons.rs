@@ -210,7 +210,8 @@ verdict_reasons! {
     Freeze "freeze":
         "no answer began, continued or ended for a while although requests waited";
         (
-            "{TIMES_GAP} times the usual gap, with {LEAST_HELD_UP} requests held up; {SINGLE_S} s, or {SEVERAL} times 0.2 s"
+            "{TIMES_GAP} times the usual gap, with {LEAST_HELD_UP} requests held up; {SINGLE_S} s, or {SEVERAL} times \
+             0.2 s"
         );
         [Warning];
         "check the server's log for that period".
@@ -227,7 +228,8 @@ verdict_reasons! {
     Endpoint "endpoint":
         "one of several servers answered more slowly than the others, so the figures are a mixture";
         (
-            "{} times the median of the others and their quickest tenth, with {} answers of each and {} standard errors",
+            "{} times the median of the others and their quickest tenth, with {} answers of each and {} standard \
+             errors",
             SLOWER, LEAST_OF_SERVER, SLOWER_ERRORS
         );
         [Warning];
@@ -354,6 +356,15 @@ impl Reason {
     pub fn line(&self) -> String {
         format!("{}: {}", self.check, self.text)
     }
+}
+
+/// Whether a measurement with this verdict is lost because the machine of the client had too little time for it.
+pub fn is_of_busy_machine(verdict: Verdict, reasons: &[Reason]) -> bool {
+    let is_busy = |reason: &Reason| {
+        matches!(reason.check, VerdictCheck::Lag | VerdictCheck::Cpu | VerdictCheck::CoreWait)
+            || (reason.check == VerdictCheck::Rate && reason.severity == ReasonSeverity::InvalidClient)
+    };
+    verdict == Verdict::InvalidClient && reasons.iter().any(is_busy)
 }
 
 /// A file of an earlier version may have `invalid_load`, which was one class for three things.

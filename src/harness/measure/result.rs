@@ -16,8 +16,8 @@ use crate::measure::reasons::{VerdictReasons, verdict_of_file};
 use crate::record::is_usual;
 use crate::{
     CachedInput, CutInput, FailureClass, FinishReason, Goodput, HostShare, LoadConditions, LoadgenResult, Reason,
-    ReasonSeverity, Repeats, RequestRecords, RequestSchedule, Requested, RunIdentity, SelfCheck, Stability, Steady,
-    VerdictCheck, Violation,
+    Repeats, RequestRecords, RequestSchedule, Requested, RunIdentity, SelfCheck, Stability, Steady, VerdictCheck,
+    Violation,
 };
 use base::event::Verdict;
 use base::spec::StreamMode;
@@ -166,15 +166,6 @@ impl RunResult {
     /// Whether answers came whole, and not as streams.
     pub(crate) fn has_whole_answers(&self) -> bool {
         self.client.call == "unary" || self.requested.request.streaming == Some(false)
-    }
-
-    /// Whether the measurement is lost because the machine of the client had too little time for it.
-    pub fn is_of_busy_machine(&self) -> bool {
-        let is_busy = |reason: &Reason| {
-            matches!(reason.check, VerdictCheck::Lag | VerdictCheck::Cpu | VerdictCheck::CoreWait)
-                || (reason.check == VerdictCheck::Rate && reason.severity == ReasonSeverity::InvalidClient)
-        };
-        self.verdict() == Verdict::InvalidClient && self.reasons.iter().any(is_busy)
     }
 
     /// Why a server was lost during the measurement, if one was.

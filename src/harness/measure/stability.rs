@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `overload` | open loops at a constant rate | more arrives than is served (`Growth`, `LatencyTrend`) |
 //! | `filling` | open loops at a constant rate | arrivals end before the server has filled (`LatencyTrend`) |
-//! | `cold_start`, `drift` | open and closed loops | TTFT or TPOT changed as neither chance nor load explains (`CourseChange`) |
+//! | `cold_start`, `drift` | open and closed loops | TTFT or TPOT changed, not by chance or load (`CourseChange`) |
 //! | `freeze` | all | no answer began, went on or ended for a while in which several requests waited (`ServerFreeze`) |
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
 //! | `endpoint` | all, with several servers | one of them is far slower than the others |

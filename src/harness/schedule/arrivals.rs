@@ -47,9 +47,9 @@ impl ArrivalTimes {
         };
         let mut times = Self { process: law, rate, next: 0, sum: 0.0, scale: 1.0 };
         if arrivals == Arrivals::PoissonScaled {
-            let mut all = times.clone();
-            (0..count?).for_each(|index| all.advance(index));
-            times.scale = count? as f64 / all.sum;
+            let mut whole = times.clone();
+            (0..count?).for_each(|index| whole.advance(index));
+            times.scale = count? as f64 / whole.sum;
         }
         Some(times)
     }
@@ -170,11 +170,11 @@ mod tests {
 
     #[test]
     fn prompts_are_a_pure_function_and_avoid_special_tokens() {
-        let one = prompt("prompt", 7, 3, 5_000, 50, 49);
-        assert_eq!(one, prompt("prompt", 7, 3, 5_000, 50, 49));
-        assert_ne!(one, prompt("prompt", 7, 4, 5_000, 50, 49));
-        assert!(one.iter().all(|token| (3..49).contains(token)));
-        assert_eq!(one[..100], prompt("prompt", 7, 3, 100, 50, 49)[..]);
+        let item = prompt("prompt", 7, 3, 5_000, 50, 49);
+        assert_eq!(item, prompt("prompt", 7, 3, 5_000, 50, 49));
+        assert_ne!(item, prompt("prompt", 7, 4, 5_000, 50, 49));
+        assert!(item.iter().all(|token| (3..49).contains(token)));
+        assert_eq!(item[..100], prompt("prompt", 7, 3, 100, 50, 49)[..]);
     }
 
     #[test]

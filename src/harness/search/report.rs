@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn both_kinds_are_read_as_they_were_written() {
-        let found = FoundRate { at_least: 110.0, below: Some(121.0) };
+        let interval = FoundRate { at_least: 110.0, below: Some(121.0) };
         let probe = |judgement| SearchProbe {
             probe: RateProbe { rate: 110.0, met: true },
             judgement,
@@ -169,7 +169,7 @@ mod tests {
             ttft_p99_limit_ms: Some(400.0),
             tpot_p99_limit_ms: None,
             probes: vec![probe(judgement)],
-            found,
+            found: interval,
         };
         let goal = SearchGoal { model: "tiny".to_owned(), limits: vec!["TTFT p99 ≤ 400ms".to_owned()] };
         let limits = SearchRules::Limits(LimitSearch { goal: Some(goal), started_from: None, estimate: None });

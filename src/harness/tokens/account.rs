@@ -6,6 +6,7 @@ use crate::tokens::live_counts::LiveCounts;
 use crate::tokens::spans::{ResolvedChunks, UsageMark, assumed, certain, resolve};
 use crate::tokens::{ChunkTokens, TokenChunk, Violations, WireEvent};
 use crate::{FinishReason, TokenSource, Usage, Violation};
+use base::spec::UnmeasuredProtocol;
 
 /// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads.
 /// Later than this after the one before, ns, a chunk is of a step of its own.
@@ -18,6 +19,8 @@ pub(crate) struct Accounting {
     chunks: Vec<(u64, ChunkTokens)>,
     marks: Vec<UsageMark>,
     usage: Option<Usage>,
+    /// Messages whose output was reasoning.
+    reasoning: u64,
     finish: Option<FinishReason>,
     has_ended: bool,
     is_whole: bool,
@@ -65,7 +68,11 @@ impl Accounting {
             match event {
                 WireEvent::Violation(class, example) => self.violations.add(class, || example),
                 WireEvent::End => self.violations.add(Violation::SecondEnd, || "the end arrived twice".to_owned()),
-                WireEvent::Role | WireEvent::Chunk(_) | WireEvent::Usage(_) | WireEvent::Finish(_) => {
+                WireEvent::Role
+                | WireEvent::Reasoning
+                | WireEvent::Chunk(_)
+                | WireEvent::Usage(_)
+                | WireEvent::Finish(_) => {
                     self.violations
                         .add(Violation::AfterEnd, || "output arrived after the end of the answer".to_owned());
                 }
@@ -74,6 +81,7 @@ impl Accounting {
         }
         match event {
             WireEvent::Role => {}
+            WireEvent::Reasoning => self.reasoning += 1,
             WireEvent::Chunk(tokens) => {
                 let assumed = u64::from(assumed(tokens));
                 self.so_far = self.so_far.saturating_add(assumed);
@@ -155,9 +163,8 @@ impl Accounting {
         } else if let Some(reported) =
             total.filter(|total| resolved.is_below_chunks || is_far_below(*total, &resolved, &kinds))
         {
-            let chunks = kinds.len();
-            let example = || format!("usage.completion_tokens is {reported}, and {chunks} chunks arrived");
-            self.violations.add(Violation::UsageMismatch, example);
+            let uncounted = if self.usage.is_some_and(|usage| usage.reasoning > Some(0)) { 0 } else { self.reasoning };
+            self.violations.add(Violation::UsageMismatch, || below_chunks(reported, &kinds, uncounted));
             // A server may cut its text into more pieces than there are tokens: then chunks are no better count. So
             // only a total that cannot be one gives way, and all answers of such a server are counted alike.
             let is_possible = limit.is_none_or(|limit| certain(&kinds) <= u64::from(limit));
@@ -257,6 +264,16 @@ impl Accounting {
     }
 }
 
+/// What is wrong with a total that is less than the chunks, of which so many had reasoning that the server may not count.
+fn below_chunks(total: u64, kinds: &[ChunkTokens], reasoning: u64) -> String {
+    let text = format!("usage.completion_tokens is {total}, and {} chunks arrived", kinds.len());
+    if reasoning > 0 && total.saturating_add(reasoning + 1) >= certain(kinds) {
+        format!("{text}, {reasoning} of them with reasoning: {}", UnmeasuredProtocol::VISIBLE_USAGE)
+    } else {
+        text
+    }
+}
+
 /// Whether the text that arrived has more tokens than this total. One more may be reasoning and text of one token, in
 /// two chunks.
 fn is_far_below(total: u64, resolved: &ResolvedChunks, kinds: &[ChunkTokens]) -> bool {
@@ -313,6 +330,29 @@ mod tests {
         assert_eq!((counted.tokens, counted.source, counted.is_per_chunk), (2, TokenSource::Chunks, false));
         assert_eq!(counted.usage.unwrap().completion, None);
         assert_eq!(counted.violations.each().next().unwrap().0, Violation::AboveRequested);
+    }
+
+    #[test]
+    fn a_total_without_the_reasoning_that_arrived_is_named() {
+        let example = |reported: u64, reasoning: Option<u64>| {
+            let mut account = Accounting::default();
+            for at in 1..=12 {
+                account.take(WireEvent::Reasoning, 10 * at);
+                text(&mut account, &[10 * at]);
+            }
+            text(&mut account, &[130, 140, 150, 160, 170]);
+            account.take(WireEvent::Usage(Usage { completion: Some(reported), reasoning, ..Usage::default() }), 180);
+            let counted = account.settle(TokenSource::Usage, None);
+            counted.violations.each().map(|(_, _, example)| example.to_owned()).collect::<String>()
+        };
+        let named = "usage.completion_tokens is 5, and 17 chunks arrived, 12 of them with reasoning: `usage` that \
+                     leaves reasoning tokens out is not measured: name a `tokenizer`";
+        assert!(example(5, None).starts_with(named), "{}", example(5, None));
+        assert!(example(5, Some(0)).starts_with(named));
+        // Fewer than the visible chunks, or with a count of reasoning, it is wrong for another reason.
+        assert_eq!(example(2, None), "usage.completion_tokens is 2, and 17 chunks arrived");
+        assert_eq!(example(5, Some(3)), "usage.completion_tokens is 5, and 17 chunks arrived");
+        assert_eq!(example(17, None), "");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(super) struct TokenChunk {
 pub(crate) enum WireEvent {
     /// The answer has begun; no token yet.
     Role,
+    /// The output of the next message is reasoning.
+    Reasoning,
     /// One message with output.
     Chunk(ChunkTokens),
     /// The server's count of everything up to here. Follows the chunk that it came with.

@@ -30,15 +30,9 @@ pub(crate) enum HandshakeError {
     /// Of an ensemble.
     #[error("its step `{step}`: {error}")]
     Step { step: String, error: Box<Self> },
-    #[error(
-        "{path}: HTTP status {status}; the key is named with `api_key_env`, one of another header with \
-         `request.headers`"
-    )]
-    NoKey { path: String, status: u16 },
-    #[error("{path}: HTTP status {status}; it does not accept the key in the environment variable {variable}")]
-    WrongKey { path: String, status: u16, variable: String },
-    #[error("{path}: HTTP status {status}; it does not accept the value of the header {name}")]
-    WrongHeader { path: String, status: u16, name: String },
+    /// The server refuses every request, whatever the model is.
+    #[error("{path}: HTTP status {status}; {cause}")]
+    Access { path: String, status: u16, cause: String },
     #[error("{path} (HTTP status {status}) names no model, so one must be given")]
     NoModelNamed { path: String, status: u16 },
     /// All models that the server names, and the one that is not among them.
@@ -54,11 +48,11 @@ pub(crate) enum HandshakeError {
 /// Of a single one it is known what to set. A gateway may have hundreds.
 fn other_models(names: &[String], requested: &str) -> String {
     const MOST: usize = 20;
-    let known = || names.iter().map(String::as_str);
-    let alike = nearest(requested, known()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+    let listed = || names.iter().map(String::as_str);
+    let alike = nearest(requested, listed()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
     match names {
         _ if names.len() > MOST => {
-            let first: Vec<&str> = known().take(MOST).collect();
+            let first: Vec<&str> = listed().take(MOST).collect();
             format!("it has {} and {} more{alike}", first.join(", "), names.len() - MOST)
         }
         [only] => format!("it has {only}; set `model: {only}` (`regatta bench`: -m {only})"),
@@ -67,11 +61,6 @@ fn other_models(names: &[String], requested: &str) -> String {
 }
 
 impl HandshakeError {
-    /// Whether the server refuses every request, whatever the model is.
-    pub const fn is_of_access(&self) -> bool {
-        matches!(self, Self::NoKey { .. } | Self::WrongKey { .. } | Self::WrongHeader { .. })
-    }
-
     /// Whether the server has no such method: then the question stays open.
     pub fn is_unimplemented(&self) -> bool {
         matches!(self, Self::Call { error, .. } if error.is_unimplemented())

@@ -13,29 +13,29 @@ use base::spec::{GoodputLimit, Limits};
 fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
     let counted =
         |source: TokenSource, usage: bool, finish: fn(u64) -> Option<FinishReason>, failures: Option<&str>| {
-            let mut all = Collector::new();
+            let mut collector = Collector::new();
             for index in 0..200 {
                 let at = index * 10;
                 let tokens = if index % 10 == 0 { 3 } else { 8 };
                 let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (at + token * 10, 1)).collect();
-                ended(&mut all, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
+                ended(&mut collector, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
             }
-            let (records, mut all) = all.split();
-            all.records = RecordWriter::one_of(1, SpoolContext::default());
+            let (records, mut collector) = collector.split();
+            collector.records = RecordWriter::one_of(1, SpoolContext::default());
             for record in &records {
                 let finish_reason = finish(record.index);
                 let usage = finish_reason.filter(|_| usage).map(|_| Box::default());
-                all.records.push(RequestRecord { finish_reason, usage, token_source: source, ..record });
+                collector.records.push(RequestRecord { finish_reason, usage, token_source: source, ..record });
             }
             let limits = Limits { failures: failures.map(|budget| budget.parse().unwrap()), ..Limits::default() };
-            summarized(&BenchSpec { limits, ..spec(200) }, all).result
+            summarized(&BenchSpec { limits, ..spec(200) }, collector).result
         };
     let result = |finish, failures| counted(TokenSource::OutputIds, false, finish, failures);
     let verdict = |result: &RunResult| (result.counts.broken_off, result.verdict());
     let broken = |index: u64| (!index.is_multiple_of(10)).then_some(FinishReason::Length);
-    let found = result(broken, None);
-    assert_eq!(verdict(&found), (20, base::event::Verdict::InvalidServer));
-    insta::assert_snapshot!(found.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason; they are in the latencies and rates");
+    let reasons = result(broken, None);
+    assert_eq!(verdict(&reasons), (20, base::event::Verdict::InvalidServer));
+    insta::assert_snapshot!(reasons.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason; they are in the latencies and rates");
     assert_eq!(verdict(&result(broken, Some("10%"))), (20, base::event::Verdict::ValidWithWarnings));
     assert_eq!(result(|_| None, None).counts.broken_off, 0);
     assert_eq!(result(|_| Some(FinishReason::Stop), None).counts.broken_off, 0);
@@ -47,19 +47,19 @@ fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
 /// As of a server that names a reason only where the model stopped, or behind whose address another one names none.
 #[test]
 fn a_server_that_often_names_no_finish_reason_has_that_habit() {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..200 {
         let at = index * 10;
         let chunks: Vec<(u64, u32)> = (1..=3).map(|token| (at + token * 10, 1)).collect();
-        ended(&mut all, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
     }
-    let (records, mut all) = all.split();
-    all.records = RecordWriter::one_of(1, SpoolContext::default());
+    let (records, mut collector) = collector.split();
+    collector.records = RecordWriter::one_of(1, SpoolContext::default());
     for record in &records {
         let finish_reason = (!record.index.is_multiple_of(4)).then_some(FinishReason::Stop);
-        all.records.push(RequestRecord { finish_reason, ..record });
+        collector.records.push(RequestRecord { finish_reason, ..record });
     }
-    let result = summarized(&spec(200), all).result;
+    let result = summarized(&spec(200), collector).result;
     assert_eq!((result.counts.broken_off, result.counts.unexplained), (0, 50));
     assert_eq!(result.verdict(), base::event::Verdict::ValidWithWarnings);
     insta::assert_snapshot!(result.reasons()[0].text, @"50 of 200 answers are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason: it cannot be told whether they broke off; they are in the latencies and rates");
@@ -69,10 +69,10 @@ fn a_server_that_often_names_no_finish_reason_has_that_habit() {
 #[test]
 fn tokens_that_were_not_counted_are_those_of_some_answers() {
     let reason = |other: TokenSource| {
-        let mut all = Collector::new();
+        let mut collector = Collector::new();
         for index in 0..200 {
             ended(
-                &mut all,
+                &mut collector,
                 index,
                 (index * 10, index * 10, index * 10 + 90),
                 1,
@@ -80,15 +80,15 @@ fn tokens_that_were_not_counted_are_those_of_some_answers() {
                 RequestEnd::Ok,
             );
         }
-        let (records, mut all) = all.split();
-        all.records = RecordWriter::one_of(1, SpoolContext::default());
+        let (records, mut collector) = collector.split();
+        collector.records = RecordWriter::one_of(1, SpoolContext::default());
         for record in &records {
             let token_source = if record.index % 10 == 0 { other } else { TokenSource::Usage };
-            all.records.push(RequestRecord { token_source, ..record });
+            collector.records.push(RequestRecord { token_source, ..record });
         }
         let protocol = Transport::Http(Http::new(Api::OpenaiChat));
         let spec = BenchSpec { protocol, ..spec(200) };
-        let result = summarize_with(&spec, all, |output| output.count = TokenCounting::Usage).judge().result;
+        let result = summarize_with(&spec, collector, |output| output.count = TokenCounting::Usage).judge().result;
         result.reasons().iter().find(|reason| reason.check == VerdictCheck::Tokens).unwrap().text.clone()
     };
     insta::assert_snapshot!(reason(TokenSource::Requested), @"output tokens of 20 of 200 answers were not counted: an answer is one text, so the requested number is used");
@@ -99,19 +99,19 @@ fn tokens_that_were_not_counted_are_those_of_some_answers() {
 #[test]
 fn gaps_between_tokens_of_several_answers_are_no_times_of_one() {
     let http = Http { extra: [("n".to_owned(), 2.into())].into_iter().collect(), ..Http::new(Api::OpenaiChat) };
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..200 {
         let chunks: Vec<(u64, u32)> = (0..16).map(|token| (index * 10 + 5 * token, 1)).collect();
-        ended(&mut all, index, (index * 10, index * 10, index * 10 + 90), 16, &chunks, RequestEnd::Ok);
+        ended(&mut collector, index, (index * 10, index * 10, index * 10 + 90), 16, &chunks, RequestEnd::Ok);
     }
-    let (records, mut all) = all.split();
-    all.records = RecordWriter::one_of(1, SpoolContext::default());
+    let (records, mut collector) = collector.split();
+    collector.records = RecordWriter::one_of(1, SpoolContext::default());
     for record in &records {
-        all.records.push(RequestRecord { interleaved: true, ..record });
+        collector.records.push(RequestRecord { interleaved: true, ..record });
     }
     let slo = Slo { tpot_ms: Some(8.0), ..Slo::default() };
     let limits = Limits { tpot_p99: Some(std::time::Duration::from_millis(8).into()), ..Limits::default() };
-    let result = summarized(&BenchSpec { protocol: Transport::Http(http), limits, slo, ..spec(200) }, all).result;
+    let result = summarized(&BenchSpec { protocol: Transport::Http(http), limits, slo, ..spec(200) }, collector).result;
     let LatencyMetrics { tpot, itl_token, icl, max_stall, .. } = &result.latency;
     assert!([tpot, itl_token, icl, max_stall].into_iter().all(|metric| metric.n == 0), "{:?}", result.latency);
     assert_eq!(result.goodput.as_ref().unwrap().attainment, None);
@@ -126,15 +126,15 @@ fn gaps_between_tokens_of_several_answers_are_no_times_of_one() {
 #[test]
 fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {
     let result = |tpot: f64| {
-        let mut all = Collector::new();
+        let mut collector = Collector::new();
         for index in 0..200 {
             let at = index * 10;
-            ended(&mut all, index, (at, at, at + 70), 8, &[(at + 70, 1); 8], RequestEnd::Ok);
+            ended(&mut collector, index, (at, at, at + 70), 8, &[(at + 70, 1); 8], RequestEnd::Ok);
         }
         let slo = Slo { tpot_ms: Some(tpot), ..Slo::default() };
         let tpot_p99 = Some(std::time::Duration::from_millis(5).into());
         let limits = Limits { tpot_p99, goodput: Some(GoodputLimit::PerSecond(0.1)), ..Limits::default() };
-        summarized(&BenchSpec { limits, slo, ..spec(200) }, all).result
+        summarized(&BenchSpec { limits, slo, ..spec(200) }, collector).result
     };
     let unknown = result(5.0);
     let LatencyMetrics { tpot, itl_token, icl, max_stall, .. } = &unknown.latency;
@@ -156,28 +156,28 @@ fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {
 /// Answers in one read of `short` tokens each, as many as of 9 tokens 10 ms apart: they weigh by their gaps.
 #[test]
 fn answers_of_one_read_weigh_as_many_gaps_as_they_have() {
-    let found = |each: u64, short: usize| {
-        let mut all = Collector::new();
+    let reasons = |each: u64, short: usize| {
+        let mut collector = Collector::new();
         for index in 0..400 {
             let at = index * 10;
             let is_short = index % each == 0;
-            let one: Vec<(u64, u32)> = vec![(at + 70, 1); short];
+            let late: Vec<(u64, u32)> = vec![(at + 70, 1); short];
             let long: Vec<(u64, u32)> = (1..=9).map(|token| (at + token * 10, 1)).collect();
-            let chunks = if is_short { one } else { long };
-            ended(&mut all, index, (at, at, at + 90), chunks.len() as u32, &chunks, RequestEnd::Ok);
+            let chunks = if is_short { late } else { long };
+            ended(&mut collector, index, (at, at, at + 90), chunks.len() as u32, &chunks, RequestEnd::Ok);
         }
         let tpot_p99 = Some(std::time::Duration::from_millis(20).into());
         let limits = Limits { tpot_p99, ..Limits::default() };
-        let result = summarized(&BenchSpec { limits, ..spec(400) }, all).result;
+        let result = summarized(&BenchSpec { limits, ..spec(400) }, collector).result;
         let texts: Vec<String> = result.reasons().iter().map(|reason| reason.text.clone()).collect();
         (result.latency.tpot.p99, result.latency.max_stall.p99, texts.join("\n"))
     };
     // 4 % of the answers have 0.5 % of the gaps.
-    assert_eq!(found(25, 2), (Some(10.0), Some(10.0), String::new()));
-    let (tpot, stall, texts) = found(2, 2);
+    assert_eq!(reasons(25, 2), (Some(10.0), Some(10.0), String::new()));
+    let (tpot, stall, texts) = reasons(2, 2);
     assert_eq!((tpot, stall), (Some(10.0), Some(10.0)));
     insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are those of the other answers, and TTFT is the time of the first read, which may have later tokens, too");
-    let (tpot, stall, texts) = found(2, 10);
+    let (tpot, stall, texts) = reasons(2, 10);
     assert_eq!((tpot, stall), (None, None));
     assert!(texts.contains("53 % of the gaps between chunks are in answers that came in one read"), "{texts}");
 }
@@ -186,12 +186,12 @@ fn answers_of_one_read_weigh_as_many_gaps_as_they_have() {
 #[test]
 fn tokens_of_the_first_read_are_those_of_the_first_chunk() {
     let tpot = |chunks: &[(u64, u32)]| {
-        let mut all = Collector::new();
+        let mut collector = Collector::new();
         for index in 0..2 {
-            ended(&mut all, index, (0, 0, 140), 8, chunks, RequestEnd::Ok);
+            ended(&mut collector, index, (0, 0, 140), 8, chunks, RequestEnd::Ok);
         }
         let slo = Slo { tpot_ms: Some(9.0), ..Slo::default() };
-        let result = summarized(&BenchSpec { slo, ..spec(2) }, all).result;
+        let result = summarized(&BenchSpec { slo, ..spec(2) }, collector).result;
         assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
         (result.latency.tpot.p50, result.latency.max_stall.p50, result.goodput.unwrap().good)
     };
@@ -205,14 +205,14 @@ fn tokens_of_the_first_read_are_those_of_the_first_chunk() {
 /// The metrics of answers that are all like this: TPOT, ITL and ICL as p50, the share of chunks that shared a read, and
 /// what speaks against them.
 fn of_answers(chunks: &[(u64, u32)]) -> ([Option<f64>; 3], Option<f64>, String) {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     let tokens: u32 = chunks.iter().map(|(_, tokens)| tokens).sum();
     for index in 0..200 {
         let at = index * 10;
         let chunks: Vec<(u64, u32)> = chunks.iter().map(|(after, tokens)| (at + after, *tokens)).collect();
-        ended(&mut all, index, (at, at, chunks[chunks.len() - 1].0), tokens, &chunks, RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, chunks[chunks.len() - 1].0), tokens, &chunks, RequestEnd::Ok);
     }
-    let result = summarized(&spec(200), all).result;
+    let result = summarized(&spec(200), collector).result;
     assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
     let LatencyMetrics { tpot, itl_token, icl, .. } = &result.latency;
     let texts: Vec<String> = result.reasons().iter().map(|reason| reason.text.clone()).collect();
@@ -258,9 +258,9 @@ fn where_most_tokens_come_with_the_first_no_time_between_them_is_known() {
 #[test]
 fn a_server_that_counts_far_fewer_prompt_tokens_than_were_sent_cuts_prompts() {
     let cut = |sent: u32, prompt: Option<u64>, cached: Option<u64>, is_exact: bool| {
-        let mut all = Collector::new();
-        ended(&mut all, 0, (0, 0, 30), 1, &[(30, 1)], RequestEnd::Ok);
-        let (records, _) = all.split();
+        let mut collector = Collector::new();
+        ended(&mut collector, 0, (0, 0, 30), 1, &[(30, 1)], RequestEnd::Ok);
+        let (records, _) = collector.split();
         let usage = Usage { prompt, cached, ..Usage::default() };
         let record = |record| RequestRecord { input_tokens: sent, usage: Some(Box::new(usage)), ..record };
         let records: RequestRecords = records.iter().map(record).collect();

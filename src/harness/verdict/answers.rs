@@ -163,60 +163,47 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         let text = format!("{whose} were not counted: an answer is one text, so the requested number is used");
         found.warn(VerdictCheck::Tokens, text);
     }
+    let has = |class| result.counts.violations.contains_key(&class);
     if let Some(whose) = uncounted(result, CHUNKS) {
         let is_of_all = tokens.source == CHUNKS;
         let sends_none = if is_of_all { "the server sends no usage" } else { "they came without usage" };
-        let cause = if result.counts.violations.contains_key(&Violation::AboveRequested) {
-            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a \
-             `tokenizer`"
-                .to_owned()
-        } else if result.counts.violations.contains_key(&Violation::UsageMismatch) {
-            "the server's `usage` contradicts its answers, so it is not used, and chunks stand in; name a `tokenizer`"
-                .to_owned()
-        } else if result.counts.violations.contains_key(&Violation::MalformedUsage) {
-            "the server's `usage` is malformed, and chunks stand in; name a `tokenizer`".to_owned()
+        let (cause, remark, setting) = if has(Violation::AboveRequested) {
+            ("the server's `usage` has more tokens than were requested, so it is not used", "", "")
+        } else if has(Violation::UsageMismatch) {
+            ("the server's `usage` contradicts its answers, so it is not used", "", "")
+        } else if has(Violation::MalformedUsage) {
+            ("the server's `usage` is malformed", "", "")
         } else if requests_usage(spec) {
-            format!(
-                "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a \
-                 `tokenizer`"
-            )
+            (sends_none, ", although each request has `stream_options.include_usage`", "")
         } else if leaves_out_stream_options(spec) {
-            format!(
-                "{sends_none}, which requests without `stream_options` do not ask for, and chunks stand in; name a \
-                 `tokenizer`"
-            )
+            (sends_none, ", which requests without `stream_options` do not ask for", "")
         } else {
-            format!(
-                "{sends_none}, and chunks stand in; set `extra: {{stream_options: {{include_usage: true}}}}`, or name \
-                 a `tokenizer`"
-            )
+            (sends_none, "", "set `extra: {stream_options: {include_usage: true}}`, or ")
         };
-        let text = format!("{whose} were not counted: {cause}");
-        found.warn(VerdictCheck::Tokens, text);
-    } else if tokens.chunk_tokens_unknown > 0
-        && tokens.source == TokenCounting::Usage.source()
-        && result.counts.violations.contains_key(&Violation::UsageMismatch)
-    {
-        let text = format!(
-            "of {} of {} answers it is not known how many tokens each chunk has, because the server's `usage` \
-             contradicts them: metrics per token between chunks are left out where that matters",
-            tokens.chunk_tokens_unknown, result.counts.ok
-        );
+        let text =
+            format!("{whose} were not counted: {cause}{remark}, and chunks stand in; {setting}name a `tokenizer`");
         found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
+        let unknown = format!("{} of {}", tokens.chunk_tokens_unknown, result.counts.ok);
+        let left_out = "metrics per token between chunks are left out where that matters";
         let advice = if leaves_out_stream_options(spec) {
             ""
         } else {
             "; `extra: {stream_options: {include_usage: true, continuous_usage_stats: true}}` makes vLLM, SGLang and \
              trtllm-serve report it for each chunk"
         };
-        let text = format!(
-            "{} of {} answers have several tokens in a chunk, and the server reports only their total: metrics per \
-             token between chunks are left out where that matters{advice}{}",
-            tokens.chunk_tokens_unknown,
-            result.counts.ok,
-            hidden_reasoning(tokens)
-        );
+        let text = if has(Violation::UsageMismatch) {
+            format!(
+                "of {unknown} answers it is not known how many tokens each chunk has, because the server's `usage` \
+                 contradicts them: {left_out}"
+            )
+        } else {
+            format!(
+                "{unknown} answers have several tokens in a chunk, and the server reports only their total: \
+                 {left_out}{advice}{}",
+                hidden_reasoning(tokens)
+            )
+        };
         found.warn(VerdictCheck::Tokens, text);
     }
     coalesced(spec, result, found);

@@ -144,21 +144,21 @@ pub(crate) fn summarize_to(
 }
 
 fn close(found: Option<f64>, expected: f64) {
-    let found = found.unwrap();
-    assert!((found - expected).abs() < 0.005, "{found} is not {expected}");
+    let reason = found.unwrap();
+    assert!((reason - expected).abs() < 0.005, "{reason} is not {expected}");
 }
 
 /// Every other request is cancelled early: its tokens are in the seconds of the run, and in no rate.
 #[test]
 fn tokens_of_cancelled_requests_are_not_in_the_steady_rate() {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..600 {
         let at = index * 10;
         let chunks: Vec<(u64, u32)> = (1..=4).map(|token| (at + token * 10, 1)).collect();
         let end = if index % 2 == 0 { RequestEnd::Ok } else { RequestEnd::CancelledEarly };
-        ended(&mut all, index, (at, at, at + 40), 4, &chunks, end);
+        ended(&mut collector, index, (at, at, at + 40), 4, &chunks, end);
     }
-    let result = summarized(&spec(600), all).result;
+    let result = summarized(&spec(600), collector).result;
     // 50 successful requests a second, of four tokens each.
     let (steady, full) = (result.steady.unwrap().output_tokens_per_s.unwrap(), result.rates.output_tokens.unwrap());
     assert!((steady - 200.0).abs() < 3.0 && (steady / full - 1.0).abs() < 0.02, "{steady} {full}");
@@ -168,24 +168,24 @@ fn tokens_of_cancelled_requests_are_not_in_the_steady_rate() {
 /// LoadGen's calls to a server that counts the tokens of each answer, with its time stamps.
 #[test]
 fn every_metric_has_the_zero_point_and_the_token_source_of_its_run() {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..100 {
         let at = index * 10;
-        ended(&mut all, index, (at, at, at + 20), 2, &[(at + 10, 1), (at + 20, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, at + 20), 2, &[(at + 10, 1), (at + 20, 1)], RequestEnd::Ok);
     }
-    let (records, _) = all.split();
-    let mut all = Collector::new();
+    let (records, _) = collector.split();
+    let mut collector = Collector::new();
     for record in &records {
         let mut record = record;
         (record.turn, record.session) = ((record.index % 2) as u32, record.index / 2);
-        all.records.push(record);
+        collector.records.push(record);
     }
     let spec = BenchSpec {
         scenario: LoadPattern::External(CallSource::AtTimes),
         request: Request { return_perf_metrics: true, ..Request::default() },
         ..spec(100)
     };
-    let measured = summarize_with(&spec, all, |output| output.count = TokenCounting::Usage).judge();
+    let measured = summarize_with(&spec, collector, |output| output.count = TokenCounting::Usage).judge();
     let result = measured.result;
     let source = TokenCounting::Usage.source();
     assert_eq!(result.tokens.source, source);
@@ -209,16 +209,16 @@ fn every_metric_has_the_zero_point_and_the_token_source_of_its_run() {
 /// client delayed for 500 ms, a one-token answer, one with an empty text as first token, one error.
 #[test]
 fn five_hand_made_requests_give_the_primary_row() {
-    let mut all = Collector::new();
-    ended(&mut all, 0, (0, 2, 306), 6, &[(200, 1), (220, 1), (240, 3), (300, 1)], RequestEnd::Ok);
+    let mut collector = Collector::new();
+    ended(&mut collector, 0, (0, 2, 306), 6, &[(200, 1), (220, 1), (240, 3), (300, 1)], RequestEnd::Ok);
     let held: Vec<(u64, u32)> = (0..11).map(|i| (710 + 20 * i, 1)).collect();
-    ended(&mut all, 1, (10, 510, 912), 11, &held, RequestEnd::Ok);
-    ended(&mut all, 2, (20, 21, 223), 1, &[(221, 1)], RequestEnd::Ok);
-    ended(&mut all, 3, (30, 31, 311), 5, &[(190, 1), (220, 1), (250, 1), (280, 1), (310, 1)], RequestEnd::Ok);
+    ended(&mut collector, 1, (10, 510, 912), 11, &held, RequestEnd::Ok);
+    ended(&mut collector, 2, (20, 21, 223), 1, &[(221, 1)], RequestEnd::Ok);
+    ended(&mut collector, 3, (30, 31, 311), 5, &[(190, 1), (220, 1), (250, 1), (280, 1), (310, 1)], RequestEnd::Ok);
     let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };
-    ended(&mut all, 4, (40, 41, 61), 1, &[], failed);
+    ended(&mut collector, 4, (40, 41, 61), 1, &[], failed);
     let slo = Slo { ttft_ms: Some(300.0), tpot_ms: Some(25.0), e2e_ms: None };
-    let result = summarized(&BenchSpec { slo, ..spec(5) }, all).result;
+    let result = summarized(&BenchSpec { slo, ..spec(5) }, collector).result;
     let latency = &result.latency;
     close(latency.ttft.mean, 315.25);
     close(latency.tpot.mean, 23.33);
@@ -245,12 +245,12 @@ fn five_hand_made_requests_give_the_primary_row() {
 
 #[test]
 fn an_slo_on_a_time_that_no_answer_has_is_not_met() {
-    let mut all = Collector::new();
-    ended(&mut all, 0, (0, 2, 306), 1, &[(200, 1)], RequestEnd::Ok);
-    ended(&mut all, 1, (10, 11, 310), 1, &[(210, 1)], RequestEnd::Ok);
+    let mut collector = Collector::new();
+    ended(&mut collector, 0, (0, 2, 306), 1, &[(200, 1)], RequestEnd::Ok);
+    ended(&mut collector, 1, (10, 11, 310), 1, &[(210, 1)], RequestEnd::Ok);
     let slo = Slo { tpot_ms: Some(25.0), ..Slo::default() };
     let limits = Limits { goodput: Some(GoodputLimit::PerSecond(0.1)), ..Limits::default() };
-    let result = summarized(&BenchSpec { limits, slo, ..spec(2) }, all).result;
+    let result = summarized(&BenchSpec { limits, slo, ..spec(2) }, collector).result;
     let goodput = result.goodput.as_ref().unwrap();
     assert_eq!((goodput.good, goodput.of, goodput.attainment, goodput.requests), (0, 2, None, None));
     let reasons = result.reasons();
@@ -264,14 +264,14 @@ fn an_slo_on_a_time_that_no_answer_has_is_not_met() {
 #[test]
 fn a_stalled_server_cannot_hide() {
     let (stall_from, stall_to, service) = (30_000, 32_000, 20);
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..6_000 {
         let at = index * 10;
         let is_stalled = at < stall_to && at + service > stall_from;
         let done = if is_stalled { stall_to + service } else { at + service };
-        ended(&mut all, index, (at, at, done), 1, &[(done, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, done), 1, &[(done, 1)], RequestEnd::Ok);
     }
-    let result = summarized(&spec(6_000), all).result;
+    let result = summarized(&spec(6_000), collector).result;
     for metric in [&result.latency.e2e, &result.latency.e2e_sent, &result.latency.ttft] {
         assert_eq!((metric.n, metric.p50, metric.p99), (6_000, Some(20.0), Some(1440.0)));
     }
@@ -286,12 +286,12 @@ fn a_stalled_server_cannot_hide() {
 /// What is sent at once is in flight from the start on, also in the first second, which begins without any.
 #[test]
 fn the_most_in_flight_is_known_of_each_second() {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..60 {
         let end = 500 + index * 40;
-        ended(&mut all, index, (0, 2, end), 1, &[(end, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (0, 2, end), 1, &[(end, 1)], RequestEnd::Ok);
     }
-    let slices = summarized(&spec(60), all).result.slices;
+    let slices = summarized(&spec(60), collector).result.slices;
     let most: Vec<_> = slices.iter().map(|slice| (slice.in_flight, slice.in_flight_max.unwrap())).collect();
     assert_eq!(most, [(0, 60), (47, 47), (22, 22)]);
 }
@@ -300,12 +300,12 @@ fn the_most_in_flight_is_known_of_each_second() {
 fn late_by(late: u64, change: impl FnOnce(&mut BenchSpec)) -> RunResult {
     let mut spec = spec(200);
     change(&mut spec);
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..200 {
         let at = index * 10;
-        ended(&mut all, index, (at, at + late, at + late + 100), 1, &[(at + late + 100, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (at, at + late, at + late + 100), 1, &[(at + late + 100, 1)], RequestEnd::Ok);
     }
-    summarized(&spec, all).result
+    summarized(&spec, collector).result
 }
 
 #[test]
@@ -332,9 +332,9 @@ fn the_worst_finding_decides_and_comes_first() {
 
 #[test]
 fn requests_that_vanish_are_noticed() {
-    let mut all = Collector::new();
-    ended(&mut all, 0, (0, 0, 10), 1, &[(10, 1)], RequestEnd::Ok);
-    let result = summarized(&spec(2), all).result;
+    let mut collector = Collector::new();
+    ended(&mut collector, 0, (0, 0, 10), 1, &[(10, 1)], RequestEnd::Ok);
+    let result = summarized(&spec(2), collector).result;
     assert!(!result.counts.conserved);
     assert!(result.reasons().iter().any(|reason| reason.check == VerdictCheck::Conservation));
     assert_eq!(result.verdict(), base::event::Verdict::InvalidClient);
@@ -364,14 +364,14 @@ fn the_headline_reports_slo_attainment() {
 #[test]
 fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
     let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], RequestEnd::Ok);
-    let mut all = Collector::new();
-    request(&mut all);
-    let good = summarized(&spec(1), all).result;
+    let mut collector = Collector::new();
+    request(&mut collector);
+    let good = summarized(&spec(1), collector).result;
     assert!(good.self_check.checks >= 6 && good.self_check.mismatches.is_empty(), "{:?}", good.self_check);
-    let mut all = Collector::new();
-    request(&mut all);
-    all.itl_token.add(20e6, 1);
-    let result = summarized(&spec(1), all).result;
+    let mut collector = Collector::new();
+    request(&mut collector);
+    collector.itl_token.add(20e6, 1);
+    let result = summarized(&spec(1), collector).result;
     assert_eq!(result.verdict(), base::event::Verdict::InvalidClient);
     let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::SelfCheck).unwrap();
     assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first reads: 4 and 3");
@@ -380,20 +380,20 @@ fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
 /// Answers with a total and several tokens in a chunk: nothing is computed per token.
 #[test]
 fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..2 {
-        ended(&mut all, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], RequestEnd::Ok);
     }
-    let (records, mut all) = all.split();
-    all.records = RecordWriter::one_of(1, SpoolContext::default());
+    let (records, mut collector) = collector.split();
+    collector.records = RecordWriter::one_of(1, SpoolContext::default());
     for record in &records {
         let of_usage =
             RequestRecord { tokens: 9, token_source: TokenSource::Usage, chunk_tokens_unknown: true, ..record };
-        all.records.push(of_usage);
+        collector.records.push(of_usage);
     }
-    all.itl_token = ValueHistogram::new();
+    collector.itl_token = ValueHistogram::new();
     let slo = Slo { ttft_ms: None, tpot_ms: Some(30.0), e2e_ms: None };
-    let result = summarized(&BenchSpec { slo, ..spec(2) }, all).result;
+    let result = summarized(&BenchSpec { slo, ..spec(2) }, collector).result;
     let LatencyMetrics { tpot, itl_token, icl, .. } = &result.latency;
     assert_eq!((tpot.n, tpot.p50, itl_token.n, itl_token.p50), (0, None, 0, None));
     assert!(tpot.absent.is_some() && itl_token.absent.is_some());
@@ -408,7 +408,7 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
 #[test]
 fn a_result_is_the_same_of_records_in_memory_and_in_a_file() {
     let result = |context: &SpoolContext, scenario: LoadPattern| {
-        let mut all = Collector { records: RecordWriter::one_of(1, context.clone()), ..Collector::new() };
+        let mut collector = Collector { records: RecordWriter::one_of(1, context.clone()), ..Collector::new() };
         for index in 0..3_000_u64 {
             let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
             let (due, first) = (10 * index, 10 * index + 5 + mixed);
@@ -417,10 +417,10 @@ fn a_result_is_the_same_of_records_in_memory_and_in_a_file() {
                 _ => RequestEnd::Ok,
             };
             let chunks = [(first, 1), (first + 30, 2), (first + 40 + mixed % 3, 1)];
-            ended(&mut all, index, (due, due + mixed % 2, first + 50), 4, &chunks, outcome);
+            ended(&mut collector, index, (due, due + mixed % 2, first + 50), 4, &chunks, outcome);
         }
         let slo = Slo { ttft_ms: Some(100.0), tpot_ms: None, e2e_ms: None };
-        let result = summarized(&BenchSpec { scenario, slo, ..spec(3_000) }, all).result;
+        let result = summarized(&BenchSpec { scenario, slo, ..spec(3_000) }, collector).result;
         serde_json::to_string_pretty(&result).unwrap()
     };
     for scenario in [
@@ -440,10 +440,10 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
     use base::event::Verdict::{InvalidServer, ValidWithWarnings};
 
     let verdict = |class, protocol| {
-        let mut all = Collector::new();
-        ended(&mut all, 0, (0, 0, 20), 1, &[(20, 1)], RequestEnd::Ok);
-        all.violations.add(class, || "an example".to_owned());
-        let result = summarized(&BenchSpec { protocol, ..spec(1) }, all).result;
+        let mut collector = Collector::new();
+        ended(&mut collector, 0, (0, 0, 20), 1, &[(20, 1)], RequestEnd::Ok);
+        collector.violations.add(class, || "an example".to_owned());
+        let result = summarized(&BenchSpec { protocol, ..spec(1) }, collector).result;
         assert_eq!(result.counts.violations[&class], 1);
         result.verdict()
     };

@@ -50,52 +50,52 @@ impl Queue {
 
 /// One token each, at the end of the service.
 fn collected(visits: &[Visit]) -> Collector {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for (index, visit) in visits.iter().enumerate() {
         let (at, end) = (visit.arrival.round() as u64, visit.end.round() as u64);
-        ended(&mut all, index as u64, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
+        ended(&mut collector, index as u64, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
     }
-    all
+    collector
 }
 
 /// Requests every 10 ms, each answered after the given time.
 fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..requests {
         let (at, end) = (index * 10, index * 10 + ms(index));
-        ended(&mut all, index, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
     }
-    all
+    collector
 }
 
 /// Requests every 20 ms, the first token of each after 30 ms, the nine others at this distance.
 fn with_gaps(requests: u64, gap_ms: impl Fn(u64) -> u64) -> Collector {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..requests {
         let (at, gap) = (index * 20, gap_ms(index));
         let chunks: Vec<(u64, u32)> = (0..10).map(|token| (at + 30 + token * gap, 1)).collect();
-        ended(&mut all, index, (at, at, chunks[9].0), 10, &chunks, RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, chunks[9].0), 10, &chunks, RequestEnd::Ok);
     }
-    all
+    collector
 }
 
 /// `slots` requests at a time, 100 tokens each at 10 ms a token; the rest wait for a slot, in the server or as idle
 /// users.
 fn in_slots(requests: u64, slots: u64, is_closed: bool) -> Collector {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..requests {
         let start = index / slots * 1_000 + index % slots;
         let at = if is_closed { start } else { 0 };
         let chunks: Vec<(u64, u32)> = (1..=100).map(|token| (start + token * 10, 1)).collect();
-        ended(&mut all, index, (at, at, start + 1_000), 100, &chunks, RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, start + 1_000), 100, &chunks, RequestEnd::Ok);
     }
-    all
+    collector
 }
 
 /// Like `in_slots` with lengths that differ, as those of real answers do: a slot is taken by the next request as soon
 /// as it is free.
 fn in_slots_of_all_lengths(requests: u64, slots: usize) -> Collector {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     let mut free = vec![0u64; slots];
     for index in 0..requests {
         let tokens = 20 + (index * index * 31 + index * 17) % 180;
@@ -103,9 +103,9 @@ fn in_slots_of_all_lengths(requests: u64, slots: usize) -> Collector {
         let start = free[slot];
         let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (start + token * 10, 1)).collect();
         free[slot] = start + tokens * 10;
-        ended(&mut all, index, (0, 0, free[slot]), tokens as u32, &chunks, RequestEnd::Ok);
+        ended(&mut collector, index, (0, 0, free[slot]), tokens as u32, &chunks, RequestEnd::Ok);
     }
-    all
+    collector
 }
 
 /// Requests of four servers in turn, one every 10 ms, of Poisson queues of one request at a time or of fixed times.
@@ -137,8 +137,8 @@ fn queue(name: &'static str, visits: &[Visit]) -> Case {
         spec.scenario = LoadPattern::Server { rate: rate.into() }
     });
     let is_meant = |reason: &&Reason| !matches!(reason.check, VerdictCheck::Rate | VerdictCheck::Ks);
-    let found = case.result.reasons().iter().filter(is_meant).cloned().collect();
-    case.result.judged(found);
+    let reasons = case.result.reasons().iter().filter(is_meant).cloned().collect();
+    case.result.judged(reasons);
     case
 }
 
@@ -231,12 +231,12 @@ fn bad() -> Vec<Case> {
         }),
     ];
     let late = |late: u64| {
-        let mut all = Collector::new();
+        let mut answers = Collector::new();
         for index in 0..300 {
             let at = index * 10;
-            ended(&mut all, index, (at, at + late, at + late + 30), 1, &[(at + late + 30, 1)], RequestEnd::Ok);
+            ended(&mut answers, index, (at, at + late, at + late + 30), 1, &[(at + late + 30, 1)], RequestEnd::Ok);
         }
-        all
+        answers
     };
     cases.push(case("a client that sends 50 ms late", 300, late(50), |_| ()));
     let share = |name, change: fn(&mut crate::measure::collector::WorkerOutput)| Case {
@@ -248,9 +248,9 @@ fn bad() -> Vec<Case> {
     cases.push(share("a run that was stopped before its end", |share| share.not_sent = 30));
     cases.push(share("a server with unary calls", |share| share.call = CallKind::Unary));
     let with_one = |how: RequestEnd| {
-        let mut all = answered_after(299, |_| 30);
-        ended(&mut all, 299, (2_990, 2_990, 3_020), 1, &[], how);
-        all
+        let mut answers = answered_after(299, |_| 30);
+        ended(&mut answers, 299, (2_990, 2_990, 3_020), 1, &[], how);
+        answers
     };
     let failed = RequestEnd::Failed { class: FailureClass::Server, why: "out of memory".to_owned() };
     cases.push(case("one failure in 300", 300, with_one(failed), |_| ()));
@@ -261,12 +261,12 @@ fn bad() -> Vec<Case> {
     }
     cases.push(case("90 requests/s sent where 100 are scheduled", 300, slow, |_| ()));
     let one_late = |requests: u64, late: u64, by: u64| {
-        let mut all = Collector::new();
+        let mut answers = Collector::new();
         for index in 0..requests {
             let at = index * 10 + if index == late { by } else { 0 };
-            ended(&mut all, index, (index * 10, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
+            ended(&mut answers, index, (index * 10, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
         }
-        all
+        answers
     };
     cases.push(case("the last one of 300 requests sent 100 ms late", 300, one_late(300, 299, 100), |_| ()));
     cases.push(case("the first one of 6 requests sent 2 ms late", 6, one_late(6, 0, 2), |_| ()));
@@ -368,14 +368,14 @@ fn equal_servers_are_rarely_called_unequal() {
 /// The first 100 of 300 requests, each in time: a plan that begins faster than it goes on is not the client's lateness.
 #[test]
 fn a_run_that_was_stopped_is_not_compared_with_the_rate_of_its_whole_plan() {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..100 {
         let at = index * 8;
-        ended(&mut all, index, (at, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (at, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
     }
-    let result = summarize_with(&spec(300), all, |share| share.not_sent = 200).judge().result;
-    let found: Vec<VerdictCheck> = result.reasons().iter().map(|reason| reason.check.clone()).collect();
-    assert!(found.contains(&VerdictCheck::Stopped) && !found.contains(&VerdictCheck::Rate), "{:?}", result.reasons());
+    let result = summarize_with(&spec(300), collector, |share| share.not_sent = 200).judge().result;
+    let checks: Vec<VerdictCheck> = result.reasons().iter().map(|reason| reason.check.clone()).collect();
+    assert!(checks.contains(&VerdictCheck::Stopped) && !checks.contains(&VerdictCheck::Rate), "{:?}", result.reasons());
 }
 
 /// A LoadGen test of 100 requests a second, every third of them issued late, with what LoadGen reports of it.
@@ -384,14 +384,14 @@ fn loadgen_test_with_lag(lag_ms: u64, result: &str, why: &[&str]) -> RunResult {
 }
 
 fn loadgen_test(lag_ms_of: impl Fn(u64) -> u64, result: &str, why: &[&str]) -> RunResult {
-    let mut all = Collector::new();
+    let mut collector = Collector::new();
     for index in 0..600 {
         let at = index * 10;
         let issued = at + lag_ms_of(index);
-        ended(&mut all, index, (at, issued, issued + 30), 1, &[(issued + 30, 1)], RequestEnd::Ok);
+        ended(&mut collector, index, (at, issued, issued + 30), 1, &[(issued + 30, 1)], RequestEnd::Ok);
     }
     let spec = BenchSpec { scenario: LoadPattern::External(CallSource::AtTimes), ..spec(600) };
-    let mut run = summarize_with(&spec, all, |_| ());
+    let mut run = summarize_with(&spec, collector, |_| ());
     run.loadgen_reported(LoadgenResult {
         mode: "performance".to_owned(),
         result: Some(result.to_owned()),
@@ -433,9 +433,9 @@ fn a_lower_rate_than_scheduled_is_the_clients_unless_the_server_misses_a_limit_a
     let slowed = |result: &str, why: &[&str]| {
         let mut run = loadgen_test(|index| index * 2, result, why);
         run.rates.offered = Some(100.0);
-        let mut found = VerdictReasons::default();
-        super::admitted_rate(&run, &mut found);
-        found.verdict()
+        let mut reasons = VerdictReasons::default();
+        super::admitted_rate(&run, &mut reasons);
+        reasons.verdict()
     };
     assert_eq!(slowed("VALID", &[]), Verdict::InvalidClient);
     let missed = |latency: &str| format!("{latency} constrain not met: Reduce target QPS to improve latency.");

@@ -5,6 +5,7 @@ use super::overrides::COMMAND_LINE;
 use super::read::{Map, MapEntry, Node, NodeValue, is_template};
 use super::schema::{Object, Range, ValueShape};
 use base::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
+use base::spec::UnmeasuredProtocol;
 
 /// Whether a text with `{{ }}` may stand for any type.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,9 +52,13 @@ impl SchemaWalker<'_> {
             (ValueShape::Number(range), NodeValue::Number(number)) => self.range(number.as_f64(), *range, node, path),
             (ValueShape::Words(words), NodeValue::Text(text)) => {
                 if !words.iter().any(|word| **word == **text) {
-                    let names = words.iter().map(String::as_str);
-                    let message = format!("`{path}` must be {}, not `{text}`", shape.describe());
-                    let hint = nearest(text, names).map(|word| format!("did you mean `{word}`?"));
+                    let unmeasured = UnmeasuredProtocol::find(text).filter(|_| path.ends_with(".protocol"));
+                    let message = match unmeasured {
+                        Some(protocol) => format!("`{path}: {text}`: {protocol}"),
+                        None => format!("`{path}` must be {}, not `{text}`", shape.describe()),
+                    };
+                    let near = nearest(text, words.iter().map(String::as_str)).filter(|_| unmeasured.is_none());
+                    let hint = near.map(|word| format!("did you mean `{word}`?"));
                     self.found.push(Diagnostic::error(message).at(node.span.first_line(), "").maybe_hint(hint));
                 }
             }
@@ -367,5 +372,34 @@ pub fn check_texts(
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::read;
+    use super::super::schema::stage;
+    use super::*;
+    use base::diag::SourceText;
+
+    fn faults(protocol: &str) -> Vec<(String, Vec<String>)> {
+        let text = format!("bench: {{ target: 'a:1', scenario: offline, stop: 1s, protocol: {protocol} }}");
+        let node = read(&SourceText::new("m.yaml", text)).unwrap();
+        let mut found = Diagnostics::new();
+        check(&node, stage(), "stages.load", &node.span, TemplatePolicy::Done, &mut found);
+        let of_protocol = |fault: &Diagnostic| fault.message.contains("protocol");
+        found.into_list().into_iter().filter(of_protocol).map(|fault| (fault.message, fault.hints)).collect()
+    }
+
+    #[test]
+    fn a_protocol_that_is_not_measured_is_named_with_what_to_measure_in_place_of_it() {
+        for name in ["anthropic", "messages", "responses", "ollama", "grpc-openai", "h2c"] {
+            let protocol = UnmeasuredProtocol::find(name).unwrap();
+            let message = format!("`stages.load.bench.protocol: {name}`: {protocol}");
+            assert_eq!(faults(name), [(message, vec![])], "{name}");
+        }
+        assert_eq!(faults("openai-chat"), []);
+        let misspelled = faults("openai-chatt");
+        assert_eq!(misspelled[0].1, ["did you mean `openai-chat`?"], "{misspelled:?}");
     }
 }

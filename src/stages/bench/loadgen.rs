@@ -36,7 +36,7 @@ pub async fn perform(
     }
     let out = &context.lease.out;
     let result = Box::pin(run_test(context, bench, loadgen, spec, program, out)).await?;
-    task_outcome(&result).map_err(|failure| match hint(&result, out) {
+    task_outcome(bench, &result).map_err(|failure| match hint(&result, out) {
         Some(hint) => failure.hint(hint),
         None => failure,
     })

@@ -26,16 +26,17 @@ use exec::process::{BusyProcess, ProcessorTimes};
 use harness::preflight::PreflightResult;
 use harness::{
     BenchSpec, HarnessError, LoadPattern, Measured, RESULT, RUN_FILES, RunResult, SentHeaders, ServerIdentity,
-    changes_of_servers, refused_field,
+    changes_of_servers, is_of_busy_machine, refused_field,
 };
-use plan::manifest::model;
+use plan::manifest::model::{self, Bench, RepeatRole, WhenBusy};
 use runner::store::{PathError, WithPath as _, discard, is_there};
 
-/// What a result means for its task.
-pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
+/// What a result means for its task. One of several runs counts with any verdict, unless its server is gone.
+pub fn task_outcome(bench: &Bench, result: &RunResult) -> Result<Done, Failure> {
     let reasons: Vec<String> = result.reasons().iter().map(harness::Reason::line).collect();
     let (headline, below) = (result.headline(), headline_details(result));
-    if result.verdict().is_valid() {
+    let is_part = bench.turn == Some(RepeatRole::Run) && result.server_lost().is_none();
+    if result.verdict().is_valid() || is_part || is_only_noticed(bench, result.verdict(), result.reasons()) {
         return Ok(Done { headline: Some(headline), below, warnings: reasons, ..Done::default() });
     }
     let failure = Failure { below, ..Failure::new(FailureKind::Invalid(result.verdict()), headline) };
@@ -43,6 +44,11 @@ pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
         Some(first) => failure.cause(first.clone()).tail(reasons),
         None => failure,
     })
+}
+
+/// Whether a measurement that a busy machine spoiled is no failure of its stage.
+pub fn is_only_noticed(bench: &Bench, verdict: Verdict, reasons: &[harness::Reason]) -> bool {
+    bench.when_busy == WhenBusy::Notice && is_of_busy_machine(verdict, reasons)
 }
 
 /// What is below a headline: the server and its load, what was measured, the command that measures it again, and what
@@ -121,7 +127,7 @@ pub async fn measure(
         measured.preflight(preflight);
     }
     let measured = measured.judge();
-    if measured.result.is_of_busy_machine()
+    if is_of_busy_machine(measured.result.verdict(), measured.result.reasons())
         && let Some(busiest) = processor_times.and_then(|times| times.busiest())
     {
         context.lease.notice(busy_notice(&busiest));
@@ -374,6 +380,41 @@ mod saved_run_tests {
         fs::create_dir(from.join("requests.jsonl")).unwrap();
         let reason = copy_files(&from, &to, true).unwrap_err().to_string();
         assert!(reason.starts_with("cannot copy ") && reason.contains("requests.jsonl"), "{reason}");
+    }
+}
+
+#[cfg(test)]
+mod outcome_tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_busy_machine_is_only_noticed_where_when_busy_says_so() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let result = |verdict: &str, check: &str| -> RunResult {
+            let mut result: Value = serde_json::from_str(text).unwrap();
+            result["verdict"] = verdict.into();
+            result["reasons"] = json!([{"check": check, "severity": verdict, "text": "as it was"}]);
+            serde_json::from_value(result).unwrap()
+        };
+        let bench = |more: &str| -> Bench {
+            let text =
+                format!("{{\"target\": \"a:1\", \"scenario\": \"offline\", \"stop\": {{\"requests\": 9}}{more}}}");
+            serde_json::from_str(&text).unwrap()
+        };
+        let notice = bench(", \"when_busy\": \"notice\"");
+        let busy = result("invalid_client", "lag");
+        let done = task_outcome(&notice, &busy).unwrap();
+        assert_eq!(done.warnings, ["lag: as it was"]);
+        assert!(done.headline.is_some_and(|line| line.contains("INVALID(client)")));
+        assert!(task_outcome(&bench(""), &busy).is_err());
+        // Neither another fault of the client nor one of the server is a busy machine.
+        for other in [result("invalid_client", "self_check"), result("invalid_server", "failures")] {
+            assert!(task_outcome(&notice, &other).is_err());
+        }
+        let run = bench(", \"turn\": \"run\"");
+        assert!(task_outcome(&run, &busy).is_ok());
+        assert!(task_outcome(&run, &result("invalid_server", "server")).is_err());
     }
 }
 

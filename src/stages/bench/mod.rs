@@ -19,7 +19,7 @@ use base::event::{Done, Failure, FailureKind};
 use harness::{BenchSpec, SentHeaders};
 use measurement::{measure, task_outcome};
 use plan::REPEATED_RUNS;
-use plan::manifest::model::{Bench, RepeatRole, WhenBusy};
+use plan::manifest::model::{Bench, RepeatRole};
 use spec::{fill_in_known_ports, spec, unused_proxy};
 pub use telemetry::is_here;
 
@@ -34,7 +34,7 @@ impl Run for Bench {
         let context = &context;
         if self.turn == Some(RepeatRole::Sum) {
             let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
-            return Box::pin(series::summarize(context, runs.map_or(&[], Vec::as_slice))).await;
+            return Box::pin(series::summarize(context, self, runs.map_or(&[], Vec::as_slice))).await;
         }
         let mut spec = spec(self, &context.lease.project).map_err(|error| Failure::refused(error.to_string()))?;
         fill_in_known_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
@@ -52,27 +52,21 @@ impl Run for Bench {
             return Box::pin(loadgen::perform(context, self, loadgen, spec, program)).await;
         }
         if let Some(search) = &self.search {
-            return Box::pin(search::perform(context, spec, search, self.telemetry)).await;
+            return Box::pin(search::perform(context, self, spec, search)).await;
         }
         if let Some(sweep) = &self.sweep {
             return Box::pin(series::perform_sweep(context, &spec, self, sweep, program)).await;
         }
         let before = Box::pin(preflight::preflight(context, &spec, self.preflight, program)).await;
         if self.repeat > 1 {
-            return Box::pin(series::perform_repeats(context, &spec, self.repeat, self.telemetry, before)).await;
+            return Box::pin(series::perform_repeats(context, &spec, self, before)).await;
         }
         let measured = Box::pin(measure(context, &spec, self.telemetry, "", before)).await?;
         let result = Box::pin(measurement::write(&context.lease.out, Box::new(measured))).await?;
         if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
         }
-        // Neither is judged by this one result: what it shows is printed.
-        let is_busy_demo = self.when_busy == WhenBusy::Notice && result.is_of_busy_machine();
-        if self.turn == Some(RepeatRole::Run) || is_busy_demo {
-            series::repeat_outcome(&result)
-        } else {
-            task_outcome(&result)
-        }
+        task_outcome(self, &result)
     }
 }
 

@@ -11,7 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::measurement;
-use super::measurement::{Servers, before, copy, failure, headline_details, keep, measure, task_outcome};
+use super::measurement::{
+    Servers, before, copy, failure, headline_details, is_only_noticed, keep, measure, task_outcome,
+};
 use super::preflight::preflight;
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
@@ -22,42 +24,31 @@ use harness::{
     BenchSpec, KneeState, LoadPattern, PointRole, RESULT, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan,
     SweepPoint, SweepReport, SweepStep, repeat_folder, result_of_repeats,
 };
-use plan::manifest::model::{Bench, Telemetry};
+use plan::manifest::model::Bench;
 use runner::store::WithPath as _;
 
 pub async fn perform_repeats(
     context: &TaskContext,
     spec: &BenchSpec,
-    times: u32,
-    watched: Telemetry,
+    bench: &Bench,
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
     let servers = measurement::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
-    let repeats = Runs { times, folder: &context.lease.out, name: "" };
-    let results = Box::pin(runs(context, spec, repeats, &servers, watched, &mut preflight)).await?;
-    Box::pin(summarize_results(context, &results)).await
+    let results = Box::pin(runs(context, spec, bench, (&context.lease.out, ""), &servers, &mut preflight)).await?;
+    Box::pin(summarize_results(context, bench, &results)).await
 }
 
-/// Several runs of one measurement: how many, the folder of their result, and what progress calls it; empty in a stage
-/// that is nothing else.
-#[derive(Clone, Copy)]
-pub(super) struct Runs<'a> {
-    pub times: u32,
-    pub folder: &'a Path,
-    pub name: &'a str,
-}
-
-/// The results of all runs, those of an earlier attempt included. Without a server there are fewer.
+/// The results of all runs, those of an earlier attempt included. Without a server there are fewer. `name` is what
+/// progress calls them; empty in a stage that is nothing else.
 pub(super) async fn runs(
     context: &TaskContext,
     spec: &BenchSpec,
-    all: Runs<'_>,
+    bench: &Bench,
+    (folder, name): (&Path, &str),
     servers: &Servers,
-    watched: Telemetry,
     preflight: &mut Option<PreflightResult>,
 ) -> Result<Vec<RunResult>, Failure> {
-    let Runs { times, folder, name } = all;
-    let mut results: Vec<RunResult> = Vec::new();
+    let (times, mut results) = (bench.repeat, Vec::<RunResult>::new());
     for number in 1..=times {
         let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
         let folder = folder.join(repeat_folder(number));
@@ -66,7 +57,7 @@ pub(super) async fn runs(
         } else {
             let comma = if name.is_empty() { "" } else { ", " };
             let name = format!("{name}{comma}run {number} of {times}");
-            let measured = Box::pin(measure(context, &spec, watched, &name, preflight.take())).await?;
+            let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, preflight.take())).await?;
             if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
@@ -83,7 +74,7 @@ pub(super) async fn runs(
 }
 
 /// The result of runs that are in these folders, in order.
-pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
+pub async fn summarize(context: &TaskContext, bench: &Bench, runs: &[PathBuf]) -> Result<Done, Failure> {
     let mut results = Vec::new();
     for (number, run) in (1..).zip(runs) {
         let folder = context.lease.out.join(repeat_folder(number));
@@ -91,7 +82,7 @@ pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, 
         copy(run, &folder, true).await?;
         results.push(harness::read_result(&run.join(RESULT)).map_err(|error| failure(&error))?);
     }
-    Box::pin(summarize_results(context, &results)).await.map_err(|failure| {
+    Box::pin(summarize_results(context, bench, &results)).await.map_err(|failure| {
         let stage = &context.lease.task.stage;
         let hint = format!(
             "the runs are kept as they are, so that no good ones are picked; `--force {stage}` \
@@ -101,8 +92,8 @@ pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, 
     })
 }
 
-async fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
-    task_outcome(&Box::pin(keep_result(&context.lease.out, results)).await?)
+async fn summarize_results(context: &TaskContext, bench: &Bench, results: &[RunResult]) -> Result<Done, Failure> {
+    task_outcome(bench, &Box::pin(keep_result(&context.lease.out, results)).await?)
 }
 
 /// Writes the result of all runs into the folder that holds the runs' folders, with the files of the first run.
@@ -113,20 +104,6 @@ pub(super) async fn keep_result(folder: &Path, results: &[RunResult]) -> Result<
     copy(&folder.join(repeat_folder(1)), folder, false).await?;
     harness::write_result(folder, &result).map_err(|error| failure(&error))?;
     Ok(result)
-}
-
-/// What one of several runs means for its task: it counts with any verdict, unless its server is gone.
-pub fn repeat_outcome(result: &RunResult) -> Result<Done, Failure> {
-    let judged = task_outcome(result);
-    let is_lost = result.server_lost().is_some();
-    match judged {
-        Err(failure) if is_lost => Err(failure),
-        Err(failure) => {
-            let warnings = result.reasons().iter().map(harness::Reason::line).collect();
-            Ok(Done { headline: Some(failure.what), below: failure.below, warnings, ..Done::default() })
-        }
-        done => done,
-    }
 }
 
 pub async fn perform_sweep(
@@ -155,8 +132,7 @@ pub async fn perform_sweep(
             let name = format!("point {}{of_count}, {}", number + 1, step.level);
             let mut trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
             if bench.repeat > 1 {
-                let repeats = Runs { times: bench.repeat, folder: &path, name: &name };
-                let results = Box::pin(runs(context, &spec, repeats, &servers, bench.telemetry, &mut trial)).await?;
+                let results = Box::pin(runs(context, &spec, bench, (&path, &name), &servers, &mut trial)).await?;
                 Box::pin(keep_result(&path, &results)).await?
             } else {
                 let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
@@ -180,7 +156,7 @@ pub async fn perform_sweep(
     let report = SweepReport::new(sweep.key(), points, first.as_ref());
     fs::write(&end, report.text())
         .map_err(|error| Failure::system(format!("cannot write {}: {error}", end.display())))?;
-    outcome(&report, first.as_ref())
+    outcome(bench, &report, first.as_ref())
 }
 
 /// The benchmark of one point. Each, and each of its `runs`, has requests of its own: the same prompts would be in the
@@ -211,11 +187,13 @@ fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize, runs: u32) -> Benc
 }
 
 /// A sweep is done when any of its points is valid, and when the server was there to its end.
-fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
+fn outcome(bench: &Bench, report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
     let headline = headline(report);
     let lost = report.points.iter().find(|point| point.verdict == Some(Verdict::InvalidServer));
     let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
-    if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?))) {
+    if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?)))
+        && !is_only_noticed(bench, verdict, &worst.reasons)
+    {
         let reasons: Vec<String> =
             worst.reasons.iter().map(|reason| format!("at {}: {}", worst.level, reason.line())).collect();
         let failure = Failure::new(FailureKind::Invalid(verdict), format!("{}  {headline}", verdict.as_str()));

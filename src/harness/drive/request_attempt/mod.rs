@@ -236,8 +236,8 @@ impl RequestAttempt<'_> {
         let tokens = part.counted.tokens;
         let fail = |why: String| RequestEnd::Failed { class: FailureClass::Short, why };
         if let Some(reason) = part.counted.finish.filter(|reason| reason.is_failure()) {
-            let why = format!("the server ended the answer with finish_reason \"{}\"", reason.as_str());
-            return RequestEnd::Failed { class: FailureClass::Server, why };
+            let message = format!("the server ended the answer with finish_reason \"{}\"", reason.as_str());
+            return RequestEnd::Failed { class: FailureClass::Server, why: message };
         }
         // An answer in one response is complete by itself; a stream needs a reason to be shorter than requested.
         let is_whole = match self.encoder {

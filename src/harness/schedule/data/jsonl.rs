@@ -56,8 +56,8 @@ pub(super) fn read(
         };
         let is_conversation = row.conversation.is_some();
         let session = row.session.as_ref().filter(|_| !is_conversation).map(ToString::to_string);
-        let known = session.as_ref().and_then(|session| sessions.get(session).copied());
-        if known.is_none() && data.first.is_some_and(|first| entries.len() as u64 == first) {
+        let place_of_session = session.as_ref().and_then(|session| sessions.get(session).copied());
+        if place_of_session.is_none() && data.first.is_some_and(|first| entries.len() as u64 == first) {
             // Later turns of a session that is taken may still come.
             return Ok(if sessions.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
         }
@@ -72,7 +72,7 @@ pub(super) fn read(
             Ok((_, turns)) if turns.is_empty() => unanswered += 1,
             Ok((at_ns, mut turns)) => {
                 room.take(turns.iter().map(size_in_memory).sum())?;
-                if let Some(at) = known {
+                if let Some(at) = place_of_session {
                     for turn in &mut turns {
                         turn.at_ns = at_ns;
                     }

@@ -76,10 +76,10 @@ impl PromptTokenizer {
         }
         for trial in 0..TRIALS {
             let text = self.text_of_tokens(&mut generator("trial", 0, trial), TRIAL_WORDS);
-            let found = self.count(&text)?;
-            if found != TRIAL_WORDS {
+            let tokens = self.count(&text)?;
+            if tokens != TRIAL_WORDS {
                 let message = format!(
-                    "it joins words, so a text of {TRIAL_WORDS} tokens came out as {found}; give prompts as data \
+                    "it joins words, so a text of {TRIAL_WORDS} tokens came out as {tokens}; give prompts as data \
                      instead"
                 );
                 return Err(fault(file, message));

@@ -82,7 +82,7 @@ impl RequestSchedule {
 
 /// Writes a plan.
 pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), HarnessError> {
-    let put = || {
+    let write_lines = || {
         let mut out = BufWriter::new(File::create(path)?);
         serde_json::to_writer(&mut out, &schedule.head())?;
         out.write_all(b"\n")?;
@@ -109,7 +109,7 @@ pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), Harne
         }
         out.flush()
     };
-    put().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
+    write_lines().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
 }
 
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
@@ -146,8 +146,8 @@ fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPa
         (None, parts) => Ok(parts.clone()),
         (Some(_), Some(_)) => Err(PlannedPromptError::Twice),
         (Some(first), None) => {
-            let known = before.get(first).and_then(|planned| planned.parts.clone());
-            known.map(Some).ok_or(PlannedPromptError::NoParts { request: first })
+            let parts = before.get(first).and_then(|planned| planned.parts.clone());
+            parts.map(Some).ok_or(PlannedPromptError::NoParts { request: first })
         }
     }
 }

@@ -180,10 +180,10 @@ impl SessionDrawer {
             if turn > 0 && end.is_some_and(|end| earliest_ns >= end) && index >= least {
                 break;
             }
-            let own = self.own(given, index)?;
+            let prompt = self.own(given, index)?;
             let output_len = self.output(given, index)?;
             let is_whole = given.is_some_and(|given| given.is_whole);
-            let (parts, input_len) = history.with(&own, is_whole);
+            let (parts, input_len) = history.with(&prompt, is_whole);
             let is_plain = match parts[..] {
                 [PromptPart::Drawn { stream: RandomStream::Prompt, number, .. }] => number == index,
                 _ => false,
@@ -200,7 +200,7 @@ impl SessionDrawer {
                 turn: turn as u32,
                 parts: (!is_plain).then(|| parts.into()),
             });
-            history.append_turn(mode, own, given, index, output_len, turn as u32);
+            history.append_turn(mode, prompt, given, index, output_len, turn as u32);
         }
         Ok(planned)
     }

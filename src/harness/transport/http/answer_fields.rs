@@ -3,6 +3,7 @@
 use super::json::{Json, NotJson};
 use crate::tokens::{ChunkTokens, FinishReason, Usage};
 use crate::transport::limits::shortened;
+use base::spec::UnmeasuredProtocol;
 
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub(super) struct ScannedEvent<'a> {
     pub not_a_length: Option<i64>,
     /// How many choices the event has. 0: it carries only usage.
     pub choices: u32,
+    /// A choice has reasoning and no other output.
+    pub has_reasoning: bool,
+    /// The protocol of an answer that is none of this one's.
+    pub unmeasured: Option<&'static UnmeasuredProtocol>,
     /// `id` and `model` as written in JSON.
     pub id: Option<&'a [u8]>,
     pub model: Option<&'a [u8]>,
@@ -69,17 +74,20 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
         b"error" => error(it, &mut seen),
         b"id" => it.text().map(|id| seen.id = id),
         b"model" => it.text().map(|model| seen.model = model),
-        // Errors that have no key of their own: of FastChat, and of vLLM before 0.10.
-        b"object" => it.text().map(|object| is_error |= object == Some(b"error")),
+        // Errors that have no key of their own: of FastChat, and, by their `object`, of vLLM before 0.10.
         b"error_code" => it.number().map(|code| is_error |= code.is_some_and(|code| code > 0)),
         b"message" | b"detail" | b"error_msg" | b"text" => {
             let words = if it.peek() == Some(b'"') { it.string()? } else { it.raw()? };
             notice = notice.or(Some(words).filter(|words| !matches!(*words, b"" | b"null")));
             Ok(())
         }
-        _ => it.skip(),
+        _ => it.raw().map(|value| {
+            is_error |= key == b"object" && value == b"\"error\"";
+            seen.unmeasured = seen.unmeasured.or_else(|| UnmeasuredProtocol::find_by_field(key, value));
+        }),
     })?;
     json.end()?;
+    seen.unmeasured = seen.unmeasured.filter(|_| seen.choices == 0 && seen.error.is_none());
     if is_error && seen.choices == 0 {
         seen.error = seen.error.or(notice).or_else(|| Some(text.trim_ascii()));
     } else if seen.choices == 0 && seen.usage.is_none() {
@@ -141,7 +149,7 @@ fn counts<'a>(
 
 fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
     let (mut has_text, mut has_empty, mut has_role, mut finish) = (false, false, false, None);
-    let (mut ids, mut log_probs) = (None, None);
+    let (mut ids, mut log_probs, mut has_reasoning) = (None, None, false);
     it.object(|key, it| {
         match key {
             b"text" => output(it, &mut has_text, &mut has_empty)?,
@@ -150,10 +158,9 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
                 it.object(|key, it| {
                     match key {
                         b"role" => has_role = it.text()?.is_some(),
+                        b"content" | b"refusal" => output(it, &mut has_text, &mut has_empty)?,
                         // Reasoning is generated like everything else; servers disagree on its name.
-                        b"content" | b"reasoning_content" | b"reasoning" | b"refusal" => {
-                            output(it, &mut has_text, &mut has_empty)?;
-                        }
+                        b"reasoning_content" | b"reasoning" => output(it, &mut has_reasoning, &mut has_empty)?,
                         b"tool_calls" | b"function_call" => output(it, &mut has_text, &mut false)?,
                         _ => output(it, &mut has_other, &mut false)?,
                     }
@@ -179,6 +186,8 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
     })?;
     seen.finish = finish.or(seen.finish);
     seen.has_role |= has_role;
+    seen.has_reasoning |= has_reasoning && !has_text;
+    has_text |= has_reasoning;
     if let Some(exact) = ids.or(log_probs).filter(|tokens| *tokens > 0) {
         seen.chunks.exact = Some(seen.chunks.exact.unwrap_or(0) + exact);
     } else if has_text {
@@ -356,16 +365,19 @@ mod tests {
     #[test]
     fn output_under_any_name_counts_and_what_is_said_beside_a_role_does_not() {
         use ChunkTokens::{Closing, Empty, Text};
-        let of = |delta: &str| scan(&chunk(delta, "null")).0;
-        assert_eq!(of(r#"{"function_call":{"name":"f","arguments":""}}"#), [Text]);
-        assert_eq!(of(r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}"#), [Text]);
-        assert_eq!(of(r#"{"content":[{"type":"text","text":"ab"}]}"#), [Text]);
-        assert_eq!(of(r#"{"thinking":"ab"}"#), [Text]);
-        assert_eq!(of(r#"{"content":"","thinking":{"text":"ab"}}"#), [Text]);
-        assert!(of(r#"{"role":"assistant","content":"","name":"an assistant"}"#).is_empty());
+        let chunks = |delta: &str| scan(&chunk(delta, "null")).0;
+        assert_eq!(chunks(r#"{"function_call":{"name":"f","arguments":""}}"#), [Text]);
+        assert_eq!(
+            chunks(r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}"#),
+            [Text]
+        );
+        assert_eq!(chunks(r#"{"content":[{"type":"text","text":"ab"}]}"#), [Text]);
+        assert_eq!(chunks(r#"{"thinking":"ab"}"#), [Text]);
+        assert_eq!(chunks(r#"{"content":"","thinking":{"text":"ab"}}"#), [Text]);
+        assert!(chunks(r#"{"role":"assistant","content":"","name":"an assistant"}"#).is_empty());
         let nothing =
             r#"{"content":"","tool_calls":[ ],"function_call":null,"thinking":"","audio":{},"index":1,"x":false}"#;
-        assert_eq!(of(nothing), [Empty]);
+        assert_eq!(chunks(nothing), [Empty]);
         assert_eq!(scan(&chunk(r#"{"tool_calls":[],"annotations":[]}"#, r#""stop""#)).0, [Closing]);
     }
 
@@ -430,18 +442,18 @@ mod tests {
     #[test]
     fn tritons_answers_have_texts_or_ids() {
         use ChunkTokens::{Empty, Exact, Text};
-        let of = |text: &str| generate(text.as_bytes()).unwrap().chunks.each().collect::<Vec<_>>();
-        assert_eq!(of(r#"{"model_name":"ensemble","text_output":" a"}"#), [Text]);
-        assert_eq!(of(r#"{"text_output":""}"#), [Empty]);
-        assert_eq!(of(r#"{"output_ids":[[5,6]],"sequence_length":2}"#), [Exact(2)]);
-        assert_eq!(of(r#"{"output_ids":[5,6,2,2],"sequence_length":[2]}"#), [Exact(2)]);
-        assert_eq!(of(r#"{"sequence_length":[[1,2]],"output_ids":[[5,2,2],[6,7,2]]}"#), [Exact(4)]);
+        let tokens = |text: &str| generate(text.as_bytes()).unwrap().chunks.each().collect::<Vec<_>>();
+        assert_eq!(tokens(r#"{"model_name":"ensemble","text_output":" a"}"#), [Text]);
+        assert_eq!(tokens(r#"{"text_output":""}"#), [Empty]);
+        assert_eq!(tokens(r#"{"output_ids":[[5,6]],"sequence_length":2}"#), [Exact(2)]);
+        assert_eq!(tokens(r#"{"output_ids":[5,6,2,2],"sequence_length":[2]}"#), [Exact(2)]);
+        assert_eq!(tokens(r#"{"sequence_length":[[1,2]],"output_ids":[[5,2,2],[6,7,2]]}"#), [Exact(4)]);
         for (text, length) in [("-5", -5), ("2147483647", 2_147_483_647), ("1.5", i64::MAX), ("\"a\"", i64::MAX)] {
             let text = format!(r#"{{"output_ids":[5,6],"sequence_length":{text}}}"#);
             let seen = generate(text.as_bytes()).unwrap();
             assert_eq!((seen.chunks.exact, seen.not_a_length), (Some(2), Some(length)), "{text}");
         }
-        assert_eq!(of(r#"{"output_ids":5,"text_output":"x"}"#), [Exact(1)]);
+        assert_eq!(tokens(r#"{"output_ids":5,"text_output":"x"}"#), [Exact(1)]);
         assert_eq!(generate(br#"{"error":"no"}"#).unwrap().error, Some(&b"no"[..]));
     }
 }

@@ -108,9 +108,9 @@ impl<'t> ChoiceTexts<'t> {
                 (TextKind::Refusal, message.refusal),
             ]
         };
-        let own = [(TextKind::Output, self.text)];
-        let all = own.into_iter().chain(of_message(&self.delta)).chain(of_message(&self.message));
-        all.filter_map(|(kind, raw)| Some((kind, raw?)))
+        let text = [(TextKind::Output, self.text)];
+        let texts = text.into_iter().chain(of_message(&self.delta)).chain(of_message(&self.message));
+        texts.filter_map(|(kind, raw)| Some((kind, raw?)))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::clock::BenchClock;
 use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::transport::connection::ConnectError;
+use base::spec::UnmeasuredProtocol;
 
 /// How long after its head the reason of a refusal is awaited. It comes with the head; a server that sends it byte by
 /// byte would otherwise occupy the request until it counts as stalled.
@@ -120,7 +121,7 @@ impl HttpAttempt<'_> {
         response_reader: &mut HttpResponseReader<'_>,
     ) -> Result<bool, HttpFault> {
         let not_decoded = |error: DecodeError| match error {
-            DecodeError::NotHttp(_) => (FailureClass::Stream, error.to_string()),
+            DecodeError::NotHttp(_) | DecodeError::Http2 => (FailureClass::Stream, error.to_string()),
             DecodeError::HeaderTooLong => self.limits.header_exceeded(),
         };
         let longest = self.limits.body.saturating_add(self.limits.header);
@@ -236,9 +237,9 @@ pub(crate) enum QueryError {
     Connect(#[from] ConnectError),
     #[error("{why}{}", tls_hint(*is_secure))]
     Broken { why: String, is_secure: bool },
-    #[error("the server hung up{}", tls_hint(*is_secure))]
+    #[error("the server hung up{}; if it speaks only HTTP/2, {}", tls_hint(*is_secure), UnmeasuredProtocol::HTTP2.instead)]
     HungUp { is_secure: bool },
-    #[error("{error}{}", tls_hint(*is_secure))]
+    #[error("{error}{}", tls_hint(*is_secure || *error == DecodeError::Http2))]
     Decode { error: DecodeError, is_secure: bool },
     #[error("the answer is longer than {} MiB", LONGEST_ANSWER >> 20)]
     TooLong,

@@ -31,7 +31,7 @@ pub(crate) async fn handshake(
     };
     let model = |error: HandshakeError| {
         let endpoint = endpoint.clone();
-        if error.is_of_access() {
+        if matches!(error, HandshakeError::Access { .. }) {
             return HarnessError::Access { endpoint, source: TransportFailure::new(error) };
         }
         HarnessError::Model { endpoint, model: spec.model.clone(), source: TransportFailure::new(error) }
@@ -98,13 +98,12 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
     }
     if matches!(status, 401 | 403) {
         let secret = spec.request.headers.0.keys().find(|name| is_secret_header(name));
-        return Err(match http.api_key_env.clone() {
-            _ if secret.is_some() => {
-                HandshakeError::WrongHeader { path, status, name: secret.cloned().unwrap_or_default() }
-            }
-            None => HandshakeError::NoKey { path, status },
-            Some(variable) => HandshakeError::WrongKey { path, status, variable },
-        });
+        let cause = match (secret, &http.api_key_env) {
+            (Some(name), _) => format!("it does not accept the value of the header {name}"),
+            (None, Some(variable)) => format!("it does not accept the key in the environment variable {variable}"),
+            (None, None) => "the key is named with `api_key_env`, one of another header with `request.headers`".into(),
+        };
+        return Err(HandshakeError::Access { path, status, cause });
     }
     let names: Vec<&str> =
         list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();

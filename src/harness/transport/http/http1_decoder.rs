@@ -2,12 +2,15 @@
 //! output.
 
 use crate::transport::limits::shortened;
+use base::spec::UnmeasuredProtocol;
 use base::units::{has_secret_parameter, without_credentials};
 
 const MOST_HEADERS: usize = 96;
 /// Other values of `content-encoding` stand beside plain bodies, too: servers write `none` there to keep proxies from
 /// compressing.
 const COMPRESSIONS: [&str; 7] = ["gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"];
+/// Types of the frames that an HTTP/2 server begins with: SETTINGS, GOAWAY. The bytes before it are the frame's length.
+const FIRST_FRAMES: [u8; 2] = [4, 7];
 /// For a query before the run.
 pub(super) const USUAL_HEAD: usize = 64 << 10;
 
@@ -18,6 +21,8 @@ pub(crate) enum DecodeError {
     /// The head, or the lines after a chunked body.
     #[error("the header of the answer is too long")]
     HeaderTooLong,
+    #[error("{}", UnmeasuredProtocol::HTTP2)]
+    Http2,
 }
 
 use DecodeError::NotHttp;
@@ -175,7 +180,10 @@ impl Decoder {
         }
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(&self.head).map_err(|_| NotHttp("its head is not understood"))?;
+        let parsed = response.parse(&self.head).map_err(|_| {
+            let is_http2 = matches!(*self.head, [0, 0, _, kind, ..] if FIRST_FRAMES.contains(&kind));
+            if is_http2 { DecodeError::Http2 } else { NotHttp("its head is not understood") }
+        })?;
         let httparse::Status::Complete(length) = parsed else {
             if self.head.len() > self.longest_head {
                 return Err(DecodeError::HeaderTooLong);
@@ -313,11 +321,14 @@ mod tests {
 
     #[test]
     fn compressions_are_known_by_their_names() {
-        let of = |encoding: &str| {
+        let compression = |encoding: &str| {
             let text = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: 0\r\n\r\n");
             read(&[text.as_bytes()]).unwrap().0.unwrap().compression
         };
-        assert_eq!((of("GZIP").as_deref(), of("none"), of("identity")), (Some("gzip"), None, None));
+        assert_eq!(
+            (compression("GZIP").as_deref(), compression("none"), compression("identity")),
+            (Some("gzip"), None, None)
+        );
     }
 
     #[test]
@@ -336,11 +347,27 @@ mod tests {
         assert_eq!(by_length.unwrap(), (Some(head), b"busy".to_vec(), true));
         let until_close = read(&[b"HTTP/1.1 200 OK\r\n\r\nall", b" of it"]).unwrap();
         assert_eq!((until_close.0.unwrap().keeps_alive, until_close.1), (false, b"all of it".to_vec()));
-        assert!(read(&[b"SSH-2.0-OpenSSH\r\n"]).is_err());
+        assert_eq!(read(&[b"SSH-2.0-OpenSSH\r\n"]), Err(NotHttp("its head is not understood")));
         assert!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"]).is_ok());
         assert!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok"]).is_err());
         assert!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok"]).is_err());
         assert!(read(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]).is_err());
+    }
+
+    #[test]
+    fn a_server_of_http2_only_is_named_by_its_first_frame() {
+        let settings = [0, 0, 18, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100];
+        let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(read(&[&settings]), Err(DecodeError::Http2));
+        assert_eq!(read(&[&goaway]), Err(DecodeError::Http2));
+        let text = DecodeError::Http2.to_string();
+        assert!(
+            text.starts_with("HTTP/2 without HTTP/1.1 is not measured: put a proxy that speaks HTTP/1.1"),
+            "{text}"
+        );
+        // A frame of another type is no beginning, and neither is a record of TLS.
+        assert_eq!(read(&[&[0, 0, 8, 1, 0]]), Err(NotHttp("its head is not understood")));
+        assert_eq!(read(&[&[21, 3, 3, 0, 2, 2, 40]]), Err(NotHttp("its head is not understood")));
     }
 
     proptest! {

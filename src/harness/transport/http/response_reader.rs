@@ -55,27 +55,6 @@ pub(crate) struct HttpOutcome {
     pub t_cancel: Option<u64>,
 }
 
-/// An `id` as far as it is kept: a server may send one as long as an event.
-#[derive(Debug)]
-struct AnswerId {
-    start: Vec<u8>,
-    length: usize,
-}
-
-impl AnswerId {
-    fn new(id: &[u8]) -> Self {
-        Self { start: Self::start_of(id).to_vec(), length: id.len() }
-    }
-
-    fn start_of(id: &[u8]) -> &[u8] {
-        &id[..id.len().min(LONGEST_ID)]
-    }
-
-    fn is(&self, id: &[u8]) -> bool {
-        self.length == id.len() && self.start == Self::start_of(id)
-    }
-}
-
 /// Listens to one answer.
 #[derive(Debug)]
 pub(super) struct HttpResponseReader<'h> {
@@ -89,8 +68,8 @@ pub(super) struct HttpResponseReader<'h> {
     is_events: bool,
     /// A text without anything in it, at this time: a token if another follows.
     pending_empty_at: Option<u64>,
-    /// The `id` of the first event; all of an answer have the same.
-    id: Option<AnswerId>,
+    /// The `id` of the first event, as far as it is kept, and its length: a server may send one as long as an event.
+    id: Option<(Vec<u8>, usize)>,
     is_finished: bool,
     /// The last message without output: the reason, if the answer ends without one of its own.
     notice: Option<String>,
@@ -310,14 +289,22 @@ impl<'h> HttpResponseReader<'h> {
     }
 
     fn scan<'t>(&self, text: &'t [u8]) -> Result<ScannedEvent<'t>, HttpFault> {
-        let seen = match self.expected.api {
+        let scanned = match self.expected.api {
             Api::Generate => answer_fields::generate(text).map(|mut seen| {
                 seen.chunks.exact = seen.chunks.exact.map(|ids| ids / self.expected.beams.max(1));
                 seen
             }),
             Api::OpenaiChat | Api::OpenaiCompletions => answer_fields::openai(text),
         };
-        seen.map_err(|error| (FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
+        // Of a body of lines, as Ollama sends it, only the first line is JSON by itself.
+        let first_line = || answer_fields::openai(text.split(|byte| *byte == b'\n').next().unwrap_or_default());
+        match scanned.or_else(|error| first_line().ok().filter(|line| line.unmeasured.is_some()).ok_or(error)) {
+            Ok(ScannedEvent { unmeasured: Some(protocol), .. }) => Err((FailureClass::Stream, protocol.to_string())),
+            Ok(seen) => Ok(seen),
+            Err(error) => {
+                Err((FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
+            }
+        }
     }
 
     /// Every event of an answer has the same id, and names the model of the request, or a version of it; its counts are
@@ -348,12 +335,12 @@ impl<'h> HttpResponseReader<'h> {
         }
         // An event that is about the request, and not of the answer, may have an empty one.
         match (seen.id.filter(|id| !id.is_empty()), &self.id) {
-            (Some(id), Some(first)) if !first.is(id) => {
-                let (id, first) = (shown(id, id.len()), shown(&first.start, first.length));
+            (Some(id), Some((first, length))) if *length != id.len() || !id.starts_with(first) => {
+                let (id, first) = (shown(id, id.len()), shown(first, *length));
                 let example = format!("an event has the id {id}, and the first one {first}");
                 self.take(WireEvent::Violation(Violation::WrongId, example), t_read);
             }
-            (Some(id), None) => self.id = Some(AnswerId::new(id)),
+            (Some(id), None) => self.id = Some((id[..id.len().min(LONGEST_ID)].to_vec(), id.len())),
             _ => {}
         }
     }
@@ -365,6 +352,9 @@ impl<'h> HttpResponseReader<'h> {
         self.is_finished |= seen.finish.is_some();
         if seen.has_role {
             self.take(WireEvent::Role, t_read);
+        }
+        if seen.has_reasoning {
+            self.take(WireEvent::Reasoning, t_read);
         }
         for tokens in seen.chunks.each() {
             if let Some(t_held) = self.pending_empty_at.take() {
@@ -461,13 +451,12 @@ pub fn read_http_answer<'a>(api: Api, pieces: impl IntoIterator<Item = &'a [u8]>
             }
         }
     }
-    if !decoder.may_end() && reader.outcome.account.has_ended() {
-        reader.end_within_body(0);
-        return Ok(reader.tokens());
+    match (decoder.may_end(), reader.outcome.account.has_ended()) {
+        (true, _) => reader.end(0)?,
+        (false, true) => reader.end_within_body(0),
+        (false, false) => {
+            return Err((FailureClass::Stream, "the server closed the connection in the middle of an answer".into()));
+        }
     }
-    if !decoder.may_end() {
-        return Err((FailureClass::Stream, "the server closed the connection in the middle of an answer".to_owned()));
-    }
-    reader.end(0)?;
     Ok(reader.tokens())
 }

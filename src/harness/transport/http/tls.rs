@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{HarnessError, TransportFailure};
 use base::files::read_bytes_up_to;
-use base::spec::Tls;
+use base::spec::{Tls, UnmeasuredProtocol};
 
 /// Why connections cannot be secured.
 #[derive(Debug, thiserror::Error)]
@@ -289,6 +289,8 @@ pub(crate) enum TlsError {
     Certificate { host: String, fault: CertificateError },
     #[error("the server does not speak TLS at this port: write http:// in place of https://")]
     NotTls,
+    #[error("{}", UnmeasuredProtocol::HTTP2)]
+    Http2,
     #[error(transparent)]
     Refused(TlsRefusal),
     #[error("the TLS handshake failed: {0}")]
@@ -329,6 +331,7 @@ pub(super) fn handshake_error(error: io::Error, host: &str, has_certificate: boo
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied),
         ) => TlsError::Refused(TlsRefusal { alert: *alert, has_certificate }),
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => TlsError::Http2,
         other => TlsError::Protocol(other.clone()),
     }
 }

@@ -73,13 +73,13 @@ impl ServerStamps {
     fn take(&mut self, name: &str, raw: &[u8]) -> bool {
         let long = raw.first_chunk::<8>().map(|bytes| i64::from_le_bytes(*bytes));
         let int = raw.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
-        let put = |place: &mut i64| long.map(|value| *place = value).is_some();
+        let set = |place: &mut i64| long.map(|value| *place = value).is_some();
         let put_blocks = |place: &mut i32| int.map(|value| *place = value).is_some();
         match name {
-            "arrival_time_ns" => put(&mut self.arrival_time_ns),
-            "first_scheduled_time_ns" => put(&mut self.first_scheduled_time_ns),
-            "first_token_time_ns" => put(&mut self.first_token_time_ns),
-            "last_token_time_ns" => put(&mut self.last_token_time_ns),
+            "arrival_time_ns" => set(&mut self.arrival_time_ns),
+            "first_scheduled_time_ns" => set(&mut self.first_scheduled_time_ns),
+            "first_token_time_ns" => set(&mut self.first_token_time_ns),
+            "last_token_time_ns" => set(&mut self.last_token_time_ns),
             "kv_cache_alloc_new_blocks" => put_blocks(&mut self.kv_cache_alloc_new_blocks),
             "kv_cache_reused_blocks" => put_blocks(&mut self.kv_cache_reused_blocks),
             "kv_cache_alloc_total_blocks" => put_blocks(&mut self.kv_cache_alloc_total_blocks),

@@ -294,13 +294,13 @@ impl InferRequestTemplate {
     /// Requests that the backend end the request of this id.
     pub fn stop(&self, id: u64) -> ModelInferRequest {
         let mut constant_inputs = MessageInputs::new(self.has_rows, 1);
-        let one = || Bytes::from_static(&[1, 0, 0, 0]);
+        let unit = || Bytes::from_static(&[1, 0, 0, 0]);
         // Placeholders for the inputs that the model requires of every request.
-        constant_inputs.put(self.names.prompt, "INT32", &[1], one());
+        constant_inputs.put(self.names.prompt, "INT32", &[1], unit());
         if self.has_lengths {
-            constant_inputs.put("input_lengths", "INT32", &[1], one());
+            constant_inputs.put("input_lengths", "INT32", &[1], unit());
         }
-        constant_inputs.put(self.names.output_len, "INT32", &[1], one());
+        constant_inputs.put(self.names.output_len, "INT32", &[1], unit());
         constant_inputs.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
         let MessageInputs { inputs, raw, .. } = constant_inputs;
         ModelInferRequest {

@@ -2,9 +2,10 @@
 //! test in `probes/<n>-<rate>`; one that was finished is not run again when the search was cut off.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::probe::{client_failure, client_fault, second_folder};
+use super::probe::{client_end, client_fault, second_folder};
 use super::{FILE, PROBES, SearchStep, SearchTest, next, with_identity};
 use crate::bench::loadgen::run_test;
 use crate::bench::measurement;
@@ -59,9 +60,11 @@ pub async fn perform(
                 return Err(ended_without_result(&context.lease.out, PROBES, failure));
             }
         };
-        let probe =
-            Box::pin(attempt(context, bench, loadgen, (spec, &servers), program, (probes.len() + 1, rate, is_whole)))
-                .await?;
+        let step = (probes.len() + 1, rate, is_whole);
+        let probe = match Box::pin(attempt(context, bench, loadgen, (spec, &servers), program, step)).await? {
+            ControlFlow::Continue(probe) => probe,
+            ControlFlow::Break(done) => return Ok(done),
+        };
         context.lease.notice(probe_line(&probe));
         probes.push(probe);
     };
@@ -106,7 +109,7 @@ async fn attempt(
     (spec, servers): (&BenchSpec, &Servers),
     program: Option<&Path>,
     (number, rate, is_whole): (usize, f64, bool),
-) -> Result<LoadgenProbe, Failure> {
+) -> Result<ControlFlow<Done, LoadgenProbe>, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
     let mut folder = Path::new(PROBES).join(format!("{number:02}-{rate}{kind}"));
     let test = if is_whole { full_test(loadgen, rate) } else { short(loadgen, rate) };
@@ -115,7 +118,7 @@ async fn attempt(
     loop {
         let path = context.lease.out.join(&folder);
         if let Some((result, detail)) = before(&path, rate, servers) {
-            return Ok(probe_of(rate, is_whole, folder, &result, &detail));
+            return Ok(ControlFlow::Continue(probe_of(rate, is_whole, folder, &result, &detail)));
         }
         empty(&path)?;
         let result = Box::pin(run_test(context, bench, &test, spec.clone(), program, &path)).await?;
@@ -130,8 +133,10 @@ async fn attempt(
             return Err(Failure::new(FailureKind::Invalid(result.verdict()), summary).cause(fault.line()));
         }
         match client_fault(&result) {
-            None => return Ok(probe_of(rate, is_whole, folder, &result, &read(&path)?)),
-            Some(why) if is_second => return Err(client_failure(&format!("{rate} qps"), &result, why)),
+            None => return Ok(ControlFlow::Continue(probe_of(rate, is_whole, folder, &result, &read(&path)?))),
+            Some(_) if is_second => {
+                return client_end(context, bench, (&format!("{rate} qps"), &folder), &result).await;
+            }
             Some(why) => {
                 let label = format!("at {rate} qps the client was disturbed, and it is measured once more");
                 context.lease.notice(format!("{label}: {why}"));

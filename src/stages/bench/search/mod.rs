@@ -16,6 +16,7 @@ mod probe;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use base::units::{counted, digits_of_interval, four_digit_scale, four_digits};
 use harness::{
     BenchSpec, FoundRate, LimitSearch, ProbeStep, RateBounds, RateProbe, Reason, RunResult, SearchReport, SearchRules,
 };
-use plan::manifest::model::{self, Telemetry};
+use plan::manifest::model::{Bench, RateSearch};
 use probe::{LimitProbe, Prober, StartPoint, goal_of, measured_again};
 use runner::store::WithPath as _;
 
@@ -38,11 +39,11 @@ const ESTIMATING: usize = 11;
 
 pub async fn perform(
     context: &TaskContext,
+    bench: &Bench,
     spec: BenchSpec,
-    search: &model::RateSearch,
-    watched: Telemetry,
+    search: &RateSearch,
 ) -> Result<Done, Failure> {
-    let &model::RateSearch { low, high, start, precision, .. } = search;
+    let &RateSearch { low, high, start, precision, .. } = search;
     let bounds = RateBounds { low, high, precision };
     if let Some(wrong) = bounds.problem() {
         return Err(Failure::refused(format!("`bench.search`: {wrong}")));
@@ -57,14 +58,15 @@ pub async fn perform(
     let servers = measurement::begin(context, &spec, &context.lease.out.join(FILE), PROBES).await?;
     let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
-    let prober = Prober { context, spec: &spec, watched, servers: &servers };
+    let prober = Prober { context, spec: &spec, bench, servers: &servers };
     let mut tried: Vec<LimitProbe> = Vec::new();
     let end = loop {
         let margins: Vec<ProbeOutcome> = tried.iter().map(|tried| tried.judgement.margin).collect();
         match search.next(&margins) {
-            RateStep::Probe(rate) => {
-                tried.push(Box::pin(prober.probe(rate, tried.len())).await?);
-            }
+            RateStep::Probe(rate) => match Box::pin(prober.probe(rate, tried.len())).await? {
+                ControlFlow::Continue(probe) => tried.push(probe),
+                ControlFlow::Break(done) => return Ok(done),
+            },
             end @ (RateStep::Estimated(_) | RateStep::Bracketed { .. } | RateStep::HeldAtHighest) => break end,
             RateStep::MissedAtLowest => {
                 let reason = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
@@ -79,7 +81,10 @@ pub async fn perform(
     let mut warnings = Vec::new();
     let is_there = |probe: &&LimitProbe| probe.probe.rate.total_cmp(&found.at_least).is_eq();
     if tried.iter().filter(is_there).count() < MOST_TRIES {
-        let last = Box::pin(prober.probe(found.at_least, tried.len())).await?;
+        let last = match Box::pin(prober.probe(found.at_least, tried.len())).await? {
+            ControlFlow::Continue(probe) => probe,
+            ControlFlow::Break(done) => return Ok(done),
+        };
         if !last.probe.met {
             let reason = last.why.as_deref().unwrap_or("a limit was missed");
             warnings.push(format!(

@@ -6,13 +6,14 @@
 //! since.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{FILE, PROBES};
-use crate::bench::measurement::{Servers, before, keep, measure};
+use super::{FILE, PROBES, with_identity};
+use crate::bench::measurement::{Servers, before, copy, is_only_noticed, keep, measure};
 use crate::task_context::TaskContext;
-use base::event::{Failure, FailureKind, Verdict};
+use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::{Digest, read_bytes, read_bytes_up_to};
 use base::spec::GoodputLimit;
 use base::stats::{ProbeOutcome, RateSearcher};
@@ -20,7 +21,7 @@ use harness::{
     BenchSpec, EarlierSearch, LimitJudgement, LimitSearch, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult,
     SearchGoal, SearchProbe, SearchReport, SearchRules,
 };
-use plan::manifest::model::Telemetry;
+use plan::manifest::model::Bench;
 
 /// Beside the result of a probe.
 const MARGIN: &str = "margin.json";
@@ -29,7 +30,7 @@ const MARGIN: &str = "margin.json";
 pub(super) struct Prober<'a> {
     pub(super) context: &'a TaskContext,
     pub(super) spec: &'a BenchSpec,
-    pub(super) watched: Telemetry,
+    pub(super) bench: &'a Bench,
     pub(super) servers: &'a Servers,
 }
 
@@ -47,7 +48,7 @@ impl Prober<'_> {
     ///
     /// A probe that is INVALID(client) is measured once more: a brief stall should not cost the other probes. A client
     /// that is too slow for the rate is too slow the second time, too, and that ends the search.
-    pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<LimitProbe, Failure> {
+    pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<ControlFlow<Done, LimitProbe>, Failure> {
         // The same arrivals, only faster, would have the same luck in every probe.
         let seed = self.spec.seed.wrapping_add(number as u64);
         let spec = BenchSpec { scenario: LoadPattern::Server { rate: rate.into() }, seed, ..self.spec.clone() };
@@ -63,15 +64,15 @@ impl Prober<'_> {
             folder = second_folder(&folder);
             (result, margin) = Box::pin(self.measured(&spec, rate, &folder, &format!("{label}, again"))).await?;
         }
-        if let Some(why) = client_fault(&result) {
-            return Err(client_failure(&format!("{rate} req/s"), &result, why));
+        if client_fault(&result).is_some() {
+            return client_end(self.context, self.bench, (&format!("{rate} req/s"), &folder), &result).await;
         }
         let met = margin.whole < 0.0;
         // The reason for a miss is not a warning; all messages of a probe that held are.
         let warnings = result.reasons().iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
         let judgement =
             LimitJudgement { margin, verdict: result.verdict(), first_invalid, warnings: warnings.cloned().collect() };
-        Ok(SearchProbe {
+        Ok(ControlFlow::Continue(SearchProbe {
             probe: RateProbe { rate, met },
             judgement,
             ttft_p99_ms: result.latency.ttft.p99,
@@ -79,7 +80,7 @@ impl Prober<'_> {
             output_tokens_per_s: result.rates.output_tokens,
             why: result.reasons().first().map(Reason::line).filter(|_| !met),
             folder,
-        })
+        }))
     }
 
     async fn measured(
@@ -93,7 +94,7 @@ impl Prober<'_> {
         if let Some(earlier) = Box::pin(probe_before(path, spec, self.servers)).await {
             return Ok(earlier);
         }
-        let measured = Box::pin(measure(self.context, spec, self.watched, label, None)).await?;
+        let measured = Box::pin(measure(self.context, spec, self.bench.telemetry, label, None)).await?;
         if self.context.lease.stop.is_requested() && self.context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
@@ -115,11 +116,22 @@ pub(super) fn client_fault(result: &RunResult) -> Option<String> {
     is_client.then(|| result.reasons().first().map(Reason::line).unwrap_or_default())
 }
 
-/// A client that cannot keep up says nothing about the server. `rate` is shown with its unit.
-pub(super) fn client_failure(rate: &str, result: &RunResult, why: String) -> Failure {
+/// A client that cannot keep up says nothing about the server, and ends the search: as a failure, or, where `when_busy`
+/// makes a notice of it, with the files of the probe in place of a rate. `rate` is shown with its unit.
+pub(super) async fn client_end<P>(
+    context: &TaskContext,
+    bench: &Bench,
+    (rate, folder): (&str, &Path),
+    result: &RunResult,
+) -> Result<ControlFlow<Done, P>, Failure> {
+    let why = client_fault(result).unwrap_or_default();
     let message = format!("at {rate} it is the client that is measured, not the server");
+    if is_only_noticed(bench, result.verdict(), result.reasons()) {
+        copy(&context.lease.out.join(folder), &context.lease.out, true).await?;
+        return Ok(ControlFlow::Break(Done { warnings: vec![why], ..with_identity(&context.lease.out, &message) }));
+    }
     let failure = Failure::new(FailureKind::Invalid(result.verdict()), message).cause(why);
-    failure.hint("give the client more cores or connections, or search below this rate")
+    Err(failure.hint("give the client more cores or connections, or search below this rate"))
 }
 
 /// Where the second measurement of a probe is, beside the first, which does not count.

@@ -77,6 +77,47 @@ proptest! {
 }
 
 #[test]
+fn an_answer_in_a_protocol_that_is_not_measured_is_named() {
+    let anthropic = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\
+                     \"type\":\"message\",\"role\":\"assistant\",\"content\":[],\"model\":\"m\"}}\n\n";
+    let responses =
+        "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}\n\n";
+    for (body, title) in [(anthropic, "Anthropic's Messages"), (responses, "OpenAI's Responses")] {
+        let (class, why) = listen(Api::OpenaiChat, &[body]).1.unwrap_err();
+        assert_eq!(class, FailureClass::Stream);
+        assert!(why.starts_with(&format!("{title} is not measured: ")), "{why}");
+    }
+    let whole = |body: &str| {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(200, false);
+        let (begin, rest) = body.split_at(body.len() / 2);
+        response_reader.data(begin.as_bytes(), 1).unwrap();
+        response_reader.data(rest.as_bytes(), 2).unwrap();
+        response_reader.end(3).unwrap_err().1
+    };
+    let line = |text: &str, done: bool| {
+        format!(
+            "{{\"model\":\"m\",\"created_at\":\"2026-01-01T00:00:00Z\",\"message\":{{\"role\":\"assistant\",\"content\":\
+             \"{text}\"}},\"done\":{done}}}\n"
+        )
+    };
+    for body in [line("a", false) + &line("b", false) + &line("", true), line("ab", true)] {
+        let why = whole(&body);
+        assert!(why.starts_with("Ollama's own interface (lines of JSON) is not measured: Ollama has"), "{why}");
+    }
+    let message = "{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\
+                   \"a\"}],\"usage\":{\"input_tokens\":8,\"output_tokens\":1}}";
+    assert!(whole(message).starts_with("Anthropic's Messages is not measured: "));
+    let response = "{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":1741476542,\"output\":[]}";
+    assert!(whole(response).starts_with("OpenAI's Responses is not measured: "));
+    // Two lines of another kind stay what they are, and an error comes before everything else.
+    assert!(whole("{\"a\":1}\n{\"a\":2}\n").starts_with("it is not JSON: "));
+    let error = "{\"type\":\"message\",\"error\":{\"message\":\"no room\"}}";
+    assert_eq!(whole(error), "no room");
+}
+
+#[test]
 fn usage_in_every_event_says_how_many_tokens_it_brought() {
     let event =
         |n: u32| format!("data: {{\"choices\":[{{\"text\":\"x\"}}],\"usage\":{{\"completion_tokens\":{n}}}}}\n\n");
@@ -325,7 +366,7 @@ fn of_an_id_of_any_length_only_the_beginning_is_kept() {
         for id in [long.as_str(), second] {
             response_reader.data(event(id).as_bytes(), 1).unwrap();
         }
-        assert_eq!(response_reader.id.as_ref().map(|id| id.start.len()), Some(LONGEST_ID));
+        assert_eq!(response_reader.id.as_ref().map(|(start, _)| start.len()), Some(LONGEST_ID));
         counted(http_outcome).violations.each().count() > 0
     };
     assert!(!wrong(&long));

@@ -111,7 +111,7 @@ fn an_empty_final_has_no_token() {
 
 #[test]
 fn ids_beyond_their_sequence_length_are_no_tokens() {
-    let of = |beams: usize, ids: &[i32], lengths: &[i32], is_raw: bool| {
+    let read = |beams: usize, ids: &[i32], lengths: &[i32], is_raw: bool| {
         let tensor = |name: &str, numbers: &[i32], shape: Vec<i64>| InferOutputTensor {
             name: name.to_owned(),
             datatype: "INT32".to_owned(),
@@ -136,23 +136,23 @@ fn ids_beyond_their_sequence_length_are_no_tokens() {
     };
     for is_raw in [true, false] {
         let last = |id: i32| Some(id).filter(|_| is_raw);
-        assert_eq!(of(1, &[5, 6, 2, 2], &[2], is_raw), (2, last(6), None, None));
-        assert_eq!(of(1, &[5, 6], &[2], is_raw), (2, last(6), None, None));
-        assert_eq!(of(1, &[5, 6], &[0], is_raw), (0, None, None, None));
+        assert_eq!(read(1, &[5, 6, 2, 2], &[2], is_raw), (2, last(6), None, None));
+        assert_eq!(read(1, &[5, 6], &[2], is_raw), (2, last(6), None, None));
+        assert_eq!(read(1, &[5, 6], &[0], is_raw), (0, None, None, None));
         // The longest beam counts, once for each: the reader divides by their number.
-        assert_eq!(of(2, &[5, 6, 2, 7, 2, 2], &[2, 1], is_raw), (4, last(2), None, None));
-        assert_eq!(of(1, &[5, 6], &[-5], is_raw), (2, last(6), Some(-5), None));
-        assert_eq!(of(1, &[5, 6], &[i32::MAX], is_raw), (2, last(6), Some(i64::from(i32::MAX)), None));
-        assert_eq!(of(2, &[5, 6, 7, 8], &[2, 3], is_raw), (4, last(8), Some(3), None));
+        assert_eq!(read(2, &[5, 6, 2, 7, 2, 2], &[2, 1], is_raw), (4, last(2), None, None));
+        assert_eq!(read(1, &[5, 6], &[-5], is_raw), (2, last(6), Some(-5), None));
+        assert_eq!(read(1, &[5, 6], &[i32::MAX], is_raw), (2, last(6), Some(i64::from(i32::MAX)), None));
+        assert_eq!(read(2, &[5, 6, 7, 8], &[2, 3], is_raw), (4, last(8), Some(3), None));
     }
     // What pads is no id.
-    assert_eq!(of(1, &[5, -1, -1], &[1], true), (1, Some(5), None, None));
+    assert_eq!(read(1, &[5, -1, -1], &[1], true), (1, Some(5), None, None));
 }
 
 /// Tensors with contradictory shape, data type and bytes.
 #[test]
 fn a_shape_without_its_bytes_is_reported_and_counts_what_came() {
-    let of = |shape: &[i64], datatype: &str, raw: &'static [u8]| {
+    let read = |shape: &[i64], datatype: &str, raw: &'static [u8]| {
         let message = ModelInferResponse {
             outputs: vec![InferOutputTensor {
                 name: "output_ids".to_owned(),
@@ -167,17 +167,17 @@ fn a_shape_without_its_bytes_is_reported_and_counts_what_came() {
         let seen = scan_response(&bytes, &IDS).unwrap();
         (seen.tokens, seen.misshapen.is_some())
     };
-    assert_eq!(of(&[1, 1, 2], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, false));
-    assert_eq!(of(&[1, 1, 3], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, true));
-    assert_eq!(of(&[1, 1, 1], "INT64", &[1, 0, 0, 0, 0, 0, 0, 0]), (1, false));
-    assert_eq!(of(&[1, 1, 1], "INT32", &[1, 0, 0, 0, 9]), (1, true));
-    assert_eq!(of(&[1, 1, 3], "INT32", &[]), (0, true));
-    assert_eq!(of(&[-1], "INT32", &[1, 0, 0, 0]), (1, true));
+    assert_eq!(read(&[1, 1, 2], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, false));
+    assert_eq!(read(&[1, 1, 3], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, true));
+    assert_eq!(read(&[1, 1, 1], "INT64", &[1, 0, 0, 0, 0, 0, 0, 0]), (1, false));
+    assert_eq!(read(&[1, 1, 1], "INT32", &[1, 0, 0, 0, 9]), (1, true));
+    assert_eq!(read(&[1, 1, 3], "INT32", &[]), (0, true));
+    assert_eq!(read(&[-1], "INT32", &[1, 0, 0, 0]), (1, true));
 }
 
 #[test]
 fn numbers_below_zero_are_no_ids_except_behind_a_shorter_beam() {
-    let of = |datatype: &str, raw: &'static [u8], contents: Option<Vec<i32>>, has_beams| {
+    let read = |datatype: &str, raw: &'static [u8], contents: Option<Vec<i32>>, has_beams| {
         let message = ModelInferResponse {
             outputs: vec![InferOutputTensor {
                 name: "output_ids".to_owned(),
@@ -195,13 +195,13 @@ fn numbers_below_zero_are_no_ids_except_behind_a_shorter_beam() {
         (seen.tokens, seen.not_an_id)
     };
     let minus_one = &[7, 0, 0, 0, 255, 255, 255, 255];
-    assert_eq!(of("INT32", minus_one, None, false), (2, Some(-1)));
-    assert_eq!(of("INT32", minus_one, None, true), (2, None));
-    assert_eq!(of("UINT32", minus_one, None, false), (2, None));
-    assert_eq!(of("INT32", &[7, 0, 0, 0, 251, 255, 255, 255], None, true), (2, Some(-5)));
-    assert_eq!(of("INT64", &[255; 16], None, false), (2, Some(-1)));
-    assert_eq!(of("INT32", &[], Some(vec![70_000, -5]), false), (2, Some(-5)));
-    assert_eq!(of("INT32", &[], Some(vec![70_000, 5]), false), (2, None));
+    assert_eq!(read("INT32", minus_one, None, false), (2, Some(-1)));
+    assert_eq!(read("INT32", minus_one, None, true), (2, None));
+    assert_eq!(read("UINT32", minus_one, None, false), (2, None));
+    assert_eq!(read("INT32", &[7, 0, 0, 0, 251, 255, 255, 255], None, true), (2, Some(-5)));
+    assert_eq!(read("INT64", &[255; 16], None, false), (2, Some(-1)));
+    assert_eq!(read("INT32", &[], Some(vec![70_000, -5]), false), (2, Some(-5)));
+    assert_eq!(read("INT32", &[], Some(vec![70_000, 5]), false), (2, None));
 }
 
 #[test]

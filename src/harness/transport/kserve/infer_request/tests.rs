@@ -194,18 +194,18 @@ fn vllms_backend_takes_its_settings_as_one_text() {
 
 #[test]
 fn an_answer_has_the_type_that_the_server_reports_and_its_ids_are_whole_numbers() {
-    let of = |outputs: Option<&[(&str, &str)]>| {
+    let types = |outputs: Option<&[(&str, &str)]>| {
         let metadata =
             ModelMetadata { is_decoupled: Some(true), outputs: outputs.map(offer), ..ModelMetadata::default() };
         InferRequestTemplate::new(&spec(Request::default()), &metadata).unwrap()
     };
-    let unknown = of(None);
+    let unknown = types(None);
     for datatype in ["INT32", "INT64", "UINT32"] {
         assert_eq!(unknown.other_type(datatype.as_bytes()), None);
     }
     assert_eq!(unknown.other_type(b"FP32"), Some("whole numbers"));
-    let known = of(Some(&[("output_ids", "INT32"), ("sequence_length", "INT32")]));
-    assert_eq!((known.other_type(b"INT32"), known.other_type(b"INT64")), (None, Some("INT32")));
+    let declared = types(Some(&[("output_ids", "INT32"), ("sequence_length", "INT32")]));
+    assert_eq!((declared.other_type(b"INT32"), declared.other_type(b"INT64")), (None, Some("INT32")));
 }
 
 #[test]
