@@ -101,8 +101,8 @@ fn container(line: &ParsedLine) -> Map<String, Value> {
     container
 }
 
-/// A line of `tritonserver` is started as it stands, with the words that start its ranks in front. Whether the stage has
-/// one, and ranks.
+/// A line of `tritonserver` is started as it stands, with the words that start its ranks in front. Whether the stage
+/// has one, and ranks.
 fn own_line_of_triton(stage: &mut Map<String, Value>, step: &[String], tasks: &Quantity<u64>) -> bool {
     let line = stage.get_mut("serve").and_then(|serve| serve.pointer_mut("/triton/words"));
     let Some(line) = line.and_then(Value::as_array_mut).filter(|_| !step.is_empty()) else { return false };

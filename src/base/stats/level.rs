@@ -4,8 +4,8 @@
 //! logarithms of the values are compared among requests that found about as many others in flight, as a regression
 //! within groups of equal load on a step at each twentieth of the run, and on a straight rise over all of it. Standard
 //! errors are those of means of consecutive residuals, so that what is left of their correlation counts. Where the
-//! load itself changed with the level, as it does at a constant rate of arrivals, nothing can be compared at equal load;
-//! then all values are, and have to be further apart.
+//! load itself changed with the level, as it does at a constant rate of arrivals, nothing can be compared at equal
+//! load; then all values are, and have to be further apart.
 //!
 //! The bounds were set on queues of ten kinds up to ρ = 0.9; `tests/bench/verdicts.rs` prints false alarms and power.
 
@@ -32,6 +32,8 @@ const LEAST_OF_MEAN: f64 = 0.01;
 pub const SHIFT_ERRORS: f64 = 6.0;
 /// The same where no load was common to both sides: one busy period is many standard errors from another.
 const ERRORS_AT_ANY_LOAD: f64 = 15.0;
+/// A queue that rises as straight over a whole run is rarer than one that is busy in a part of it.
+const ERRORS_OF_RISE_AT_ANY_LOAD: f64 = 12.0;
 /// Smaller changes do not matter.
 pub const SHIFT_SHARE: f64 = 0.1;
 
@@ -72,7 +74,11 @@ impl LatencyShift {
                 None => at as f64 / count as f64,
             };
             let at_equal_load = by_load.effect(course);
-            let bound = if at_equal_load.is_some() { SHIFT_ERRORS } else { ERRORS_AT_ANY_LOAD };
+            let bound = match step {
+                _ if at_equal_load.is_some() => SHIFT_ERRORS,
+                Some(_) => ERRORS_AT_ANY_LOAD,
+                None => ERRORS_OF_RISE_AT_ANY_LOAD,
+            };
             let (change, standard_errors) = at_equal_load.or_else(|| is_constant.then(|| by_time.effect(course))?)?;
             let is_shift = standard_errors.abs() > bound && change.abs() > SHIFT_SHARE.ln_1p();
             let is_at_equal_load = at_equal_load.is_some();

@@ -393,8 +393,8 @@ mod tests {
         }
     }
 
-    /// Where the dependence of a run is seen, the run that it asks for is long enough: of M/M/4 at 70 % most such runs have
-    /// an interval of p99, and those of a third of that length do not.
+    /// Where the dependence of a run is seen, the run that it asks for is long enough: of M/M/4 at 70 % most such runs
+    /// have an interval of p99, and those of a third of that length do not.
     #[test]
     fn a_run_without_an_interval_estimates_how_long_one_would_have_to_be() {
         assert_eq!(NoInterval::TooFewValues { n: 300 }.values_needed(), None);

@@ -27,6 +27,8 @@ const MOST_OF_RUN: f64 = 0.4;
 /// How much the headline must be above the rest, as mean or as p99, for a beginning to matter.
 pub(crate) const MEAN_ABOVE: f64 = 1.1;
 pub(crate) const P99_ABOVE: f64 = 1.2;
+/// Within less time a level changes as this machine's processes take turns.
+const LEAST_NS: u64 = 1_000_000_000;
 /// A longer series is thinned to this many values.
 const MOST_VALUES: usize = 20_000;
 
@@ -142,7 +144,8 @@ impl Course<'_> {
         if let Some(change) = beginning.and_then(|step| self.beginning(name, step)) {
             return Some(change);
         }
-        let shift = LatencyShift::find(&values, self.is_constant)?;
+        let (first, last) = (self.answered.iter().next()?.t_sched, self.answered.iter().last()?.t_sched);
+        let shift = LatencyShift::find(&values, self.is_constant).filter(|_| last - first >= LEAST_NS)?;
         let step = place(shift.step.unwrap_or(values.len() / 2));
         if shift.step.is_some() && shift.ratio < 1.0 && step as f64 <= MOST_OF_RUN * count as f64 {
             return (step > self.users).then(|| self.beginning(name, step)).flatten();

@@ -264,7 +264,8 @@ impl Accounting {
     }
 }
 
-/// What is wrong with a total that is less than the chunks, of which so many had reasoning that the server may not count.
+/// What is wrong with a total that is less than the chunks, of which so many had reasoning that the server may not
+/// count.
 fn below_chunks(total: u64, kinds: &[ChunkTokens], reasoning: u64) -> String {
     let text = format!("usage.completion_tokens is {total}, and {} chunks arrived", kinds.len());
     if reasoning > 0 && total.saturating_add(reasoning + 1) >= certain(kinds) {

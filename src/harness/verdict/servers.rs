@@ -53,7 +53,8 @@ pub(super) fn cut_prompts(result: &RunResult, found: &mut VerdictReasons) {
     let Some(cut) = result.tokens.input_cut.filter(|cut| cut.requests as f64 > NEGLIGIBLE * ok as f64) else { return };
     let text = format!(
         "the `usage` of {} of {ok} answers counts {} prompt tokens, and {} were sent ({}): the server cuts prompts at \
-         its context length, so that TTFT and throughput are those of shorter ones, or its tokenizer is another one; {}",
+         its context length, so that TTFT and throughput are those of shorter ones, or its tokenizer is another one; \
+         {}",
         cut.requests,
         cut.counted,
         cut.sent,

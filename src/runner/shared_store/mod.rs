@@ -1,17 +1,18 @@
 //! What machines share: outputs that one has made and another need not make again, in a store that both can reach.
 //!
 //! ```text
-//!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked ─→ accepted as if made here
+//!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked
+//!                                                                           ─→ accepted as if made here
 //!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, unless the store has one
 //! ```
 //!
 //! # What is in a store
 //!
 //! ```text
-//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed, and signed
-//!                               where a key is named
+//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed,
+//!                               and signed where a key is named
 //! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
-//! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` of other machines
+//! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` elsewhere
 //! regatta-1/tmp/…               in a folder only: what is being written
 //! ```
 //!

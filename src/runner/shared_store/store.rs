@@ -87,7 +87,8 @@ impl SharedStore {
                 () = stop.requested() => {}
                 () = tokio::time::sleep(pause) => {
                     pause = NOTICE_INTERVAL;
-                    let (left, sent) = (self.inner.unsettled.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
+                    let left = self.inner.unsettled.load(Ordering::Relaxed);
+                    let sent = self.inner.sent_bytes.load(Ordering::Relaxed);
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
                     self.inner.notice(None, format!(
                         "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest \

@@ -436,7 +436,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_is_read_back_as_it_was(bytes in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'x'), Just(b'4'), any::<u8>()], 0..12)) {
+        fn any_path_is_read_back_as_it_was(
+            bytes in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'x'), Just(b'4'), any::<u8>()], 0..12),
+        ) {
             let path = PathBuf::from(OsStr::from_bytes(&bytes));
             let stamp = FileStamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind: EntryKind::File };
             let entry = OutputEntry { path, stamp, digest: None };

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! digest of the rest | value
-//! digest of the rest | head | length, 256 items | length, 256 items | …      a list, whose pieces are read on several threads
+//! digest of the rest | head | length, 256 items | length, 256 items | …
 //! ```
 //!
-//! Maps a slice on several threads.
+//! The second form is a list, whose pieces are read on several threads.
 
 use std::path::Path;
 use std::thread;

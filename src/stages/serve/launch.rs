@@ -239,8 +239,8 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     }
 }
 
-/// The run in the environment of a process, and its project, if it holds its project's lock: what a killed run left behind ends with no
-/// run.
+/// The run in the environment of a process, and its project, if it holds its project's lock: what a killed run left
+/// behind ends with no run.
 fn current_run(variables: &[u8]) -> Option<String> {
     let value = |name: &str| {
         let mut entries = variables.split(|&byte| byte == 0);
