@@ -58,13 +58,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     }
     let mut run = RunLine::default();
     match line.value("--workload") {
-        Some(workload) => {
-            // There a size of its own, here part of the model's name.
-            let model = workload.rsplit('_').next().unwrap_or(workload);
-            let sized = line.value("--model-size").map(|size| format!("{model}-{size}"));
-            run.manifests.extend(sized);
-            run.manifests.push(model.to_owned());
-        }
+        Some(workload) => run.manifests = recipe_manifests(workload, line.value("--model-size")),
         None => builder.push_error("llmb-run needs -w WORKLOAD, or -f FILE"),
     }
     for given in &line.given {
@@ -106,6 +100,17 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         RunLine { scale: Some(scale), ..run.clone() }
     }));
     builder.finish(TOOL, TranslationKind::Script(TranslatedScript { runs, ..TranslatedScript::default() }))
+}
+
+/// The recipes that are shipped, and their manifests.
+const RECIPES: [(&str, &str); 1] = [("inference_llama3.3-70b", "llama3.3-70b")];
+
+/// Manifests that may be this recipe, the preferred one first. A manifest that has only the model in common with it is
+/// another benchmark.
+pub fn recipe_manifests(workload: &str, size: Option<&str>) -> Vec<String> {
+    let recipe = size.map_or_else(|| workload.to_owned(), |size| format!("{workload}-{size}"));
+    let shipped = RECIPES.iter().filter(|(name, _)| *name == recipe).map(|(_, manifest)| (*manifest).to_owned());
+    shipped.chain([recipe.clone()]).collect()
 }
 
 /// Recipes that measure no inference, by how their names begin.
@@ -169,5 +174,17 @@ fn variables(env: &Env, run: &mut RunLine, builder: &mut TranslationBuilder) {
             "SBATCH_GRES" => run.slurm.push(("gres", value.clone())),
             _ => run.env.push((name.clone(), value.clone())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_shipped_recipe_has_the_name_of_its_model() {
+        assert_eq!(recipe_manifests("inference_llama3.3", Some("70b")), ["llama3.3-70b", "inference_llama3.3-70b"]);
+        assert_eq!(recipe_manifests("inference_gpt-oss", Some("120b")), ["inference_gpt-oss-120b"]);
+        assert_eq!(recipe_manifests("inference_deepseek-r1", None), ["inference_deepseek-r1"]);
     }
 }

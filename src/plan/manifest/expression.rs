@@ -150,6 +150,16 @@ impl Expressions {
         self.undeclared_in(text, true)
     }
 
+    /// What all texts in a node look at.
+    pub fn paths_in_node(&self, node: &Node) -> Vec<String> {
+        match &node.tree {
+            NodeValue::Text(text) if is_template(text) => self.paths_in(text),
+            NodeValue::List(items) => items.iter().flat_map(|item| self.paths_in_node(item)).collect(),
+            NodeValue::Map(map) => map.values().flat_map(|entry| self.paths_in_node(&entry.node)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Sorted; none of a text that cannot be compiled, which is reported where it is computed.
     fn undeclared_in(&self, text: &str, with_steps: bool) -> Vec<String> {
         if check_nesting(text).is_err() {
@@ -378,6 +388,7 @@ where
         _ => did_you_mean(name, known),
     };
     Diagnostic::error(format!("unknown name `{name}`"))
+        .missing(MissingValue::Name(name.to_owned()))
         .at(place, "there is no such param, var or foreach variable")
         .maybe_hint(hint)
 }

@@ -49,7 +49,9 @@ pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
 pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
     let workload = [("workload".to_owned(), result.workload().to_string())];
     let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
-    workload.into_iter().chain(measured).chain(result.hosts_in_short()).collect()
+    let sustained = "`regatta what-if` computes what the simulated servers sustain";
+    let smoke = result.is_smoke().then(|| ("smoke".to_owned(), sustained.to_owned()));
+    workload.into_iter().chain(measured).chain(smoke).chain(result.hosts_in_short()).collect()
 }
 
 /// One measurement, with its progress reported under a name. `preflight`: what a trial before it found.
