@@ -50,15 +50,14 @@ impl ErrorOrigins {
         let others = catalog.catalog(chosen).into_iter().map(|name| (catalog.item(&name), name));
         let givers = others.filter_map(|(file, name)| Some((givers(&file, missing)?, name)));
         // Of those that give equally many names the first.
-        let count =
-            |(groups, _): &(Vec<NameGiver>, String)| groups.iter().map(|giver| giver.names.len()).sum::<usize>();
+        let count = |(groups, _): &(Vec<NameGiver>, String)| groups.iter().map(|(_, names)| names.len()).sum::<usize>();
         let Some((groups, system)) = givers.collect::<Vec<_>>().into_iter().rev().max_by_key(count) else {
             return Vec::new();
         };
-        let lacking = groups.into_iter().filter(|giver| !giver.names.is_empty()).map(|giver| {
-            missing.retain(|name| !giver.names.contains(name));
-            let names = list_of(giver.names.iter().map(String::as_str));
-            let hint = match giver.include {
+        let lacking = groups.into_iter().filter(|(_, names)| !names.is_empty()).map(|(include, names)| {
+            missing.retain(|name| !names.contains(name));
+            let names = list_of(names.iter().map(String::as_str));
+            let hint = match include {
                 Some(path) => format!("include a file for that, as `{system}` does: `include: [{path}]`"),
                 None => format!("set it under `vars`, as `{system}` does"),
             };
@@ -110,11 +109,8 @@ fn is_shipped(place: &Span) -> bool {
     place.source().name().starts_with("shipped:")
 }
 
-/// Names that a system has from one of the files that it includes, or sets itself.
-struct NameGiver {
-    include: Option<String>,
-    names: BTreeSet<String>,
-}
+/// Names that a system has from one of the files that it includes, with the path of that, or that it sets itself.
+type NameGiver = (Option<String>, BTreeSet<String>);
 
 /// Where a system has these names from; none where its file cannot be read.
 fn givers(file: &FileId, names: &BTreeSet<String>) -> Option<Vec<NameGiver>> {
@@ -124,7 +120,7 @@ fn givers(file: &FileId, names: &BTreeSet<String>) -> Option<Vec<NameGiver>> {
     let mut given_by = |node: &Node, include: Option<&str>| {
         let sections = ["vars", "params"].into_iter().filter_map(|section| node.get(section)?.node.map());
         let names: BTreeSet<String> = sections.flat_map(Map::keys).filter_map(|name| rest.take(name)).collect();
-        NameGiver { include: include.map(str::to_owned), names }
+        (include.map(str::to_owned), names)
     };
     let mut givers = vec![given_by(&node, None)];
     if let Some(NodeValue::List(includes)) = node.get("include").map(|entry| &entry.node.tree) {

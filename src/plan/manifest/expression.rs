@@ -323,7 +323,7 @@ impl Expressions {
                 let name = detail.strip_prefix("filter ").and_then(|rest| rest.strip_suffix(" is unknown"));
                 let name = name.unwrap_or_default();
                 let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "there is no such filter");
-                return vec![fault.maybe_hint(did_you_mean(name, FILTERS.iter().copied()))];
+                return vec![fault.maybe_hint(did_you_mean(name, FILTERS.split(' ')))];
             }
             ErrorKind::UnknownMethod => {
                 let name = detail.rsplit(' ').next().unwrap_or_default();
@@ -331,7 +331,7 @@ impl Expressions {
                     "strip" => "trim",
                     name => name,
                 };
-                let hint = FILTERS.contains(&filter).then(|| {
+                let hint = FILTERS.split(' ').any(|name| name == filter).then(|| {
                     let (value, arguments) = call_of(name, text).unwrap_or(("value", ""));
                     format!("it is a filter: write {{{{ {value} | {filter}{arguments} }}}}")
                 });
@@ -449,45 +449,10 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
 }
 
 /// Filters that people use in manifests: for suggestions only.
-const FILTERS: &[&str] = &[
-    "abs",
-    "batch",
-    "bool",
-    "default",
-    "dictsort",
-    "first",
-    "float",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "milliseconds",
-    "min",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "split",
-    "string",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "unique",
-    "upper",
-];
+const FILTERS: &str = "\
+    abs batch bool default dictsort first float groupby indent int items join last length list lower map max \
+    milliseconds min reject rejectattr replace reverse round select selectattr slice sort split string sum title \
+    tojson trim unique upper";
 
 /// The position of a name in the source of a scalar.
 fn find(span: &Span, path: &str) -> Option<Span> {
