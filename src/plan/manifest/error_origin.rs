@@ -1,7 +1,7 @@
 //! Where the cause of an error is: in a file of the project, when what that file sets, or does not set, makes an
 //! expression of a shipped file fail.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use indexmap::IndexMap;
 
@@ -25,8 +25,14 @@ impl ErrorOrigins {
     /// The errors, each cause once and at the line of the project that it is in. Names that the system lacks are one
     /// error for each file that another system includes for them; any other unknown name is one error.
     pub fn explain(&self, found: Diagnostics) -> Diagnostics {
-        let (unknown, others): (Vec<_>, Vec<_>) =
+        let (unknown, mut others): (Vec<_>, Vec<_>) =
             found.unique().into_list().into_iter().partition(|error| unknown_name(error).is_some());
+        // A value that several stages read is wrong in the first of them.
+        let mut seen = HashSet::new();
+        others.retain(|error| {
+            let place = error.primary.as_ref().map(|label| (label.span.to_string(), label.span.range()));
+            seen.insert((below_stage(&error.message).to_owned(), place))
+        });
         let mut missing: BTreeSet<String> = unknown.iter().filter_map(unknown_name).map(str::to_owned).collect();
         // A name that the system misspells is not missed, too.
         let misspells = |error: &Diagnostic, name: &str| {
@@ -96,6 +102,11 @@ impl ErrorOrigins {
             innermost.cloned()
         })
     }
+}
+
+/// A message without the name of the stage that it begins with.
+fn below_stage(message: &str) -> &str {
+    message.strip_prefix("`stages.").and_then(|rest| rest.split_once('.')).map_or(message, |(_, below)| below)
 }
 
 fn unknown_name(error: &Diagnostic) -> Option<&str> {
@@ -199,6 +210,7 @@ mod tests {
             ["`stages.generate_engines.engine.system` needs `memory_gb`, `bandwidth_gbs`, `tflops_16bit` | \
               manifests/llama2-70b/mine.yaml:4 | "]
         );
+        assert_eq!(errors("llama2-70b", "include: [h200-x8.yaml]\nvars: { machine: { gpus: 8 } }\n").len(), 1);
         let whole = "{ name: mine, gpus: 8, memory_gb: 141, bandwidth_gbs: 4800, tflops_16bit: 989 }";
         let system = format!("include: [sim-h200-x8.yaml]\nvars: {{ machine: {whole} }}\n");
         assert_eq!(errors("llama2-70b", &system), Vec::<String>::new());
@@ -228,8 +240,8 @@ mod tests {
             errors("gpt2", "vars:\n  gpus: 4\n"),
             [
                 &*format!(
-                    "{lacks} `machine`, `simulated`, `vllm_command` | manifests/gpt2/mine.yaml:1 | set it under `vars`, \
-                     as `gpu` does"
+                    "{lacks} `machine`, `simulated`, `vllm_command` | manifests/gpt2/mine.yaml:1 | set it under \
+                     `vars`, as `gpu` does"
                 ),
                 "unknown key `gpus` in `vars` | manifests/gpt2/mine.yaml:3 | ",
             ]
