@@ -31,7 +31,7 @@ impl ErrorOrigins {
         let mut seen = HashSet::new();
         others.retain(|error| {
             let place = error.primary.as_ref().map(|label| (label.span.to_string(), label.span.range()));
-            seen.insert((below_stage(&error.message).to_owned(), place))
+            place.is_none_or(|place| seen.insert((below_stage(&error.message).to_owned(), place)))
         });
         let mut missing: BTreeSet<String> = unknown.iter().filter_map(unknown_name).map(str::to_owned).collect();
         // A name that the system misspells is not missed, too.
