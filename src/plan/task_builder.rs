@@ -205,16 +205,10 @@ impl Rendering<'_> {
                 continue;
             }
             if let Some(node) = self.given(&entry.node, found) {
-                out.insert(name.clone(), self.entry(entry, node));
+                out.insert(name.clone(), keyed(entry, node));
             }
         }
         Node::new(node.span.clone(), NodeValue::Map(out))
-    }
-
-    /// What a map lacks is reported at its key, or where the map is written if that is traced.
-    fn entry(&self, written: &MapEntry, node: Node) -> MapEntry {
-        let is_elsewhere = node.map().is_some() && !node.span.is_within(&written.node.span);
-        MapEntry { key: if is_elsewhere { node.span.first_line() } else { written.key.clone() }, node }
     }
 
     /// The value of a key. A key with the expression `none` is not given. An explicit empty value is, and so is one
@@ -234,7 +228,7 @@ impl Rendering<'_> {
                 map.iter()
                     .filter_map(|(name, entry)| {
                         let node = self.given(&entry.node, found)?;
-                        Some((name.clone(), self.entry(entry, node)))
+                        Some((name.clone(), keyed(entry, node)))
                     })
                     .collect(),
             ),
@@ -292,6 +286,12 @@ impl Rendering<'_> {
             }
         }
     }
+}
+
+/// What a map lacks is reported at its key, or where the map is written if that is traced.
+fn keyed(written: &MapEntry, node: Node) -> MapEntry {
+    let is_elsewhere = node.map().is_some() && !node.span.is_within(&written.node.span);
+    MapEntry { key: if is_elsewhere { node.span.first_line() } else { written.key.clone() }, node }
 }
 
 fn rendered_anything(map: &Map) -> bool {

@@ -160,7 +160,7 @@ impl Loader {
         let section = |name: &str| map.get(name).and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
         let expressions = Expressions::new();
         let (declared, written) = (section("params"), section("vars"));
-        self.origins.vars = written.clone();
+        self.origins.vars.clone_from(&written);
         faulty.names.extend(declared.keys().filter(|name| !params.contains_key(*name)).cloned());
         // A value that is missed because its key is misspelt would be the same error a second time.
         let is_usable = is_complete && !has_unknown_keys && self.misread.is_empty() && has_sections(map);
