@@ -67,9 +67,13 @@ pub(super) fn command(
     let shipped = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = shipped else {
         let names = line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+        let variables = line.env.iter().map(|(name, value)| format!("{name}={value}"));
+        let settings = line.settings.iter().map(|setting| setting.argument.clone()).chain(variables);
+        let settings: Vec<String> = settings.map(|setting| format!("`{setting}`")).collect();
+        let lost = if settings.is_empty() { String::new() } else { format!(" to set {}", settings.join(", ")) };
         return Err(CommandError::hinted(
-            format!("the line has no meaning here: this recipe is not shipped, there is no manifest {names}"),
-            "`regatta list` lists the manifests",
+            format!("the line has no meaning here: this recipe is not shipped, there is no manifest {names}{lost}"),
+            "`regatta list` lists the manifests; another one of the same model would be another benchmark",
         ));
     };
     let named = NamedManifest { project: &project, name, line };

@@ -49,6 +49,7 @@ pub use formats::{
     ImportSource, Imported, ImportedSweep, LocatedRun, LocatedRuns, export, import_runs, import_sweep, loadgen_run,
     locate_runs, requests_schema,
 };
+pub use llmb_run::recipe_manifests;
 pub use metrics::{
     COPY_REPEATS, ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
     ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,

@@ -58,13 +58,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     }
     let mut run = RunLine::default();
     match line.value("--workload") {
-        Some(workload) => {
-            // There a size of its own, here part of the model's name.
-            let model = workload.rsplit('_').next().unwrap_or(workload);
-            let sized = line.value("--model-size").map(|size| format!("{model}-{size}"));
-            run.manifests.extend(sized);
-            run.manifests.push(model.to_owned());
-        }
+        Some(workload) => run.manifests = recipe_manifests(workload, line.value("--model-size")),
         None => builder.push_error("llmb-run needs -w WORKLOAD, or -f FILE"),
     }
     for given in &line.given {
@@ -134,6 +128,17 @@ fn launch_defaults(command: &str, line: &ParsedLine, run: &mut RunLine, builder:
             for all use cases"
         ));
     }
+}
+
+/// The recipes that are shipped, and their manifests.
+const RECIPES: [(&str, &str); 1] = [("inference_llama3.3-70b", "llama3.3-70b")];
+
+/// Manifests that may be this recipe, the preferred one first. A manifest that has only the model in common with it is
+/// another benchmark.
+pub fn recipe_manifests(workload: &str, size: Option<&str>) -> Vec<String> {
+    let recipe = size.map_or_else(|| workload.to_owned(), |size| format!("{workload}-{size}"));
+    let shipped = RECIPES.iter().filter(|(name, _)| *name == recipe).map(|(_, manifest)| (*manifest).to_owned());
+    shipped.chain([recipe.clone()]).collect()
 }
 
 /// Recipes that measure no inference, by how their names begin.
@@ -239,5 +244,12 @@ mod tests {
         assert!(is_later(&[], "submit -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1"));
         assert!(is_later(&[], "single -w inference_llama3.3 -s 70b --dtype fp8 --scale 2"));
         assert!(!is_later(&[], "submit -w inference_gpt-oss -s 120b --scale 8"));
+    }
+
+    #[test]
+    fn only_the_shipped_recipe_has_the_name_of_its_model() {
+        assert_eq!(recipe_manifests("inference_llama3.3", Some("70b")), ["llama3.3-70b", "inference_llama3.3-70b"]);
+        assert_eq!(recipe_manifests("inference_gpt-oss", Some("120b")), ["inference_gpt-oss-120b"]);
+        assert_eq!(recipe_manifests("inference_deepseek-r1", None), ["inference_deepseek-r1"]);
     }
 }

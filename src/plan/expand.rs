@@ -38,17 +38,17 @@ const SHOWN: usize = 6;
 /// # Errors
 /// Everything that is wrong with it, with what [`expand`] reports of those parts that can be used all the same.
 pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
-    let (manifest, mut found) = load_with_errors(library, what, given);
+    let (manifest, mut found, origins) = load_with_errors(library, what, given);
     match manifest {
         Some(manifest) if !found.has_errors() => return Ok(manifest),
         Some(manifest) => {
-            if let Err(of_stages) = expand(&manifest) {
+            if let Err(of_stages) = expand_unexplained(&manifest) {
                 found.append(of_stages);
             }
         }
         None => {}
     }
-    Err(found.unique())
+    Err(origins.explain(found))
 }
 
 /// Expands a manifest into its task graph.
@@ -57,13 +57,20 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
 /// Every error of every stage at once, each with its place in the YAML. A manifest with faulty parts has no graph; a
 /// use of such a part is not reported as a further error.
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
-    on_expression_stack(|| expand_with(&Expressions::new(), manifest))
+    expand_unexplained(manifest).map_err(|found| manifest.origins.explain(found))
 }
 
-fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, Diagnostics> {
+/// Where it fails it is done again for the places of its errors: those where the values are written, which take longer
+/// to find.
+fn expand_unexplained(manifest: &Manifest) -> Result<Plan, Diagnostics> {
+    let attempt = |traces: bool| on_expression_stack(|| expand_with(&Expressions::new(), manifest, traces));
+    attempt(false).or_else(|found| attempt(true).and(Err(found)))
+}
+
+fn expand_with(expressions: &Expressions, manifest: &Manifest, traces: bool) -> Result<Plan, Diagnostics> {
     let mut faults = Diagnostics::new();
     let expanded = instances(manifest, expressions, &mut faults);
-    let builder = PlanBuilder::new(manifest, expressions, &expanded, directory(&expanded));
+    let builder = PlanBuilder { manifest, expressions, expanded: &expanded, directory: directory(&expanded), traces };
     let built = build_all(&builder, &expanded.all, &mut faults);
     // The builder's index of names is as large as the plan.
     drop(builder);
@@ -301,7 +308,7 @@ mod expand_tests {
         let left = |bytes: usize| {
             let expressions = Expressions::new();
             expressions.budget().take((1 << 30) - bytes).unwrap();
-            expand_with(&expressions, &manifest)
+            expand_with(&expressions, &manifest, false)
         };
         assert_eq!(left(40_000).unwrap().tasks.len(), 3);
         let rendered = left(15_000).unwrap_err().render(false);

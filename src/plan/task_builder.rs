@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde::Deserialize as _;
 
 use crate::actions::{Action, ActionKind};
@@ -10,7 +11,7 @@ use crate::instance::{ExpandedStages, Instance, StageOf};
 use crate::manifest::model::{Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
-    coerce, is_template, stage_shape, value_text,
+    coerce, is_template, stage_shape, traced, value_text,
 };
 use crate::references::{
     Directory, ReferenceAccess, SeveralTasksProblem, StageScope, TouchedReferences, coordinates_match, inputs,
@@ -41,16 +42,20 @@ pub struct Edge {
 }
 
 pub struct PlanBuilder<'a> {
-    manifest: &'a Manifest,
-    expressions: &'a Expressions,
-    expanded: &'a ExpandedStages<'a>,
-    directory: Arc<Directory>,
+    pub manifest: &'a Manifest,
+    pub expressions: &'a Expressions,
+    pub expanded: &'a ExpandedStages<'a>,
+    pub directory: Arc<Directory>,
+    /// Whether computed values get the places where they are written.
+    pub traces: bool,
 }
 
 /// What rendering one instance has found.
 struct Rendering<'a> {
     expressions: &'a Expressions,
     faulty: &'a FaultyParts,
+    /// The vars, if values get the places where they are written.
+    traced_vars: Option<&'a IndexMap<String, Node>>,
     /// Whether a text uses a faulty part, and stays as it is written.
     uses_faulty: bool,
     scope: Arc<Scope>,
@@ -64,15 +69,6 @@ struct Rendering<'a> {
 }
 
 impl<'a> PlanBuilder<'a> {
-    pub const fn new(
-        manifest: &'a Manifest,
-        expressions: &'a Expressions,
-        expanded: &'a ExpandedStages<'a>,
-        directory: Arc<Directory>,
-    ) -> Self {
-        Self { manifest, expressions, expanded, directory }
-    }
-
     /// The task, or `None` with at least one error more in `found`, or where the stage has, or uses, a faulty part.
     pub fn build(&self, instance: &Instance, found: &mut Diagnostics) -> Option<TaskDraft> {
         // An instance is expanded with the index of its own stage.
@@ -157,6 +153,7 @@ impl<'a> PlanBuilder<'a> {
         Rendering {
             expressions: self.expressions,
             faulty: &self.expanded.faulty,
+            traced_vars: self.traces.then_some(&self.manifest.vars),
             uses_faulty: false,
             scope: Arc::new(Scope { globals: Arc::clone(&self.manifest.globals), local }),
             seen,
@@ -208,7 +205,7 @@ impl Rendering<'_> {
                 continue;
             }
             if let Some(node) = self.given(&entry.node, found) {
-                out.insert(name.clone(), MapEntry { key: entry.key.clone(), node });
+                out.insert(name.clone(), keyed(entry, node));
             }
         }
         Node::new(node.span.clone(), NodeValue::Map(out))
@@ -231,7 +228,7 @@ impl Rendering<'_> {
                 map.iter()
                     .filter_map(|(name, entry)| {
                         let node = self.given(&entry.node, found)?;
-                        Some((name.clone(), MapEntry { key: entry.key.clone(), node }))
+                        Some((name.clone(), keyed(entry, node)))
                     })
                     .collect(),
             ),
@@ -272,7 +269,10 @@ impl Rendering<'_> {
                         found.push(not_one_task(node.span.first_line(), &problem));
                         node.clone()
                     }
-                    None => rendered,
+                    None => match self.traced_vars {
+                        Some(vars) => traced(rendered, vars),
+                        None => rendered,
+                    },
                 }
             }
             Err(faults) => {
@@ -286,6 +286,12 @@ impl Rendering<'_> {
             }
         }
     }
+}
+
+/// What a map lacks is reported at its key, or where the map is written if that is traced.
+fn keyed(written: &MapEntry, node: Node) -> MapEntry {
+    let is_elsewhere = node.map().is_some() && !node.span.is_within(&written.node.span);
+    MapEntry { key: if is_elsewhere { node.span.first_line() } else { written.key.clone() }, node }
 }
 
 fn rendered_anything(map: &Map) -> bool {

@@ -274,6 +274,18 @@ fn a_scale_is_a_system_of_the_cluster_and_slurms_options_are_those_of_a_job() {
 }
 
 #[test]
+fn a_recipe_that_is_not_shipped_is_no_other_benchmark_of_its_model() {
+    let world = world();
+    for workload in ["inference_deepseek-r1", "inference_deepseek-r1 -s 671b", "inference_gpt-oss -s 120b"] {
+        let line =
+            format!("USE_CASES=chat:128/128 CONCURRENCY=8 llmb-run submit -w {workload} --dtype nvfp4 --scale 8");
+        let ended = world.regatta(&["import", "--", &line]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{line}");
+        ended.shows("this recipe is not shipped").shows("`--dtype nvfp4`, `USE_CASES=chat:128/128`, `CONCURRENCY=8`");
+    }
+}
+
+#[test]
 fn what_the_recipe_cannot_do_is_said_before_anything_starts() {
     let world = world();
     let refused = |more: &[&str], text: &str| {

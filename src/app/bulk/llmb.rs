@@ -13,9 +13,8 @@ use crate::bulk::{BulkFile, BulkFileError, BulkRun, LlmbJobProblem, LlmbJobsErro
 use crate::cli::KeyValueArg;
 use crate::doctor;
 use crate::project::Project;
-use base::diag::did_you_mean;
 use base::files::read_text;
-use interop::{GpuScale, gpu_name};
+use interop::{GpuScale, gpu_name, recipe_manifests};
 use plan::manifest::Manifest;
 
 /// One combination of a data type and a scale.
@@ -212,16 +211,12 @@ impl LlmbCluster {
 
     /// `inference_llama3.3` of `70b` is `llama3.3-70b`.
     fn manifest(&self, job: &LlmbJob, wrong: &mut BTreeSet<LlmbJobProblem>) -> Option<String> {
-        let bare = job.workload.split_once('_').map_or(job.workload.as_str(), |(_, rest)| rest);
-        let names = [format!("{bare}-{}", job.size), format!("{}-{}", job.workload, job.size)];
-        if let Some(name) = names.iter().find(|name| self.manifests.contains(*name)) {
-            return Some(name.clone());
+        let names = recipe_manifests(&job.workload, Some(&job.size));
+        let manifest = names.iter().find(|name| self.manifests.contains(*name)).cloned();
+        if manifest.is_none() {
+            wrong.extend(names.into_iter().next_back().map(LlmbJobProblem::NotShipped));
         }
-        let hint = did_you_mean(&names[0], self.manifests.iter().map(String::as_str));
-        let [manifest, _] = names;
-        let workload = format!("{}_{}", job.workload, job.size);
-        wrong.insert(LlmbJobProblem::NoManifest { manifest, workload, hint });
-        None
+        manifest
     }
 }
 
@@ -423,7 +418,7 @@ inference_llama3.3_70b:
 ";
 
     fn cluster(gpu_type: Option<&str>) -> LlmbCluster {
-        let manifests = vec!["llama3.3-70b".to_owned(), "quickstart".to_owned()];
+        let manifests = ["llama3.3-70b", "quickstart", "gpt-oss-120b"].map(str::to_owned).to_vec();
         LlmbCluster { gpu_type: gpu_type.map(str::to_owned), manifests, has_system: false }
     }
 
@@ -453,6 +448,11 @@ inference_llama3.3_70b:
         let lines: Vec<String> = wrong.problems.iter().map(ToString::to_string).collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("--gpu-type") && lines[1].contains("grok1-314b"), "{lines:?}");
+        // MLPerf's benchmark of the same model is not the recipe.
+        let text = "inference_gpt-oss_120b:\n  tasks: [{ dtypes: mxfp4, scales: 8 }]\n";
+        let Err(wrong) = cluster(Some("b200")).items(read(text).unwrap()) else { panic!("accepted") };
+        let sentence = "this recipe is not shipped, and there is no manifest `inference_gpt-oss-120b`";
+        assert_eq!(wrong.to_string(), sentence);
     }
 
     #[test]

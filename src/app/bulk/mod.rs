@@ -326,12 +326,8 @@ pub struct LlmbJobsError {
 pub enum LlmbJobProblem {
     #[error("a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs")]
     NoGpuType,
-    /// `hint` is the nearest manifest.
-    #[error(
-        "there is no manifest `{manifest}` for {workload}{}",
-        hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default()
-    )]
-    NoManifest { manifest: String, workload: String, hint: Option<String> },
+    #[error("this recipe is not shipped, and there is no manifest `{0}`")]
+    NotShipped(String),
 }
 
 /// What is wrong with one run of Regatta's own list.

@@ -24,12 +24,13 @@ pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler
         return Err(CommandError::Other(error.hint(hint).into()));
     }
     let inputs = inputs(&model, request)?;
+    let tensors = inputs.iter().map(|(input, value)| tensor(input, value)).collect::<Result<_, _>>()?;
     let mut infer_output = InferOutput::new(request.json);
     let answer = async {
         match to.url.protocol {
             TritonProtocol::Grpc => {
                 let client = to.grpc().await?;
-                by_grpc(to, &client, &model, &inputs, decoupled, &mut infer_output).await
+                by_grpc(to, &client, &model, tensors, decoupled, &mut infer_output).await
             }
             TritonProtocol::Http => by_http(to, &model, &inputs, decoupled, &mut infer_output).await,
         }
@@ -108,10 +109,17 @@ fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, CommandError> {
     let datatype = facts::datatype(input).ok_or_else(|| {
         CommandError::Other(anyhow!("input `{}` has the unknown type {}", input.name, input.datatype))
     })?;
-    let mut tensor = Tensor::from_json(&input.name, datatype, value)
-        .map_err(|error| CommandError::hinted(error, format!("`{}` is {}", input.name, input.datatype)))?;
-    // What is not written in front is a batch of one, and the like.
-    while tensor.shape.len() < input.shape.len() {
+    let hinted = |error: String| {
+        let batch = "missing dimensions in front, the batch among them, are 1";
+        CommandError::hinted(error, format!("`{}` is {} {:?}; {batch}", input.name, input.datatype, input.shape))
+    };
+    let tensor = Tensor::from_json(&input.name, datatype, value).map_err(|error| hinted(error.to_string()));
+    let mut tensor = tensor?;
+    let (given, taken) = (tensor.shape.len(), input.shape.len());
+    if given > taken {
+        return Err(hinted(format!("`{}` is given with {given} dimensions, and the model takes {taken}", input.name)));
+    }
+    for _ in given..taken {
         tensor.shape.insert(0, 1);
     }
     Ok(tensor)
@@ -121,14 +129,11 @@ async fn by_grpc(
     to: &ServerConnection,
     client: &TritonClient,
     model: &ModelDetails,
-    inputs: &[(TensorFacts, Value)],
+    tensors: Vec<Tensor>,
     decoupled: bool,
     output: &mut InferOutput,
 ) -> Result<(), CommandError> {
-    let mut request = InferRequest::new(&model.name, "1");
-    for (input, value) in inputs {
-        request = request.input(tensor(input, value)?);
-    }
+    let request = tensors.into_iter().fold(InferRequest::new(&model.name, "1"), InferRequest::input);
     output.begin();
     if !decoupled {
         let answer = match client.infer(request.build()).await {
@@ -304,5 +309,21 @@ impl InferOutput {
             );
         }
         print_error(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_in_front_may_be_missing_and_none_too_many() {
+        let (name, datatype) = ("input_ids".to_owned(), "INT32".to_owned());
+        let input = TensorFacts { name, datatype, shape: vec![-1, -1], optional: false };
+        for value in [json!([1, 2]), json!([[1, 2]])] {
+            assert_eq!(tensor(&input, &value).ok().map(|tensor| tensor.shape), Some(vec![1, 2]));
+        }
+        let Err(CommandError::Usage(wrong)) = tensor(&input, &json!([[[1, 2]]])) else { panic!("accepted") };
+        assert!(wrong.contains("with 3 dimensions, and the model takes 2"), "{wrong}");
     }
 }

@@ -20,6 +20,8 @@ pub struct Label {
 pub enum MissingValue {
     /// The parameter of this name has no value.
     Parameter(String),
+    /// No param or var has this name.
+    Name(String),
     /// A text has `none` in it.
     InText,
 }

@@ -1,12 +1,12 @@
 //! "Did you mean": the known name nearest to one that is not known.
 
-/// The nearest known name, if one is near enough to be a typing error.
+/// The nearest known name, if one is near enough to be a typing error. Never the word itself.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = word.chars().count();
     let allowed = (length / 3).max(1);
     let mut best: Option<((usize, usize), &str)> = None;
-    for name in known {
+    for name in known.into_iter().filter(|name| *name != word) {
         // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing
         // error.
         let short = length >= 3 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
@@ -24,7 +24,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, name)| name)
 }
 
-/// `did you mean `x`?`, or a list of all names, or nothing where the list is empty.
+/// `did you mean `x`?`, or a list of all names, or nothing where the list is empty. A letter of another alphabet is
+/// named, because it can look the same.
 pub fn did_you_mean<'a, I>(word: &str, known: I) -> Option<String>
 where
     I: IntoIterator<Item = &'a str>,
@@ -32,7 +33,9 @@ where
 {
     let candidates = known.into_iter();
     if let Some(name) = nearest(word, candidates.clone()) {
-        return Some(format!("did you mean `{name}`?"));
+        let foreign = word.chars().find(|letter| !letter.is_ascii() && !name.contains(*letter));
+        let letter = foreign.map(|letter| format!(" The `{letter}` is U+{:04X}", u32::from(letter)));
+        return Some(format!("did you mean `{name}`?{}", letter.unwrap_or_default()));
     }
     let names = list_of(candidates);
     (!names.is_empty()).then(|| format!("there is: {names}"))
@@ -60,6 +63,10 @@ mod tests {
         assert_eq!(nearest("max_bach_size", names), Some("max_batch_size"));
         assert_eq!(nearest("wehn", names), Some("when"));
         assert_eq!(nearest("color", names), None);
+        assert_eq!(nearest("when", names), None);
+        // The first letter is Cyrillic.
+        assert_eq!(did_you_mean("аll", ["all"]), Some("did you mean `all`? The `а` is U+0430".to_owned()));
+        assert_eq!(did_you_mean("when", ["when"]), Some("there is: `when`".to_owned()));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A result in one line, and a line for each host.
 
+use super::metric::is_maximum;
 use crate::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo, zero_point_text};
-use base::units::{grouped, three_digits};
+use base::units::{counted, grouped, three_digits};
 
 /// A verdict with what else a reader must know of it: `VALID SIMULATED REHEARSAL`.
 pub fn marked_verdict(verdict: &str, is_simulated: bool, is_rehearsal: bool) -> String {
@@ -19,6 +20,12 @@ impl RunResult {
     /// Whether LoadGen's durations were shortened, so that it cannot be submitted.
     pub fn is_rehearsal(&self) -> bool {
         self.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal)
+    }
+
+    /// Whether it is a simulated run of so few requests that its p99 is their maximum: it tries a pipeline out, and its
+    /// speed is not what its servers sustain.
+    pub fn is_smoke(&self) -> bool {
+        self.is_simulated() && self.loadgen.is_none() && is_maximum(self.latency.ttft.n, 0.99)
     }
 
     /// Whether it is judged by its speed: LoadGen's accuracy runs and audits of answers are not.
@@ -52,8 +59,9 @@ impl RunResult {
 
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.84 ms (n=300, from schedule, tokens from output_ids)`;
     /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450
-    /// ms`. Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`. For a
-    /// run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports that.
+    /// ms`, and a smoke run `smoke, 48 requests`. Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]
+    /// TTFT p99 212 ms [205 … 219] …`. For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives
+    /// none, the headline reports that.
     pub fn headline(&self) -> String {
         self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
     }
@@ -124,8 +132,10 @@ impl RunResult {
                 format!("TTFT p99 {}  TPOT p99 {}", ms(self.latency.ttft.p99), ms(self.latency.tpot.p99))
             }
         };
+        let smoke =
+            if self.is_smoke() { format!("  smoke, {}", counted(self.counts.ok, "request")) } else { String::new() };
         format!(
-            "{}  {tokens} tok/s  {middle}{} (n={}, from {}, tokens from {})",
+            "{}  {tokens} tok/s  {middle}{}{smoke} (n={}, from {}, tokens from {})",
             self.verdict_text(),
             self.goodput_in_short().unwrap_or_default(),
             self.counts.ok,

@@ -295,6 +295,12 @@ mod repeats_result_tests {
         let alike = result_of_repeats(&std::iter::repeat_n(run.clone(), 2).collect::<Vec<_>>()).unwrap();
         assert!(alike.reasons().iter().all(|reason| reason.check != VerdictCheck::Identity), "{:?}", alike.reasons());
         assert!(alike.headline().contains("SIMULATED"), "{}", alike.headline());
+        // Of the few requests that its p99 is the largest of.
+        let mut smoke = run.clone();
+        (smoke.latency.ttft.n, smoke.counts.ok) = (100, 100);
+        assert!(smoke.headline().contains("  smoke, 100 requests (n=100, "), "{}", smoke.headline());
+        smoke.latency.ttft.n = 101;
+        assert!(!smoke.headline().contains("smoke"), "{}", smoke.headline());
         let mut other = run.clone();
         other.identity.as_mut().unwrap().servers[0].version = Some("99".to_owned());
         let pooled = result_of_repeats(&std::iter::once(run).chain([other]).collect::<Vec<_>>()).unwrap();

@@ -63,23 +63,7 @@ impl Container {
 }
 
 /// What docker and podman call the limits of getrlimit(2).
-const LIMITS: [&str; 15] = [
-    "core",
-    "cpu",
-    "data",
-    "fsize",
-    "locks",
-    "memlock",
-    "msgqueue",
-    "nice",
-    "nofile",
-    "nproc",
-    "rss",
-    "rtprio",
-    "rttime",
-    "sigpending",
-    "stack",
-];
+const LIMITS: &str = "core cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime sigpending stack";
 
 impl StageChecker<'_> {
     pub(super) fn containers(&mut self, stage: &Stage) {
@@ -127,8 +111,8 @@ impl StageChecker<'_> {
             if *limit < -1 {
                 error(path.clone(), "must be -1 (no limit) or more", "less than -1", None);
             }
-            if !LIMITS.contains(&name.as_str()) {
-                error(path, "is not a limit", "not known", did_you_mean(name, LIMITS));
+            if !LIMITS.split(' ').any(|limit| limit == name) {
+                error(path, "is not a limit", "not known", did_you_mean(name, LIMITS.split(' ')));
             }
         }
         for name in container.env.keys() {

@@ -504,8 +504,8 @@ impl StageChecker<'_> {
             } else if option == "disable-auto-complete-config" {
                 let fault = Diagnostic::error("`disable-auto-complete-config` is always there".to_owned());
                 self.found.push(fault.at(place, "every config is complete").hint("remove it"));
-            } else if !TritonServer::OPTIONS.contains(&option.as_str()) {
-                let option_names = TritonServer::OPTIONS.into_iter().chain(TritonServer::OWN.map(|(own, _)| own));
+            } else if !TritonServer::OPTIONS.split(' ').any(|known| known == option) {
+                let option_names = TritonServer::OPTIONS.split(' ').chain(TritonServer::OWN.map(|(own, _)| own));
                 let hint = nearest(&option, option_names).map_or_else(
                     || format!("what only a newer server knows can be given through `args: [\"--{option}=…\"]`"),
                     |near| format!("did you mean `{near}`?"),

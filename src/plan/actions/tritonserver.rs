@@ -231,66 +231,20 @@ impl TritonServer {
 
     /// What `options` may hold: every other option of `tritonserver` that means something to a server with
     /// TensorRT-LLM. One that is not here, or newer, can be given through `args`.
-    pub const OPTIONS: [&'static str; 58] = [
-        "allow-client-shm",
-        "allow-cpu-metrics",
-        "allow-gpu-metrics",
-        "allow-grpc",
-        "allow-http",
-        "allow-metrics",
-        "backend-directory",
-        "buffer-manager-thread-count",
-        "cache-config",
-        "cache-directory",
-        "cuda-memory-pool-byte-size",
-        "cuda-virtual-address-size",
-        "enable-peer-access",
-        "exit-on-error",
-        "grpc-header-forward-pattern",
-        "grpc-http2-max-ping-strikes",
-        "grpc-http2-max-pings-without-data",
-        "grpc-http2-min-recv-ping-interval-without-data",
-        "grpc-infer-allocation-pool-size",
-        "grpc-infer-response-compression-level",
-        "grpc-infer-thread-count",
-        "grpc-keepalive-permit-without-calls",
-        "grpc-keepalive-time",
-        "grpc-keepalive-timeout",
-        "grpc-max-connection-age",
-        "grpc-max-connection-age-grace",
-        "grpc-max-response-pool-size",
-        "grpc-restricted-protocol",
-        "grpc-root-cert",
-        "grpc-server-cert",
-        "grpc-server-key",
-        "grpc-use-ssl",
-        "grpc-use-ssl-mutual",
-        "host-policy",
-        "http-header-forward-pattern",
-        "http-max-input-size",
-        "http-restricted-api",
-        "http-thread-count",
-        "id",
-        "log-error",
-        "log-format",
-        "log-info",
-        "log-warning",
-        "metrics-config",
-        "metrics-interval-ms",
-        "min-supported-compute-capability",
-        "model-config-name",
-        "model-load-gpu-limit",
-        "model-load-retry-count",
-        "model-load-thread-count",
-        "model-namespacing",
-        "pinned-memory-pool-byte-size",
-        "repoagent-directory",
-        "repository-poll-secs",
-        "response-cache-byte-size",
-        "reuse-grpc-port",
-        "reuse-http-port",
-        "strict-readiness",
-    ];
+    pub const OPTIONS: &'static str = "\
+        allow-client-shm allow-cpu-metrics allow-gpu-metrics allow-grpc allow-http allow-metrics backend-directory \
+        buffer-manager-thread-count cache-config cache-directory cuda-memory-pool-byte-size cuda-virtual-address-size \
+        enable-peer-access exit-on-error grpc-header-forward-pattern grpc-http2-max-ping-strikes \
+        grpc-http2-max-pings-without-data grpc-http2-min-recv-ping-interval-without-data \
+        grpc-infer-allocation-pool-size grpc-infer-response-compression-level grpc-infer-thread-count \
+        grpc-keepalive-permit-without-calls grpc-keepalive-time grpc-keepalive-timeout grpc-max-connection-age \
+        grpc-max-connection-age-grace grpc-max-response-pool-size grpc-restricted-protocol grpc-root-cert \
+        grpc-server-cert grpc-server-key grpc-use-ssl grpc-use-ssl-mutual host-policy http-header-forward-pattern \
+        http-max-input-size http-restricted-api http-thread-count id log-error log-format log-info log-warning \
+        metrics-config metrics-interval-ms min-supported-compute-capability model-config-name model-load-gpu-limit \
+        model-load-retry-count model-load-thread-count model-namespacing pinned-memory-pool-byte-size \
+        repoagent-directory repository-poll-secs response-cache-byte-size reuse-grpc-port reuse-http-port \
+        strict-readiness";
 }
 
 fn tritonserver() -> String {

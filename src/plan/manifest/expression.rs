@@ -150,6 +150,16 @@ impl Expressions {
         self.undeclared_in(text, true)
     }
 
+    /// What all texts in a node look at.
+    pub fn paths_in_node(&self, node: &Node) -> Vec<String> {
+        match &node.tree {
+            NodeValue::Text(text) if is_template(text) => self.paths_in(text),
+            NodeValue::List(items) => items.iter().flat_map(|item| self.paths_in_node(item)).collect(),
+            NodeValue::Map(map) => map.values().flat_map(|entry| self.paths_in_node(&entry.node)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Sorted; none of a text that cannot be compiled, which is reported where it is computed.
     fn undeclared_in(&self, text: &str, with_steps: bool) -> Vec<String> {
         if check_nesting(text).is_err() {
@@ -313,7 +323,7 @@ impl Expressions {
                 let name = detail.strip_prefix("filter ").and_then(|rest| rest.strip_suffix(" is unknown"));
                 let name = name.unwrap_or_default();
                 let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "there is no such filter");
-                return vec![fault.maybe_hint(did_you_mean(name, FILTERS.iter().copied()))];
+                return vec![fault.maybe_hint(did_you_mean(name, FILTERS.split(' ')))];
             }
             ErrorKind::UnknownMethod => {
                 let name = detail.rsplit(' ').next().unwrap_or_default();
@@ -321,7 +331,7 @@ impl Expressions {
                     "strip" => "trim",
                     name => name,
                 };
-                let hint = FILTERS.contains(&filter).then(|| {
+                let hint = FILTERS.split(' ').any(|name| name == filter).then(|| {
                     let (value, arguments) = call_of(name, text).unwrap_or(("value", ""));
                     format!("it is a filter: write {{{{ {value} | {filter}{arguments} }}}}")
                 });
@@ -378,6 +388,7 @@ where
         _ => did_you_mean(name, known),
     };
     Diagnostic::error(format!("unknown name `{name}`"))
+        .missing(MissingValue::Name(name.to_owned()))
         .at(place, "there is no such param, var or foreach variable")
         .maybe_hint(hint)
 }
@@ -438,45 +449,10 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
 }
 
 /// Filters that people use in manifests: for suggestions only.
-const FILTERS: &[&str] = &[
-    "abs",
-    "batch",
-    "bool",
-    "default",
-    "dictsort",
-    "first",
-    "float",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "milliseconds",
-    "min",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "split",
-    "string",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "unique",
-    "upper",
-];
+const FILTERS: &str = "\
+    abs batch bool default dictsort first float groupby indent int items join last length list lower map max \
+    milliseconds min reject rejectattr replace reverse round select selectattr slice sort split string sum title \
+    tojson trim unique upper";
 
 /// The position of a name in the source of a scalar.
 fn find(span: &Span, path: &str) -> Option<Span> {

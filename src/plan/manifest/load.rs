@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 
+use super::error_origin::ErrorOrigins;
 use super::expression::Expressions;
 use super::expression_limits::on_expression_stack;
 use super::expression_source::{ExpressionPath, paths_in_node};
@@ -31,13 +32,18 @@ const MAX_FILES: usize = 512;
 /// Everything that is wrong with it, at once, each with its place.
 pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
     match load_with_errors(library, what, given) {
-        (Some(manifest), found) if !found.has_errors() => Ok(manifest),
-        (_, found) => Err(found),
+        (Some(manifest), found, _) if !found.has_errors() => Ok(manifest),
+        (_, found, origins) => Err(origins.explain(found)),
     }
 }
 
-/// Everything that is wrong with a manifest, and the manifest where what is not faulty can be used all the same.
-pub fn load_with_errors(library: &ManifestLibrary, what: &str, given: &GivenValues) -> (Option<Manifest>, Diagnostics) {
+/// Everything that is wrong with a manifest, with the origins of its errors, and the manifest where what is not faulty
+/// can be used all the same.
+pub fn load_with_errors(
+    library: &ManifestLibrary,
+    what: &str,
+    given: &GivenValues,
+) -> (Option<Manifest>, Diagnostics, ErrorOrigins) {
     let Some(file) = library.find(what) else {
         let names = library.names().unwrap_or_default();
         let file = format!("{what}.yaml");
@@ -48,22 +54,26 @@ pub fn load_with_errors(library: &ManifestLibrary, what: &str, given: &GivenValu
         } else {
             did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()))
         };
-        return (None, Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint).into());
+        let absent = Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint);
+        return (None, absent.into(), ErrorOrigins::default());
     };
     on_expression_stack(|| {
         let mut loader = Loader::default();
         let manifest = loader.manifest(&file, given);
-        (manifest, loader.found().unique())
+        let origins = std::mem::take(&mut loader.origins);
+        (manifest, loader.found().unique(), origins)
     })
+}
+
+/// A file with everything that it includes; none where it cannot be read. Nothing that is wrong is reported.
+pub(super) fn merged(file: &FileId) -> Option<Node> {
+    Loader::default().file(file, None, &mut Chain::new())
 }
 
 /// The names of a manifest, with what was given so far; none where it cannot be read. Nothing that is wrong is
 /// reported.
 pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Option<ManifestOutline> {
-    let file = library.find(what)?;
-    let mut loader = Loader::default();
-    let mut root = loader.file(&file, None, &mut Chain::new())?;
-    loader.choose(&mut root, &file, given, &mut IndexMap::new(), &mut BTreeMap::new());
+    let (loader, file, root) = chosen(library, what, given)?;
     let catalog = |entry: &MapEntry| {
         let folder = loader.folder(entry);
         folder.map(|folder| folder.catalog(&file).into_iter().collect()).unwrap_or_default()
@@ -74,16 +84,21 @@ pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Op
 /// Pairs of given values, each as `KEY=VALUE`, that two names give to one place: the earlier and the later. None where
 /// the manifest cannot be read. Nothing that is wrong is reported.
 pub fn replaced_arguments(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Vec<(String, String)> {
-    let Some(file) = library.find(what) else { return Vec::new() };
-    let mut loader = Loader::default();
-    let Some(mut root) = loader.file(&file, None, &mut Chain::new()) else { return Vec::new() };
-    loader.choose(&mut root, &file, given, &mut IndexMap::new(), &mut BTreeMap::new());
+    let Some((_, _, mut root)) = chosen(library, what, given) else { return Vec::new() };
     let overrides = overrides::place_overrides(&mut root, &given.params, &mut Diagnostics::new());
     let pairs = |later: &Override| {
         let text = |word: &SourceText| word.text().to_owned();
         later.replaced.iter().map(|earlier| (text(earlier), text(&later.argument))).collect::<Vec<_>>()
     };
     overrides.iter().flat_map(pairs).collect()
+}
+
+/// A manifest with the chosen files of its catalogs.
+fn chosen(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Option<(Loader, FileId, Node)> {
+    let (mut loader, file) = (Loader::default(), library.find(what)?);
+    let mut root = loader.file(&file, None, &mut Chain::new())?;
+    loader.choose(&mut root, &file, given, &mut IndexMap::new(), &mut BTreeMap::new());
+    Some((loader, file, root))
 }
 
 #[derive(Default)]
@@ -95,6 +110,9 @@ struct Loader {
     sources: Vec<(String, Digest)>,
     /// The chosen files of catalogs, each with what it includes.
     catalogs: Vec<Node>,
+    /// The paths of all expressions, also of those that a catalog's file or the command line replaces.
+    paths: Vec<ExpressionPath>,
+    origins: ErrorOrigins,
     broken: bool,
     /// Errors in the text of files that could be read to their end.
     misread: Diagnostics,
@@ -122,7 +140,7 @@ impl Loader {
         let is_complete = self.choose(&mut root, file, given, &mut params, &mut env);
         self.files.clear();
         // Also before the overrides: a value that stands for an expression now does not make what this reads unknown.
-        let mut paths = Vec::new();
+        let mut paths = std::mem::take(&mut self.paths);
         if !self.catalogs.is_empty() {
             paths_in_node(&root, &mut paths);
         }
@@ -141,14 +159,15 @@ impl Loader {
         let map = root.map()?;
         let section = |name: &str| map.get(name).and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
         let expressions = Expressions::new();
-        let declared = section("params");
+        let (declared, written) = (section("params"), section("vars"));
+        self.origins.vars.clone_from(&written);
         faulty.names.extend(declared.keys().filter(|name| !params.contains_key(*name)).cloned());
         // A value that is missed because its key is misspelt would be the same error a second time.
         let is_usable = is_complete && !has_unknown_keys && self.misread.is_empty() && has_sections(map);
         let (globals, vars) = if is_usable {
             let value = |chosen: &ResolvedParam| value_of(&Node::of_json(&chosen.declared, &chosen.value));
             let globals = params.iter().map(|(name, chosen)| (name.clone(), value(chosen))).collect();
-            vars::resolve(&section("vars"), &expressions, globals, &mut faulty, &mut self.found)
+            vars::resolve(&written, &expressions, globals, &mut faulty, &mut self.found)
         } else {
             Default::default()
         };
@@ -157,11 +176,9 @@ impl Loader {
             uses = override_usage::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
         }
         if is_complete && has_sections(map) && (self.found.has_errors() || !self.misread.is_empty()) {
-            let vars = section("vars");
-            unknown_names(map, &declared, &vars, &expressions, &mut self.found);
-            if !has_unknown_keys {
-                unknown_names_in_vars(map, &declared, &vars, &expressions, &mut self.found);
-            }
+            let vars = if has_unknown_keys { Map::new() } else { written.clone() };
+            let globals: Vec<&str> = declared.keys().chain(written.keys()).map(String::as_str).collect();
+            unknown_names(map, &vars, &globals, &expressions, &mut self.found);
         }
         if !is_usable {
             return None;
@@ -180,6 +197,7 @@ impl Loader {
             params,
             vars,
             globals: globals.into(),
+            origins: self.origins.clone(),
             given: uses.readers,
             deciding: uses.deciding,
             new_var_arguments: uses.new_var_arguments,
@@ -410,6 +428,8 @@ impl Loader {
                 self.found.append(malformed);
                 return false;
             };
+            paths_in_node(root, &mut self.paths);
+            self.origins.system = Some((folder, target, over.span.first_line()));
             self.catalogs.push(over.clone());
             let below = std::mem::replace(root, Node::new(place, NodeValue::Null));
             *root = merge_documents(below, over);
@@ -477,26 +497,18 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(fits)
 }
 
-/// `plan` computes expressions, which a manifest with errors never reaches: report unknown names here.
-fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
-    let Some(stages) = map.get("stages").and_then(|entry| entry.node.map()) else { return };
-    let names: Vec<&str> = stages.keys().map(String::as_str).collect();
-    let globals = || params.keys().chain(vars.keys()).map(String::as_str).chain(["stages", "inputs"]);
-    for entry in stages.values() {
-        let foreach = entry.node.get("foreach").and_then(|entry| entry.node.map());
-        let variables: Vec<&str> =
-            foreach.into_iter().flat_map(Map::keys).map(String::as_str).chain(globals()).collect();
-        expressions.unknown_names(&entry.node, &variables, &names, found);
+/// `plan` computes expressions, which a manifest with errors never reaches, nor vars that use a faulty one: report
+/// unknown names here.
+fn unknown_names(map: &Map, vars: &Map, globals: &[&str], expressions: &Expressions, found: &mut Diagnostics) {
+    let stages = map.get("stages").and_then(|entry| entry.node.map()).into_iter().flatten();
+    let names: Vec<&str> = stages.clone().map(|(name, _)| name.as_str()).collect();
+    for (_, entry) in stages {
+        let foreach = entry.node.get("foreach").and_then(|entry| entry.node.map()).into_iter().flat_map(Map::keys);
+        let known: Vec<&str> = foreach.map(String::as_str).chain(globals.iter().copied()).collect();
+        expressions.unknown_names(&entry.node, &[&known[..], &["stages", "inputs"]].concat(), &names, found);
     }
-}
-
-/// Like `unknown_names`, for vars, of which those that use a faulty one are not computed.
-fn unknown_names_in_vars(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
-    let stages = map.get("stages").and_then(|entry| entry.node.map());
-    let stages: Vec<&str> = stages.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-    let names: Vec<&str> = params.keys().chain(vars.keys()).map(String::as_str).collect();
     for entry in vars.values() {
-        expressions.unknown_names(&entry.node, &names, &stages, found);
+        expressions.unknown_names(&entry.node, globals, &names, found);
     }
 }
 

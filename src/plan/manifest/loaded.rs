@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::error_origin::ErrorOrigins;
 use super::expression_source::{ExpressionPath, PathStep, paths_in_node};
 use super::library::{ManifestFileError, ManifestLibrary};
 use super::param::ResolvedParam;
@@ -46,6 +47,7 @@ pub struct Manifest {
     pub new_var_arguments: Vec<(String, Diagnostic)>,
     /// Empty, unless it was loaded with its errors.
     pub faulty: FaultyParts,
+    pub(crate) origins: ErrorOrigins,
     pub(super) sources: Vec<(String, Digest)>,
     pub(super) env: BTreeMap<String, Option<String>>,
 }

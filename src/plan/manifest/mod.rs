@@ -4,6 +4,7 @@
 //! files, and reports every error with its place. It starts nothing and writes nothing. Expressions inside stages
 //! are rendered by `plan`, with [`Expressions`].
 
+mod error_origin;
 mod expression;
 mod expression_limits;
 mod expression_source;
@@ -23,6 +24,7 @@ mod target;
 mod value;
 mod vars;
 
+pub(crate) use error_origin::traced;
 pub use expression::{Expressions, Scope};
 pub use expression_limits::{
     EXPRESSION_STACK, ExpressionProgress, bound, check_nesting, expression_in_progress, on_expression_stack, on_stack,
@@ -30,7 +32,8 @@ pub use expression_limits::{
 };
 pub use expression_source::{value_text, write_value};
 pub use library::{ManifestLibrary, is_shipped, shipped};
-pub use load::{load, load_with_errors, outline, replaced_arguments};
+pub(crate) use load::load_with_errors;
+pub use load::{load, outline, replaced_arguments};
 pub use loaded::{FaultyParts, GivenValues, ListedManifest, Manifest, ShownValue, ValueOrigin, list_manifests};
 pub use overrides::is_place;
 pub use param::ResolvedParam;

@@ -11,7 +11,7 @@ use super::expression::Expressions;
 use super::model::PARAM_KINDS;
 use super::overrides::{Override, is_place};
 use super::param::ResolvedParam;
-use super::read::{Map, Node, NodeValue, is_template};
+use super::read::{Node, NodeValue};
 use super::schema::ValueShape;
 use base::diag::{Diagnostic, Diagnostics, nearest};
 
@@ -37,30 +37,16 @@ pub fn readers(
     found: &mut Diagnostics,
 ) -> OverrideUsage {
     let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
-    let mentions = |map: Option<&Map>| -> Vec<(String, Vec<String>)> {
-        let entries = map.into_iter().flatten();
-        entries
-            .map(|(name, entry)| {
-                let mut paths = Vec::new();
-                mentioned(&entry.node, expressions, &mut paths);
-                (name.clone(), paths)
-            })
-            .collect()
+    let mentions = |name: &str| -> Vec<(String, Vec<String>)> {
+        let entries = section(name).into_iter().flatten();
+        entries.map(|(name, entry)| (name.clone(), expressions.paths_in_node(&entry.node))).collect()
     };
-    let (vars, stages) = (mentions(section("vars")), mentions(section("stages")));
-    let conditions: Vec<(String, Vec<String>)> = section("stages")
-        .into_iter()
-        .flatten()
-        .map(|(name, entry)| {
-            let mut paths = Vec::new();
-            for key in ["foreach", "when"] {
-                if let Some(entry) = entry.node.get(key) {
-                    mentioned(&entry.node, expressions, &mut paths);
-                }
-            }
-            (name.clone(), paths)
-        })
-        .collect();
+    let (vars, stages) = (mentions("vars"), mentions("stages"));
+    let conditions = section("stages").into_iter().flatten().map(|(name, entry)| {
+        let conditions = ["foreach", "when"].into_iter().filter_map(|key| entry.node.get(key));
+        (name.clone(), conditions.flat_map(|condition| expressions.paths_in_node(&condition.node)).collect())
+    });
+    let conditions: Vec<(String, Vec<String>)> = conditions.collect();
     let every: BTreeSet<String> = stages.iter().map(|(name, _)| name.clone()).collect();
     let (mut all, mut deciding, mut new_var_arguments) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (name, value) in given.params.iter().filter(|(name, _)| !is_place(name)) {
@@ -133,15 +119,6 @@ fn touch(one: &str, other: &str) -> bool {
     let into =
         |long: &str, short: &str| long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     into(one, other) || into(other, one)
-}
-
-fn mentioned(node: &Node, expressions: &Expressions, paths: &mut Vec<String>) {
-    match &node.tree {
-        NodeValue::Text(text) if is_template(text) => paths.extend(expressions.paths_in(text)),
-        NodeValue::List(items) => items.iter().for_each(|item| mentioned(item, expressions, paths)),
-        NodeValue::Map(map) => map.values().for_each(|entry| mentioned(&entry.node, expressions, paths)),
-        _ => {}
-    }
 }
 
 /// For a key that does not exist in an object of this name (`bench`, `manifest`): the line to write in its place.

@@ -9,7 +9,7 @@ use minijinja::Value;
 
 use super::expression::{Expressions, Scope};
 use super::loaded::FaultyParts;
-use super::read::{Map, Node, NodeValue, is_template};
+use super::read::{Map, Node};
 use super::value::value_of;
 use base::diag::{Diagnostic, Diagnostics};
 
@@ -25,9 +25,8 @@ pub fn resolve(
     let needs: Vec<Vec<usize>> = vars
         .values()
         .map(|entry| {
-            let mut names = Vec::new();
-            names_in(&entry.node, expressions, &mut names);
-            names.iter().filter_map(|name| vars.get_index_of(name.as_str())).collect()
+            let paths = expressions.paths_in_node(&entry.node);
+            paths.iter().filter_map(|path| vars.get_index_of(path.split('.').next()?)).collect()
         })
         .collect();
     let mut resolved: IndexMap<String, Node> = IndexMap::new();
@@ -87,15 +86,6 @@ fn explain(vars: &Map, circle: &[usize]) -> Diagnostic {
         };
     }
     diagnostic.hint("give one of them a value of its own")
-}
-
-fn names_in(node: &Node, expressions: &Expressions, names: &mut Vec<String>) {
-    match &node.tree {
-        NodeValue::Text(text) if is_template(text) => names.extend(expressions.names_in(text)),
-        NodeValue::List(items) => items.iter().for_each(|item| names_in(item, expressions, names)),
-        NodeValue::Map(map) => map.values().for_each(|entry| names_in(&entry.node, expressions, names)),
-        _ => {}
-    }
 }
 
 /// Each item once, after everything it needs (first come, first served), or a circle of items in the order in which

@@ -58,7 +58,9 @@ pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
     let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
     let manifest = result.identity.as_ref().and_then(|identity| identity.manifest.as_ref());
     let again = manifest.and_then(|manifest| Some(("run again".to_owned(), manifest.command.clone()?)));
-    workload.into_iter().chain(measured).chain(again).chain(result.hosts_in_short()).collect()
+    let sustained = "`regatta what-if` computes what the simulated servers sustain";
+    let smoke = result.is_smoke().then(|| ("smoke".to_owned(), sustained.to_owned()));
+    workload.into_iter().chain(measured).chain(smoke).chain(again).chain(result.hosts_in_short()).collect()
 }
 
 /// One measurement, with its progress reported under a name. `preflight`: what a trial before it found.
