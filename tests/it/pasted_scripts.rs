@@ -364,9 +364,10 @@ fn a_sweep_of_vllm_has_a_server_and_a_measurement_for_each_of_its_settings() {
     // From one user to saturation, and rates between the two.
     let workload = stages(&line("serve_workload", "--workload-iters 6"));
     assert_eq!(workload["run_harness"]["bench"]["sweep"], serde_yaml::from_str::<Value>("auto: 4").expect("YAML"));
-    // A file that is not there is said, with its name.
-    let printed = import(&world, &line("serve", "--serve-params none.json")).stdout;
-    assert!(printed.contains("--serve-params none.json: the file cannot be read"), "{printed}");
+    // Without a file another load would be sent: it is named, and the command fails.
+    let ended = world.regatta(&["import", "--", &line("serve", "--serve-params none.json")]);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(ended.stdout.contains("--serve-params none.json: the file cannot be read"), "{}", ended.stdout);
 }
 
 #[test]

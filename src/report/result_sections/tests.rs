@@ -49,12 +49,12 @@ fn an_slo_on_a_time_that_no_answer_has_is_met_by_no_number() {
 #[test]
 fn the_steady_part_stands_beside_the_full_window() {
     let steady = json!({ "from_s": 2.0, "to_s": 9.0, "requests": 70, "requests_per_s": 11.0, "ttft": { "p50": 20.0 } });
-    let result =
-        json!({ "steady": steady, "rates": { "requests_full": 10.0 }, "latency": { "ttft": { "p50": 25.0 } } });
+    let result = json!({ "steady": steady, "rates": { "requests_full": 10.0 }, "latency": { "ttft": { "p50": 25.0 } },
+        "stability": { "changes": [{ "metric": "TPOT", "at_s": 4.5, "before_ms": 20.0, "after_ms": 25.0 }] } });
     let section = block(&result, "Steady part and full window");
     assert_eq!(section.rows[0], ["requests per second", "10", "11", "+10.0 %"]);
     assert_eq!(section.rows[1], ["TTFT p50", "25", "20", "-20.0 %"]);
-    assert_eq!(section.facts[0][1], "20 → 25 ms");
+    assert_eq!(section.facts[0][..2], ["TPOT before and after 4.5 s", "20 → 25 ms"]);
 }
 
 #[test]
