@@ -408,7 +408,7 @@ impl Core {
         if count > 0 && self.takes_blocks_as_it_goes() {
             count = count.min(self.steps_with_blocks()?);
         }
-        (count > 0).then(|| EqualSteps { count, generating, kv: requests.generating.kv })
+        (count > 0).then_some(EqualSteps { count, generating, kv: requests.generating.kv })
     }
 
     const fn takes_blocks_as_it_goes(&self) -> bool {
