@@ -222,7 +222,9 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
                 lines.push(vec![(TextRole::Plain, first), empty.clone(), empty, (role, clean(text))]);
             };
             line(TextRole::Plain, format!("  {}", clean(task)), text);
-            workload.iter().for_each(|workload| line(TextRole::Quiet, String::new(), workload));
+            if let Some(workload) = workload {
+                line(TextRole::Quiet, String::new(), workload);
+            }
         }
     }
     ragged(styler, "", &lines)

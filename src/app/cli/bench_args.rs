@@ -288,16 +288,12 @@ impl TypedValueParser for ProtocolParser {
     type Value = &'static str;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
-        match value.to_str().and_then(UnmeasuredProtocol::find) {
-            Some(unmeasured) => {
-                let text = format!("`--protocol {}`: {unmeasured}\n", value.display());
-                Err(Error::raw(ErrorKind::InvalidValue, text).with_cmd(command))
-            }
-            None => {
-                let name = PossibleValuesParser::new(Protocol::NAMES).parse_ref(command, arg, value)?;
-                Ok(Protocol::NAMES.into_iter().find(|known| *known == name).unwrap_or_default())
-            }
+        if let Some(unmeasured) = value.to_str().and_then(UnmeasuredProtocol::find) {
+            let text = format!("`--protocol {}`: {unmeasured}\n", value.display());
+            return Err(Error::raw(ErrorKind::InvalidValue, text).with_cmd(command));
         }
+        let name = PossibleValuesParser::new(Protocol::NAMES).parse_ref(command, arg, value)?;
+        Ok(Protocol::NAMES.into_iter().find(|known| *known == name).unwrap_or_default())
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -363,7 +363,9 @@ mod tests {
             let mut load = TranslatedLoad::default();
             load.put("protocol", protocol);
             load.put("model", "org/name");
-            tokenizer.into_iter().for_each(|path| load.put("tokenizer", path));
+            if let Some(path) = tokenizer {
+                load.put("tokenizer", path);
+            }
             load.default_tokenizer();
             load.builder.notes
         };
