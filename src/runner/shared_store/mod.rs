@@ -37,7 +37,6 @@
 mod address;
 mod bucket;
 mod error;
-#[cfg(feature = "buckets")]
 mod folder;
 mod inventory;
 mod machine;
