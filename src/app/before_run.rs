@@ -21,8 +21,8 @@ use plan::manifest::targets;
 use plan::{Lifetime, Plan, PlanReference, Task};
 use runner::store::{CachedSource, Digests, NoOpConditions, OutputCache, StateFolder};
 use runner::{
-    Decision, GPUS_HINT, Prediction, RunOptions, TaskRole, UnchangedTasks, gpus_together, no_secret_text, predict,
-    predict_no_op, secret_values,
+    Decision, GPUS_HINT, KeyContext, Prediction, RunOptions, TaskRole, UnchangedTasks, gpus_together, no_secret_text,
+    predict, predict_no_op, secret_values,
 };
 use stages::{StageExecutor, source_notice};
 
@@ -250,5 +250,7 @@ pub(super) fn decide(
     let options = RunOptions { unchanged, ..options.clone() };
     let output_cache = OutputCache::open(&project.home)?;
     let stages = StageExecutor::new(project.home.state(), RunId::new("plan")).without_queries();
-    Ok(predict(plan, &stages, &output_cache, &Digests::load(&project.home), &options))
+    let digests = Digests::load(&project.home);
+    let context = KeyContext { plan, work: &stages, output_cache: &output_cache, digests: &digests };
+    Ok(predict(&context, &options))
 }

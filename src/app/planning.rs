@@ -21,7 +21,7 @@ use report::{
 };
 use rules::MlperfScenario;
 use runner::RunOptions;
-use sim::{EngineLimits, VirtualResult, VirtualWorkload};
+use sim::{EngineLimits, VirtualBenchmark, VirtualResult, VirtualWorkload};
 use stages::{LaunchPreview, ServePreview, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
@@ -349,18 +349,19 @@ impl Servers {
             falls_behind: false,
         };
         let paced = |result: &VirtualResult, requests: f64| result.seconds * requests / result.requests.max(1) as f64;
+        let benchmark = VirtualBenchmark::new(&self.limits, self.count, workload);
         Some(match load {
             SentLoad::AtOnce { count } => {
-                let result = sim::offline(&self.limits, self.count, workload, part(count, most)).ok()?;
+                let result = benchmark.served(part(count, most), None).ok()?;
                 let seconds = paced(&result, count);
                 (estimated(&result, count, seconds), count > most as f64)
             }
             SentLoad::Arrivals { count, rate } => {
                 let rate = rate / self.speed;
-                let result = sim::served_at(&self.limits, self.count, workload, part(count, SAMPLE), rate).ok()?;
+                let result = benchmark.served(part(count, SAMPLE), Some(rate)).ok()?;
                 let answer =
                     result.statistic(LimitedMetric::E2e, Statistic::Mean).ok().flatten().unwrap_or_default() / 1e3;
-                let full = sim::offline(&self.limits, self.count, workload, most).ok()?;
+                let full = benchmark.served(most, None).ok()?;
                 let falls_behind = rate * paced(&full, 1.0) > BEHIND;
                 let seconds = if falls_behind { paced(&full, count) } else { count / rate + answer };
                 (EstimatedTime { falls_behind, ..estimated(&result, count, seconds) }, count > SAMPLE as f64)

@@ -14,7 +14,7 @@ use crate::error::CommandError;
 use crate::project::{Project, options};
 use base::diag::ErrorText;
 use base::event::{Done, Event, RunId, Stop, TaskId};
-use base::files::read_text;
+use base::files::{Digest, read_text};
 use base::units::{counted, size};
 use exec::process::{ProbeOutput, ProbeResult, probe};
 use harness::RESULT;
@@ -25,11 +25,12 @@ use runner::shared_store::{
     StoreAddress, UnsentOutputs, UploadOutcome, share_summaries, shared_summaries, why_not,
 };
 use runner::store::{
-    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, ProjectLock, StateFolder, TaskKey, TaskRecord, name_run,
+    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, TaskKey,
+    TaskRecord, name_run,
 };
 use runner::{
-    EventEmitter, KeyError, PublicKey, RunOptions, SigningKey, TaskStatus, TrustedKeys, shared_store, task_statuses,
-    usable_secret_values,
+    EventEmitter, KeyContext, KeyError, PublicKey, RunOptions, SigningKey, TaskStatus, TrustedKeys, shared_store,
+    task_statuses, usable_secret_values,
 };
 use stages::StageExecutor;
 
@@ -82,6 +83,16 @@ struct StoreContext {
     digests: Digests,
     stages: StageExecutor,
     store: SharedStore,
+}
+
+impl StoreContext {
+    fn statuses(
+        &self,
+        elsewhere: impl FnMut(&TaskStatus) -> (Option<Digest>, Option<Arc<TaskRecord>>),
+    ) -> Result<Vec<TaskStatus>, PathError> {
+        let Self { plan, stages, cache, digests, options, .. } = self;
+        task_statuses(&KeyContext { plan, work: stages, output_cache: cache, digests }, options, elsewhere)
+    }
 }
 
 impl StoreOperation<'_> {
@@ -160,16 +171,15 @@ impl StoreOperation<'_> {
         // Asks the store for outputs that are missing here on the way: a key downstream needs the digests of its
         // inputs.
         let mut presences = std::collections::BTreeMap::new();
-        let standings =
-            task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
-                let presence = look_up(standing);
-                let digest = match &presence {
-                    Some(Presence::Present { digest, .. }) => Some(*digest),
-                    _ => None,
-                };
-                presences.insert(standing.task.clone(), presence);
-                (digest, None)
-            })?;
+        let standings = scene.statuses(|standing| {
+            let presence = look_up(standing);
+            let digest = match &presence {
+                Some(Presence::Present { digest, .. }) => Some(*digest),
+                _ => None,
+            };
+            presences.insert(standing.task.clone(), presence);
+            (digest, None)
+        })?;
         for standing in standings {
             let presence = match presences.remove(&standing.task) {
                 Some(presence) => presence,
@@ -195,8 +205,7 @@ impl StoreOperation<'_> {
     ) -> Result<CliExit, CommandError> {
         let select = Select { only: only.to_vec(), ..Select::default() };
         let scene = self.open_context(self.plan(manifest, settings, &select)?)?;
-        let here =
-            task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |_| (None, None))?;
+        let here = scene.statuses(|_| (None, None))?;
         let chosen =
             |task: &TaskId| only.is_empty() || only.iter().any(|stage| task.as_str().split('/').next() == Some(stage));
         let (mut new, mut there, mut sent) = (0_u64, 0_u64, 0_u64);
@@ -256,24 +265,23 @@ impl StoreOperation<'_> {
         let scene = self.open_context(planned)?;
         scene.cache.begin()?;
         let (mut came, mut failed) = (0_u64, None);
-        let statuses =
-            task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
-                let Some((key, digest)) = &standing.key else { return (None, None) };
-                let Some(fetched) = self.runtime.block_on(scene.store.get(&standing.task, key, digest)) else {
-                    return (None, None);
-                };
-                match accept(&scene, &lock.run, &standing.task, key, fetched) {
-                    Ok(record) => {
-                        came += 1;
-                        print(&format!("↓ {}\n", record.task));
-                        (Some(record.digest), Some(record))
-                    }
-                    Err(error) => {
-                        failed.get_or_insert(error);
-                        (None, None)
-                    }
+        let statuses = scene.statuses(|standing| {
+            let Some((key, digest)) = &standing.key else { return (None, None) };
+            let Some(fetched) = self.runtime.block_on(scene.store.get(&standing.task, key, digest)) else {
+                return (None, None);
+            };
+            match accept(&scene, &lock.run, &standing.task, key, fetched) {
+                Ok(record) => {
+                    came += 1;
+                    print(&format!("↓ {}\n", record.task));
+                    (Some(record.digest), Some(record))
                 }
-            })?;
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    (None, None)
+                }
+            }
+        })?;
         scene.cache.sync()?;
         if let Some(error) = failed {
             return Err(error.into());
@@ -324,7 +332,7 @@ fn accept(
     task: &TaskId,
     key: &TaskKey,
     fetched: FinishedOutput,
-) -> Result<Arc<TaskRecord>, runner::store::PathError> {
+) -> Result<Arc<TaskRecord>, PathError> {
     let (record, _) = scene.cache.accept(run, &scene.plan.name, task, key, fetched)?;
     Latest::new(scene.cache.home(), &scene.plan.name).point(task, &scene.cache.folder(&record))?;
     Ok(record)

@@ -64,68 +64,157 @@ pub(super) fn own_patterns(patterns: &[String]) -> bool {
     !patterns.iter().any(|p| p.contains('⟦'))
 }
 
-/// Works the key out. `upstream` answers for needs with data; their order is the plan's.
-pub(super) fn key_of(
-    plan: &Plan,
-    task: &Task,
-    mut facts: BTreeMap<String, String>,
-    upstream: impl Fn(u32) -> Option<Digest>,
-    output_cache: &OutputCache,
-    digests: &Digests,
-) -> Result<Keyed, Failure> {
-    let mut inputs = BTreeMap::new();
-    let mut named = BTreeMap::new();
-    for (name, patterns) in &task.inputs {
-        if own_patterns(patterns) {
-            let state = digests
-                .input(output_cache.home().project(), patterns)
-                .map_err(|e| input_failure(name, &e, output_cache.home()))?;
-            named.insert(name.clone(), state.digest);
-            inputs.insert(name.clone(), state);
-        } else {
-            named.insert(name.clone(), Digest::hash(patterns.join("\0").as_bytes()));
-        }
-    }
-    // A stage sees how many GPUs it has, and a server is as fast as they are many; which ones they are does not matter.
-    if task.gpus > 0 {
-        facts.insert("gpus".to_owned(), task.gpus.to_string());
-    }
-    let (mut action, mut env, mut names_project) = (with_container(task), task.env.clone(), false);
-    if let Some(project) = output_cache.home().project().to_str() {
-        for (without, text) in [(action_without_project(&action, project), &mut action)]
-            .into_iter()
-            .chain(env.values_mut().map(|value| (without_project(value, project), value)))
-        {
-            if let Some(without) = without {
-                (*text, names_project) = (without, true);
+/// A plan, and where the keys of its tasks and their outputs come from.
+#[derive(Debug)]
+pub struct KeyContext<'a, W> {
+    pub plan: &'a Plan,
+    pub work: &'a W,
+    pub output_cache: &'a OutputCache,
+    pub digests: &'a Digests,
+}
+
+impl<W: TaskExecutor> KeyContext<'_, W> {
+    /// Works the key out. `upstream` answers for needs with data; their order is the plan's.
+    pub(super) fn key_of(
+        &self,
+        task: &Task,
+        mut facts: BTreeMap<String, String>,
+        upstream: impl Fn(u32) -> Option<Digest>,
+    ) -> Result<Keyed, Failure> {
+        let home = self.output_cache.home();
+        let mut inputs = BTreeMap::new();
+        let mut named = BTreeMap::new();
+        for (name, patterns) in &task.inputs {
+            if own_patterns(patterns) {
+                let state = self.digests.input(home.project(), patterns).map_err(|e| input_failure(name, &e, home))?;
+                named.insert(name.clone(), state.digest);
+                inputs.insert(name.clone(), state);
+            } else {
+                named.insert(name.clone(), Digest::hash(patterns.join("\0").as_bytes()));
             }
         }
+        // A stage sees how many GPUs it has, and a server is as fast as they are many; which ones they are does not
+        // matter.
+        if task.gpus > 0 {
+            facts.insert("gpus".to_owned(), task.gpus.to_string());
+        }
+        let (mut action, mut env, mut names_project) = (with_container(task), task.env.clone(), false);
+        if let Some(project) = home.project().to_str() {
+            for (without, text) in [(action_without_project(&action, project), &mut action)]
+                .into_iter()
+                .chain(env.values_mut().map(|value| (without_project(value, project), value)))
+            {
+                if let Some(without) = without {
+                    (*text, names_project) = (without, true);
+                }
+            }
+        }
+        let mut key = TaskKey {
+            version: KEY_VERSION,
+            action,
+            env,
+            secrets: task.secrets.clone(),
+            outputs: task.outputs.clone(),
+            facts,
+            inputs: named,
+            upstream: task
+                .needs
+                .iter()
+                .filter(|need| need.data)
+                .filter_map(|need| Some((self.plan.tasks[need.task as usize].id.clone(), upstream(need.task)?)))
+                .collect(),
+        };
+        let base = key.digest();
+        let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
+        let lowered = if may_be_lowered {
+            self.output_cache.reduced_setting(&base).map_err(|e| unreadable_setting(&e))?
+        } else {
+            None
+        };
+        let mut digest = base;
+        if let Some(lowered) = &lowered {
+            key.facts.insert(format!("lowered {}", lowered.setting), lowered.to.to_string());
+            digest = key.digest();
+        }
+        Ok(Keyed { key, digest, inputs, base, lowered, names_project })
     }
-    let mut key = TaskKey {
-        version: KEY_VERSION,
-        action,
-        env,
-        secrets: task.secrets.clone(),
-        outputs: task.outputs.clone(),
-        facts,
-        inputs: named,
-        upstream: task
-            .needs
-            .iter()
-            .filter(|need| need.data)
-            .filter_map(|need| Some((plan.tasks[need.task as usize].id.clone(), upstream(need.task)?)))
-            .collect(),
-    };
-    let base = key.digest();
-    let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
-    let lowered =
-        if may_be_lowered { output_cache.reduced_setting(&base).map_err(|e| unreadable_setting(&e))? } else { None };
-    let mut digest = base;
-    if let Some(lowered) = &lowered {
-        key.facts.insert(format!("lowered {}", lowered.setting), lowered.to.to_string());
-        digest = key.digest();
+
+    /// What the task's newest output in the cache was made from.
+    pub(super) fn last_key(&self, task: &Task) -> Option<TaskKey> {
+        self.output_cache.last(&self.plan.name, &task.id)?.key_fields()
     }
-    Ok(Keyed { key, digest, inputs, base, lowered, names_project })
+
+    /// Looks a task's output up. One that names what has gone from the machine is spoiled.
+    pub(super) fn look_up(&self, task: &Task, key: &Digest) -> Result<Lookup, PathError> {
+        let lookup = match self.repeated(task, key) {
+            None => self.output_cache.look_up(key)?,
+            Some(newest) => match self.output_cache.last(&self.plan.name, &task.id) {
+                Some(own) if own.key == *key && own.folder != newest.folder => self.output_cache.look_at(own)?,
+                _ => Lookup::OfRepeated(newest.task.clone()),
+            },
+        };
+        Ok(match lookup {
+            Lookup::Hit(record) => match self.work.unusable_reason(task, &self.output_cache.folder(&record)) {
+                Some(what) => Lookup::Corrupt(what),
+                None => Lookup::Hit(record),
+            },
+            other => other,
+        })
+    }
+
+    /// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do
+    /// not become one.
+    fn repeated(&self, task: &Task, key: &Digest) -> Option<Arc<TaskRecord>> {
+        let newest = self.output_cache.newest(key)?;
+        if !task.kind.facts().is_repeatable || newest.manifest != self.plan.name || newest.task == task.id {
+            return None;
+        }
+        let maker = self.plan.tasks.iter().find(|other| other.id == newest.task)?;
+        task.repeats(maker).then_some(newest)
+    }
+
+    /// Whether another task of the plan, which this one repeats, has an output of that key: what other machines have
+    /// under the key may be that output, and would count twice.
+    pub(super) fn is_made_by_another(&self, task: &Task, key: &Digest) -> bool {
+        if !task.kind.facts().is_repeatable || self.output_cache.newest(key).is_none() {
+            return false;
+        }
+        let mut others = self.output_cache.tasks_of_key(&self.plan.name, key);
+        others.remove(&task.id);
+        let any_is_repeated = || self.plan.tasks.iter().any(|other| others.contains(&other.id) && task.repeats(other));
+        self.repeated(task, key).is_some() || !others.is_empty() && any_is_repeated()
+    }
+
+    /// Why a task has to run, as text; never empty.
+    pub(super) fn reasons(&self, task: &Task, keyed: &Keyed, look: &Lookup, forced: bool) -> Vec<String> {
+        if forced {
+            return vec!["forced".to_owned()];
+        }
+        if !task.cache {
+            return vec![why_not_cached(task)];
+        }
+        match look {
+            Lookup::Corrupt(what) => return vec![what.clone()],
+            Lookup::OfRepeated(other) => {
+                return vec![format!("it repeats {other}, and each keeps an output of its own")];
+            }
+            Lookup::Hit(_) | Lookup::Absent => {}
+        }
+        let Some(last) = self.output_cache.last(&self.plan.name, &task.id) else {
+            return vec!["not in cache".to_owned()];
+        };
+        let mut reasons_text = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
+        for need in task.needs.iter().map(|need| &self.plan.tasks[need.task as usize]) {
+            // A service has no output; what changed is what it serves.
+            if need.lifetime == Lifetime::Service
+                && let Some(line) =
+                    reasons_text.iter_mut().find(|line| **line == format!("output of {} changed", need.id))
+            {
+                *line = format!("{} changed", need.id);
+            }
+        }
+        if reasons_text.is_empty() { vec!["its last record cannot be read".to_owned()] } else { reasons_text }
+    }
 }
 
 fn unreadable_setting(error: &PathError) -> Failure {
@@ -149,53 +238,6 @@ fn with_container(task: &Task) -> String {
     }
 }
 
-/// Looks a task's output up. One that names what has gone from the machine is spoiled.
-pub(super) fn look_up(
-    work: &impl TaskExecutor,
-    plan: &Plan,
-    task: &Task,
-    key: &Digest,
-    output_cache: &OutputCache,
-) -> Result<Lookup, PathError> {
-    let lookup = match repeated(plan, task, key, output_cache) {
-        None => output_cache.look_up(key)?,
-        Some(newest) => match output_cache.last(&plan.name, &task.id) {
-            Some(own) if own.key == *key && own.folder != newest.folder => output_cache.look_at(own)?,
-            _ => Lookup::OfRepeated(newest.task.clone()),
-        },
-    };
-    Ok(match lookup {
-        Lookup::Hit(record) => match work.unusable_reason(task, &output_cache.folder(&record)) {
-            Some(what) => Lookup::Corrupt(what),
-            None => Lookup::Hit(record),
-        },
-        other => other,
-    })
-}
-
-/// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do not
-/// become one.
-fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> Option<Arc<TaskRecord>> {
-    let newest = output_cache.newest(key)?;
-    if !task.kind.facts().is_repeatable || newest.manifest != plan.name || newest.task == task.id {
-        return None;
-    }
-    let maker = plan.tasks.iter().find(|other| other.id == newest.task)?;
-    task.repeats(maker).then_some(newest)
-}
-
-/// Whether another task of the plan, which this one repeats, has an output of that key: what other machines have under
-/// the key may be that output, and would count twice.
-pub(super) fn is_made_by_another(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> bool {
-    if !task.kind.facts().is_repeatable || output_cache.newest(key).is_none() {
-        return false;
-    }
-    let mut others = output_cache.tasks_of_key(&plan.name, key);
-    others.remove(&task.id);
-    let any_is_repeated = || plan.tasks.iter().any(|other| others.contains(&other.id) && task.repeats(other));
-    repeated(plan, task, key, output_cache).is_some() || !others.is_empty() && any_is_repeated()
-}
-
 fn input_failure(name: &str, e: &InputError, home: &StateFolder) -> Failure {
     const RELATIVE: &str = "paths are relative to the folder that regatta is started in";
     let failure = Failure::new(FailureKind::Files, format!("input {name}: {e}"));
@@ -204,39 +246,6 @@ fn input_failure(name: &str, e: &InputError, home: &StateFolder) -> Failure {
         InputError::NoMatch(_) => failure.hint(RELATIVE),
         _ => failure,
     }
-}
-
-/// Why a task has to run, as text; never empty.
-pub(super) fn reasons(
-    plan: &Plan,
-    task: &Task,
-    keyed: &Keyed,
-    look: &Lookup,
-    output_cache: &OutputCache,
-    forced: bool,
-) -> Vec<String> {
-    if forced {
-        return vec!["forced".to_owned()];
-    }
-    if !task.cache {
-        return vec![why_not_cached(task)];
-    }
-    match look {
-        Lookup::Corrupt(what) => return vec![what.clone()],
-        Lookup::OfRepeated(other) => return vec![format!("it repeats {other}, and each keeps an output of its own")],
-        Lookup::Hit(_) | Lookup::Absent => {}
-    }
-    let Some(last) = output_cache.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
-    let mut reasons_text = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
-    for need in task.needs.iter().map(|need| &plan.tasks[need.task as usize]) {
-        // A service has no output; what changed is what it serves.
-        if need.lifetime == Lifetime::Service
-            && let Some(line) = reasons_text.iter_mut().find(|line| **line == format!("output of {} changed", need.id))
-        {
-            *line = format!("{} changed", need.id);
-        }
-    }
-    if reasons_text.is_empty() { vec!["its last record cannot be read".to_owned()] } else { reasons_text }
 }
 
 /// Why a task that is not kept runs again.

@@ -53,6 +53,7 @@ pub mod store;
 mod task_executor;
 mod time_limit;
 
+pub use keying::KeyContext;
 pub use options::{
     EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, gpus_together, note_full_disk,
     task_roles,

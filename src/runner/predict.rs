@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::keying::{Keyed, age_notice, is_made_by_another, key_of, look_up, reasons};
+use super::keying::{KeyContext, Keyed, age_notice};
 use super::options::{RunOptions, TaskRole};
 use super::{OpenFact, TaskExecutor};
-use crate::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
+use crate::store::{Lookup, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
 use base::event::{Failure, TaskId};
 use base::files::Digest;
 use plan::{Lifetime, Need, Plan, Task};
@@ -43,18 +43,12 @@ enum PredictedOutput {
 
 /// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing.
 /// Facts that only a run looks up are taken to be as they were last.
-pub fn predict(
-    plan: &Plan,
-    work: &impl TaskExecutor,
-    output_cache: &OutputCache,
-    digests: &Digests,
-    options: &RunOptions,
-) -> Vec<Decision> {
-    let count = plan.tasks.len();
+pub fn predict(context: &KeyContext<'_, impl TaskExecutor>, options: &RunOptions) -> Vec<Decision> {
+    let count = context.plan.tasks.len();
     let (known, as_before, lowered) = (Vec::with_capacity(count), vec![false; count], Vec::new());
-    let mut predictor = Predictor { plan, work, output_cache, digests, options, known, as_before, lowered };
+    let mut predictor = Predictor { context, options, known, as_before, lowered };
     let mut decisions: Vec<Option<Decision>> = (0..count).map(|ix| predictor.decide(ix)).collect();
-    settle_services(plan, &mut decisions);
+    settle_services(context.plan, &mut decisions);
     for (ix, why) in predictor.lowered {
         if let Some(decision) = decisions[ix].as_mut().filter(|decision| decision.verdict == Prediction::Run) {
             decision.reasons.push(why);
@@ -65,10 +59,7 @@ pub fn predict(
 
 /// Decides about the tasks of a plan, in its order.
 struct Predictor<'a, W> {
-    plan: &'a Plan,
-    work: &'a W,
-    output_cache: &'a OutputCache,
-    digests: &'a Digests,
+    context: &'a KeyContext<'a, W>,
     options: &'a RunOptions,
     /// Of each task that is decided.
     known: Vec<PredictedOutput>,
@@ -92,25 +83,24 @@ impl<W: TaskExecutor> Predictor<'_, W> {
     }
 
     fn task(&mut self, ix: usize) -> (PredictedOutput, Decision) {
-        let task = &self.plan.tasks[ix];
+        let task = &self.context.plan.tasks[ix];
         if let Some(why) = &task.skipped {
             return (PredictedOutput::Nothing, decision(task, Prediction::Skipped, vec![why.clone()]));
         }
         if !self.options.forced[ix]
-            && let Some(record) =
-                self.options.unchanged.record(self.work, self.plan, ix as u32, &self.as_before, self.output_cache)
+            && let Some(record) = self.options.unchanged.record(self.context, ix as u32, &self.as_before)
         {
             self.as_before[ix] = true;
             let decision = decision(task, Prediction::Cached, self.source_notice(task, &record).into_iter().collect());
             return (PredictedOutput::Digest(record.digest), decision);
         }
-        let open_facts = self.work.open_facts(task);
-        let facts = with_last_facts(self.work.facts(task), self.plan, task, &open_facts, self.output_cache);
+        let open_facts = self.context.work.open_facts(task);
+        let facts = self.facts(task, &open_facts);
         let upstream = |need: u32| match &self.known[need as usize] {
             PredictedOutput::Digest(digest) => Some(*digest),
             _ => None,
         };
-        let keyed = match key_of(self.plan, task, facts, upstream, self.output_cache, self.digests) {
+        let keyed = match self.context.key_of(task, facts, upstream) {
             Ok(keyed) => keyed,
             Err(failure) => return will_fail(task, &failure.what),
         };
@@ -124,8 +114,20 @@ impl<W: TaskExecutor> Predictor<'_, W> {
         }
     }
 
+    /// Those of a task, with open ones as they were in its last key.
+    fn facts(&self, task: &Task, open: &[OpenFact]) -> BTreeMap<String, String> {
+        let mut facts = self.context.work.facts(task);
+        if !open.is_empty()
+            && let Some(last) = self.context.last_key(task)
+        {
+            let is_open = |name: &str| open.iter().any(|fact| name.starts_with(&fact.names));
+            facts.extend(last.facts.into_iter().filter(|(name, _)| is_open(name)));
+        }
+        facts
+    }
+
     fn source_notice(&self, task: &Task, record: &TaskRecord) -> Option<String> {
-        record.done.source.as_ref().and_then(|source| self.work.source_notice(&task.stage, source))
+        record.done.source.as_ref().and_then(|source| self.context.work.source_notice(&task.stage, source))
     }
 
     /// Why data that a task needs is not known before the run.
@@ -144,14 +146,10 @@ impl<W: TaskExecutor> Predictor<'_, W> {
         open: Vec<String>,
         open_facts: &[OpenFact],
     ) -> (PredictedOutput, Decision) {
-        let Self { plan, output_cache, options, .. } = *self;
-        let task = &plan.tasks[ix];
+        let Self { context, options, .. } = *self;
+        let task = &context.plan.tasks[ix];
         let forced = options.forced[ix];
-        let look = if open.is_empty() {
-            look_up(self.work, plan, task, &keyed.digest, output_cache)
-        } else {
-            Ok(Lookup::Absent)
-        };
+        let look = if open.is_empty() { context.look_up(task, &keyed.digest) } else { Ok(Lookup::Absent) };
         let look = match look {
             Ok(look) => look,
             Err(_) if forced || !task.cache => Lookup::Absent,
@@ -177,9 +175,9 @@ impl<W: TaskExecutor> Predictor<'_, W> {
             look => {
                 let is_own = open.is_empty() || forced || !task.cache;
                 let mut run_reasons = if open.is_empty() || forced {
-                    reasons(plan, task, keyed, &look, output_cache, forced)
+                    context.reasons(task, keyed, &look, forced)
                 } else {
-                    own_changes(plan, task, keyed, output_cache)
+                    own_changes(keyed, context.last_key(task))
                 };
                 let may_be_cached = !is_own && run_reasons.is_empty();
                 run_reasons.extend(open);
@@ -217,23 +215,6 @@ fn will_run(task: &Task) -> PredictedOutput {
     PredictedOutput::Open(format!("{} will run", task.id))
 }
 
-/// The facts, with open ones as they were in the task's last key.
-fn with_last_facts(
-    mut facts: BTreeMap<String, String>,
-    plan: &Plan,
-    task: &Task,
-    open: &[OpenFact],
-    output_cache: &OutputCache,
-) -> BTreeMap<String, String> {
-    if !open.is_empty()
-        && let Some(last) = output_cache.last(&plan.name, &task.id).and_then(|last| last.key_fields())
-    {
-        let is_open = |name: &str| open.iter().any(|fact| name.starts_with(&fact.names));
-        facts.extend(last.facts.into_iter().filter(|(name, _)| is_open(name)));
-    }
-    facts
-}
-
 /// Like `predict`, where the last run of this plan finished everything and nothing has changed since.
 pub fn predict_no_op(plan: &Plan, options: &RunOptions) -> Vec<Decision> {
     let tasks = plan.tasks.iter().zip(&options.roles).filter(|(_, role)| **role != TaskRole::NotNeeded);
@@ -249,10 +230,8 @@ pub fn predict_no_op(plan: &Plan, options: &RunOptions) -> Vec<Decision> {
 }
 
 /// Changes of the task itself, beside those that its upstream will bring.
-fn own_changes(plan: &Plan, task: &Task, keyed: &Keyed, output_cache: &OutputCache) -> Vec<String> {
-    let Some(old) = output_cache.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
-        return vec!["not in cache".to_owned()];
-    };
+fn own_changes(keyed: &Keyed, last: Option<TaskKey>) -> Vec<String> {
+    let Some(old) = last else { return vec!["not in cache".to_owned()] };
     let mut new = keyed.key.clone();
     new.upstream.clone_from(&old.upstream);
     crate::store::explain(&old, &new)
@@ -292,19 +271,16 @@ fn settle_services(plan: &Plan, decisions: &mut [Option<Decision>]) {
 /// For each task of the plan; `None` for a task that is skipped or not part of the run. A key without upstream is not
 /// yet the key of a task that has any.
 pub fn predict_keys(
-    plan: &Plan,
-    work: &impl TaskExecutor,
-    output_cache: &OutputCache,
-    digests: &Digests,
+    context: &KeyContext<'_, impl TaskExecutor>,
     options: &RunOptions,
 ) -> Vec<Option<Result<TaskKey, Failure>>> {
     let key = |(task, part): (&plan::Task, &TaskRole)| {
         if *part == TaskRole::NotNeeded || task.skipped.is_some() {
             return None;
         }
-        Some(key_of(plan, task, work.facts(task), |_| None, output_cache, digests).map(|keyed| keyed.key))
+        Some(context.key_of(task, context.work.facts(task), |_| None).map(|keyed| keyed.key))
     };
-    plan.tasks.iter().zip(&options.roles).map(key).collect()
+    context.plan.tasks.iter().zip(&options.roles).map(key).collect()
 }
 
 // How far each task is, without running any: its key, and whether the cache has its output.
@@ -325,13 +301,11 @@ pub struct TaskStatus {
 /// # Errors
 /// An output here cannot be looked at.
 pub fn task_statuses(
-    plan: &Plan,
-    work: &impl TaskExecutor,
-    output_cache: &OutputCache,
-    digests: &Digests,
+    context: &KeyContext<'_, impl TaskExecutor>,
     options: &RunOptions,
     mut elsewhere: impl FnMut(&TaskStatus) -> (Option<Digest>, Option<Arc<TaskRecord>>),
 ) -> Result<Vec<TaskStatus>, PathError> {
+    let plan = context.plan;
     let mut upstream_digests: Vec<Option<Digest>> = Vec::with_capacity(plan.tasks.len());
     let mut standings = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
@@ -347,9 +321,7 @@ pub fn task_statuses(
                 && options.roles[at] != TaskRole::NotNeeded
         };
         let keyed = (!task.needs.iter().any(is_open))
-            .then(|| {
-                key_of(plan, task, work.facts(task), |need| upstream_digests[need as usize], output_cache, digests).ok()
-            })
+            .then(|| context.key_of(task, context.work.facts(task), |need| upstream_digests[need as usize]).ok())
             .flatten();
         if task.lifetime == Lifetime::Service {
             upstream_digests.push(keyed.map(|keyed| keyed.digest));
@@ -357,14 +329,14 @@ pub fn task_statuses(
         }
         let mut standing = TaskStatus { task: task.id.clone(), key: keyed.map(|k| (k.key, k.digest)), record: None };
         if let Some((_, digest)) = &standing.key
-            && let Lookup::Hit(record) = look_up(work, plan, task, digest, output_cache)?
+            && let Lookup::Hit(record) = context.look_up(task, digest)?
         {
             standing.record = Some(record);
         }
         let digest = match &standing.record {
             Some(record) => Some(record.digest),
             None => match &standing.key {
-                Some((_, digest)) if !is_made_by_another(plan, task, digest, output_cache) => {
+                Some((_, digest)) if !context.is_made_by_another(task, digest) => {
                     let (digest, record) = elsewhere(&standing);
                     standing.record = record;
                     digest
@@ -400,13 +372,12 @@ impl UnchangedTasks {
     /// it, and its upstream made what it had made then. `is_as_before`: for each task of the plan.
     pub(super) fn record(
         &self,
-        work: &impl TaskExecutor,
-        plan: &Plan,
+        context: &KeyContext<'_, impl TaskExecutor>,
         task: u32,
         is_as_before: &[bool],
-        cache: &OutputCache,
     ) -> Option<Arc<TaskRecord>> {
         let output = self.unchanged(task)?.output.as_ref()?;
+        let KeyContext { plan, work, output_cache: cache, .. } = context;
         let task = &plan.tasks[task as usize];
         let is_skipped = |need: &Need| plan.tasks[need.task as usize].skipped.is_some();
         if !task.cache || !task.needs.iter().all(|need| is_as_before[need.task as usize] || is_skipped(need)) {

@@ -42,6 +42,6 @@ pub use timing::{
     Parallelism, Precision, Speculation, derive,
 };
 pub use virtual_load::{
-    Capacity, CapacityError, DisaggregatedServers, UnknownMetric, VirtualResult, VirtualWorkload, capacity,
-    is_in_virtual_time, judged_at, offline, served_at, with_users,
+    Capacity, CapacityError, ServerArrangement, UnknownMetric, VirtualBenchmark, VirtualResult, VirtualWorkload,
+    is_in_virtual_time, with_users,
 };

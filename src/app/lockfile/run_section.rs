@@ -19,7 +19,7 @@ use base::files::{Digest, read_text, text_of};
 use base::units::shell_word;
 use plan::{ActionError, ActionKind, Lifetime, Plan, Task};
 use runner::store::{Digests, OutputCache, TaskKey, replace};
-use runner::{KeyedTask, RunOptions, RunSummary, TaskRole, predict_keys};
+use runner::{KeyContext, KeyedTask, RunOptions, RunSummary, TaskRole, predict_keys};
 use stages::{StageExecutor, resolved};
 
 /// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
@@ -133,7 +133,7 @@ pub fn keys(project: &Project, plan: &Plan, options: &RunOptions, output_cache: 
     let home = &project.home;
     let digests = Digests::load(home);
     let stages = StageExecutor::new(home.state(), RunId::new("lock"));
-    let keys = predict_keys(plan, &stages, output_cache, &digests, options);
+    let keys = predict_keys(&KeyContext { plan, work: &stages, output_cache, digests: &digests }, options);
     if home.state().is_dir() {
         let _ = digests.save(home);
     }

@@ -2,12 +2,15 @@
 //!
 //! `--disaggregated`: copies of a benchmark's server as context servers and generation servers.
 
+use std::fmt::Display;
+
 use crate::cli::{RouterWord, WhatIfRequest};
 use crate::error::CommandError;
 use base::spec::{LatencyLimit, Length, LimitedMetric, Statistic};
 use report::{WhatIfNumbers, WhatIfProblem, WhatIfRow};
 use sim::{
-    Balancer, DisaggregatedServers, Disaggregation, EngineLimits, EngineServing, VirtualResult, VirtualWorkload,
+    Balancer, Disaggregation, EngineLimits, EngineServing, ServerArrangement, VirtualBenchmark, VirtualResult,
+    VirtualWorkload,
 };
 
 /// Rates of a curve, as shares of the highest one.
@@ -50,9 +53,12 @@ impl Question {
     pub fn answer(&self, requests: usize, has_curve: bool) -> WhatIfRow {
         let mut row = self.row.clone();
         if let Some((spec, serving)) = &self.twin {
-            row.outcome = self.numbers(spec, serving, requests);
-            if let Some(highest) = row.outcome.as_ref().ok().and_then(|numbers| numbers.rate).filter(|_| has_curve) {
-                row.curve = self.curve(spec, serving, requests, highest);
+            let server = sim::served_limits(spec, serving).map_err(problem);
+            row.outcome = server.clone().and_then(|server| self.numbers(&server, requests));
+            if let (Ok(server), Ok(WhatIfNumbers { rate: Some(highest), .. }), true) =
+                (&server, &row.outcome, has_curve)
+            {
+                row.curve = self.curve(server, requests, *highest);
             }
         }
         if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome
@@ -65,52 +71,23 @@ impl Question {
         row
     }
 
-    fn numbers(
-        &self,
-        spec: &sim::EngineSpec,
-        serving: &EngineServing,
-        requests: usize,
-    ) -> Result<WhatIfNumbers, WhatIfProblem> {
-        let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
-        let server = sim::served_limits(spec, serving).map_err(|error| problem(&error))?;
-        let servers = self.row.servers;
-        let full = self.count(&server, requests);
-        if let Some(setup) = self.split {
-            return self.disaggregated_numbers(&DisaggregatedServers { server, setup }, full);
-        }
-        let (rate, result) = if self.is_offline {
-            (None, sim::offline(&server, servers, &self.workload, full).map_err(|error| problem(&error))?)
-        } else if self.limits.is_empty() {
-            let rate = self.rate.unwrap_or_default();
-            let result = sim::served_at(&server, servers, &self.workload, full, rate);
-            (Some(rate), result.map_err(|error| problem(&error))?)
-        } else {
-            let searched = sim::capacity(&server, servers, &self.workload, full, &self.limits);
-            let capacity = searched.map_err(|error| problem(&error))?;
-            if capacity.rate == 0.0 {
-                return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
-            }
-            (Some(capacity.rate), capacity.result)
-        };
-        Ok(numbers_of(rate, &result))
-    }
-
-    fn disaggregated_numbers(
-        &self,
-        servers: &DisaggregatedServers,
-        count: usize,
-    ) -> Result<WhatIfNumbers, WhatIfProblem> {
-        let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
+    fn numbers(&self, server: &EngineLimits, requests: usize) -> Result<WhatIfNumbers, WhatIfProblem> {
+        let (benchmark, count) = (self.benchmark(server), self.count(server, requests));
         if self.is_offline || self.limits.is_empty() {
             let rate = if self.is_offline { None } else { self.rate };
-            let result = servers.served(&self.workload, count, rate).map_err(|error| problem(&error))?;
-            return Ok(numbers_of(rate, &result));
+            return Ok(numbers_of(rate, &benchmark.served(count, rate).map_err(problem)?));
         }
-        let capacity = servers.capacity(&self.workload, count, &self.limits).map_err(|error| problem(&error))?;
+        let capacity = benchmark.capacity(count, &self.limits).map_err(problem)?;
         if capacity.rate == 0.0 {
             return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
         }
         Ok(numbers_of(Some(capacity.rate), &capacity.result))
+    }
+
+    fn benchmark<'a>(&'a self, server: &'a EngineLimits) -> VirtualBenchmark<'a> {
+        let replicas = ServerArrangement::Replicas(self.row.servers);
+        let arrangement = self.split.map_or(replicas, ServerArrangement::Disaggregated);
+        VirtualBenchmark { server, arrangement, workload: &self.workload }
     }
 
     /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small
@@ -121,27 +98,18 @@ impl Question {
     }
 
     /// The same load at rates up to a little more than the highest one.
-    fn curve(
-        &self,
-        spec: &sim::EngineSpec,
-        serving: &EngineServing,
-        requests: usize,
-        highest: f64,
-    ) -> Vec<WhatIfNumbers> {
-        let Ok(server) = sim::served_limits(spec, serving) else { return Vec::new() };
-        let count = self.count(&server, requests);
+    fn curve(&self, server: &EngineLimits, requests: usize, highest: f64) -> Vec<WhatIfNumbers> {
+        let (benchmark, count) = (self.benchmark(server), self.count(server, requests));
         let at = |share: f64| {
             let rate = share * highest;
-            let result = if let Some(setup) = self.split {
-                let servers = DisaggregatedServers { server: server.clone(), setup };
-                servers.judged_at(&self.workload, count, &self.limits, rate)
-            } else {
-                sim::judged_at(&server, self.row.servers, &self.workload, count, &self.limits, rate)
-            };
-            Some(numbers_of(Some(rate), &result.ok()?))
+            Some(numbers_of(Some(rate), &benchmark.judged_at(count, &self.limits, rate).ok()?))
         };
         CURVE.into_iter().filter_map(at).collect()
     }
+}
+
+fn problem(error: impl Display) -> WhatIfProblem {
+    WhatIfProblem(error.to_string())
 }
 
 /// A command with its rate, in place of one that was given.

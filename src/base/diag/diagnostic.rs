@@ -106,6 +106,13 @@ impl Diagnostics {
         self.list.push(diagnostic);
     }
 
+    /// Like `push`, for a diagnostic that is completed in its place.
+    pub fn push_mut(&mut self, diagnostic: Diagnostic) -> &mut Diagnostic {
+        let index = self.list.len();
+        self.list.push(diagnostic);
+        &mut self.list[index]
+    }
+
     /// Puts the diagnostic of an index at another place.
     pub fn move_to(&mut self, index: usize, span: Span) {
         if let Some(label) = self.list.get_mut(index).and_then(|one| one.primary.as_mut()) {

@@ -40,13 +40,9 @@ pub(super) fn check(
         let at = folder.join(DETAIL_FILE);
         loadgen::scenario(to, &folder, detail, entry, scenario);
         if detail.get("power_end").is_none() && detail.get("generated_query_count").is_none() {
-            to.refuse(
-                SubmissionCheck::TornLog,
-                &at,
-                "it ends before all samples were issued",
-                "the run was broken off",
-                "run it again",
-            );
+            to.refuse(SubmissionCheck::TornLog, &at, "it ends before all samples were issued")
+                .rule("the run was broken off")
+                .fix("run it again");
         }
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
         let count =
@@ -57,8 +53,9 @@ pub(super) fn check(
             // The checkers until v5.1 say so, and take it.
             let is_open = !entry.is_closed();
             let weight = if is_open { FindingWeight::of_newer_checker(entry.layout) } else { FindingWeight::Refused };
-            let rule = "accuracy is that of the whole data set";
-            to.find(weight, SubmissionCheck::AccuracySamples, &at, finding, rule, "run with the whole data set");
+            to.find(weight, SubmissionCheck::AccuracySamples, &at, finding)
+                .rule("accuracy is that of the whole data set")
+                .fix("run with the whole data set");
         }
     }
     let at = folder.join("accuracy.txt");
@@ -67,7 +64,7 @@ pub(super) fn check(
     match read_text(&at) {
         Ok(text) => {
             if text.trim().is_empty() {
-                to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", rule, SCORE);
+                to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(rule).fix(SCORE);
             } else {
                 metrics = scores(to, &at, &text, benchmark, entry.is_closed());
             }
@@ -106,7 +103,7 @@ fn scores(
                     "exact_match" | "mbxp_accuracy" => OFFICIAL,
                     _ => SCORE,
                 };
-                to.find(weight, SubmissionCheck::MissingScore, at, finding, "the round asks for it", fix);
+                to.find(weight, SubmissionCheck::MissingScore, at, finding).rule("the round asks for it").fix(fix);
             }
             continue;
         };
@@ -118,16 +115,14 @@ fn scores(
         let better = "check precision, calibration and the end token; then run accuracy and performance again";
         for value in values {
             if let Some(min) = bounds.min.filter(|min| value < min) {
-                to.refuse(
-                    SubmissionCheck::Accuracy,
-                    at,
-                    format!("{name} is {value}, the least is {min}"),
-                    rule,
-                    better,
-                );
+                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the least is {min}"))
+                    .rule(rule)
+                    .fix(better);
             }
             if let Some(max) = bounds.max.filter(|max| value > max) {
-                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"), rule, better);
+                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"))
+                    .rule(rule)
+                    .fix(better);
             }
         }
     }
@@ -162,19 +157,19 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     let text_at = folder.join("accuracy.txt");
     let rule = "the hash identifies its accuracy log";
     let Some(hash) = hashes.last() else {
-        to.refuse(SubmissionCheck::Hash, &text_at, "it has no line `hash=…`", rule, score);
+        to.refuse(SubmissionCheck::Hash, &text_at, "it has no line `hash=…`").rule(rule).fix(score);
         return;
     };
     if hashes.len() > 1 {
-        to.review(SubmissionCheck::Hash, &text_at, "it has several lines `hash=…`", rule, score);
+        to.review(SubmissionCheck::Hash, &text_at, "it has several lines `hash=…`").rule(rule).fix(score);
     }
     if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}"), rule, score);
+        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}")).rule(rule).fix(score);
         return;
     }
     let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");
     let size = match std::fs::metadata(&at).map(|meta| meta.len()) {
-        Ok(0) => return to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", goes_with, pack),
+        Ok(0) => return to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(goes_with).fix(pack),
         Ok(size) => size,
         Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
@@ -185,23 +180,20 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     };
     if size > LONGEST {
         let finding = format!("it is not truncated: {size} bytes, at most {LONGEST}");
-        to.refuse(
-            SubmissionCheck::NotTruncated,
-            &at,
-            finding,
-            "whole accuracy logs are not submitted",
-            "pack again; keep the whole log at home",
-        );
+        to.refuse(SubmissionCheck::NotTruncated, &at, finding)
+            .rule("whole accuracy logs are not submitted")
+            .fix("pack again; keep the whole log at home");
     }
     let locked_digest = locked.and_then(|run| run.files.get(ACCURACY_FILE));
     let expected = if cut { locked_digest } else { Some(&actual) };
     if let Some(expected) = expected.filter(|expected| expected.as_str() != *hash) {
         let finding =
             format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
-        let rule = "accuracy.txt must be of this log; the official checker does not compute it";
         // A lock knows the whole log; without one, published results have another log's hash.
         let weight = if locked_digest.is_some() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::Hash, &at, finding, rule, "score the accuracy run again, then pack again");
+        to.find(weight, SubmissionCheck::Hash, &at, finding)
+            .rule("accuracy.txt must be of this log; the official checker does not compute it")
+            .fix("score the accuracy run again, then pack again");
     }
 }
 
@@ -214,7 +206,7 @@ pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, perf
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
         let finding = format!("{name} is {b:?} here and {a:?} in the performance run");
         if a != b {
-            to.review(SubmissionCheck::TwoSystems, &at, finding, rule, fix);
+            to.review(SubmissionCheck::TwoSystems, &at, finding).rule(rule).fix(fix);
         }
     }
 }

@@ -24,13 +24,14 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
         let folder = entry.audit(*test);
         if !folder.is_dir() {
             let finding = format!("{} is missing", test_folder(*test));
-            let rule = format!("a closed result of {} has passed it", entry.benchmark);
             let fix = format!(
                 "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and \
                  `verified`",
                 test_folder(*test).to_lowercase()
             );
-            to.refuse(SubmissionCheck::MissingTest, &folder, finding, rule, fix);
+            to.refuse(SubmissionCheck::MissingTest, &folder, finding)
+                .rule(format!("a closed result of {} has passed it", entry.benchmark))
+                .fix(fix);
             continue;
         }
         verdict(to, &folder, *test, scenario);
@@ -45,21 +46,18 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
         }
         if size <= 2 {
             let finding = if log.is_file() { "it holds no samples" } else { "it is missing" };
-            let rule = "the verification is of the samples that the test logged";
-            to.review(
-                SubmissionCheck::AuditLog,
-                &log,
-                finding,
-                rule,
-                "run the test with its audit.config and verify it again",
-            );
+            to.review(SubmissionCheck::AuditLog, &log, finding)
+                .rule("the verification is of the samples that the test logged")
+                .fix("run the test with its audit.config and verify it again");
         }
     }
     let above = entry.audit(TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let finding = format!("{name} is no test of {}", entry.benchmark);
-            to.review(SubmissionCheck::ExtraTest, &above.join(name), finding, "it is not examined", "take it out");
+            to.review(SubmissionCheck::ExtraTest, &above.join(name), finding)
+                .rule("it is not examined")
+                .fix("take it out");
         }
     }
 }
@@ -87,14 +85,16 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
             (None, max) => format!("at most {}", max.unwrap_or_default()),
         };
         let finding = format!("it has TEST PASS and {finding} of {value}, which has to be {allowed}");
-        let fix = "run the test and verify it again";
-        to.refuse(SubmissionCheck::TestFailed, &at, finding, "the bound decides whether the test passes", fix);
+        to.refuse(SubmissionCheck::TestFailed, &at, finding)
+            .rule("the bound decides whether the test passes")
+            .fix("run the test and verify it again");
     }
     let total = numbers(&text, "Total samples:").into_iter().next();
     if let Some(total) = total.filter(|total| *total < audit.samples as f64) {
         let finding = format!("it is of {total} samples, and the test has {}", audit.samples);
-        let fix = "run the test with its own audit.config and data set, and verify it again";
-        to.review(SubmissionCheck::AuditLog, &at, finding, "a part of the answers shows less than all of them", fix);
+        to.review(SubmissionCheck::AuditLog, &at, finding)
+            .rule("a part of the answers shows less than all of them")
+            .fix("run the test with its own audit.config and data set, and verify it again");
     }
 }
 
@@ -120,14 +120,9 @@ fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &
     for (key, value) in needed {
         if let Some(found) = detail.count(key).filter(|found| *found != value) {
             let finding = format!("`{key}` is {found}, and {} has {value}", test_folder(test));
-            let fix = "run the test with its own audit.config, and verify it again";
-            to.review(
-                SubmissionCheck::AuditLog,
-                &run.join(DETAIL_FILE),
-                finding,
-                "audit.config of the test was not in force",
-                fix,
-            );
+            to.review(SubmissionCheck::AuditLog, &run.join(DETAIL_FILE), finding)
+                .rule("audit.config of the test was not in force")
+                .fix("run the test with its own audit.config, and verify it again");
         }
     }
 }
@@ -138,17 +133,14 @@ fn answers(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenar
     let fix = "run the test with its audit.config and verify it again";
     if found.answers > 0 && found.answers < FEWEST_ANSWERS {
         let finding = format!("it holds {} answers, about 100 are sampled", found.answers);
-        to.refuse(
-            SubmissionCheck::AuditLog,
-            at,
-            finding,
-            "the verification is of the samples that the test logged",
-            fix,
-        );
+        to.refuse(SubmissionCheck::AuditLog, at, finding)
+            .rule("the verification is of the samples that the test logged")
+            .fix(fix);
     }
     for offence in found.offences {
-        let rule = "the answers that the test logged show that it failed, whatever verify_accuracy.txt has";
-        to.refuse(SubmissionCheck::AuditLog, at, offence, rule, fix);
+        to.refuse(SubmissionCheck::AuditLog, at, offence)
+            .rule("the answers that the test logged show that it failed, whatever verify_accuracy.txt has")
+            .fix(fix);
     }
 }
 
@@ -179,13 +171,16 @@ fn verdict(to: &mut SubmissionFindings, folder: &Path, test: TestMode, scenario:
     }
     if test != TestMode::Test06 && has(&format!("TEST {NOT_JUDGED}")) {
         let finding = format!("{} was not judged: its answers are simulated", test_folder(test));
-        let rule = "a result is valid only with its audit tests, of the real data set";
-        to.refuse(SubmissionCheck::TestNotJudged, &at, finding, rule, "run the test with the data set of the round");
+        to.refuse(SubmissionCheck::TestNotJudged, &at, finding)
+            .rule("a result is valid only with its audit tests, of the real data set")
+            .fix("run the test with the data set of the round");
         return;
     }
     if !failed.is_empty() {
         let finding = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
-        to.refuse(SubmissionCheck::TestFailed, &at, finding, "a result is valid only with its audit tests", fix);
+        to.refuse(SubmissionCheck::TestFailed, &at, finding)
+            .rule("a result is valid only with its audit tests")
+            .fix(fix);
     }
 }
 
@@ -202,9 +197,9 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
                 SubmissionCheck::Lock,
                 &documentation.join(PACKAGE_LOCK_FILE),
                 format!("it cannot be read: {error}"),
-                "it records where the files are from",
-                "pack again",
-            );
+            )
+            .rule("it records where the files are from")
+            .fix("pack again");
             return Vec::new();
         }
     };
@@ -215,14 +210,9 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
     let has_none = |system: &&SystemEntry| locks.iter().all(|lock| lock.system != system.name);
     for system in submitter.systems.iter().filter(|system| !locks.is_empty() && has_none(system)) {
         let finding = format!("regatta.lock knows nothing of the system {}", system.name);
-        let rule = "a system that was copied in has no provenance";
-        to.refuse(
-            SubmissionCheck::Lock,
-            &submitter.folder.join("results").join(&system.name),
-            finding,
-            rule,
-            "`regatta mlperf assemble`",
-        );
+        to.refuse(SubmissionCheck::Lock, &submitter.folder.join("results").join(&system.name), finding)
+            .rule("a system that was copied in has no provenance")
+            .fix("`regatta mlperf assemble`");
     }
     locks
 }
@@ -230,25 +220,17 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
 fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, submitter: &Submitter, round: &Round) {
     if lock.rehearsal {
         let finding = "this package is a rehearsal";
-        to.refuse(
-            SubmissionCheck::Rehearsal,
-            at,
-            finding,
-            "durations were shortened, or its data is synthetic",
-            "take `rehearse` out of the manifest and run again",
-        );
+        to.refuse(SubmissionCheck::Rehearsal, at, finding)
+            .rule("durations were shortened, or its data is synthetic")
+            .fix("take `rehearse` out of the manifest and run again");
     }
     for (name, locked, found) in [("round", &lock.round, &round.name), ("submitter", &lock.submitter, &submitter.name)]
     {
         if locked != found {
             let finding = format!("it was packed for {name} {locked}, and is checked for {found}");
-            to.refuse(
-                SubmissionCheck::Lock,
-                at,
-                finding,
-                "what was packed is what is submitted",
-                "pack again; files must not be moved by hand",
-            );
+            to.refuse(SubmissionCheck::Lock, at, finding)
+                .rule("what was packed is what is submitted")
+                .fix("pack again; files must not be moved by hand");
         }
     }
 }
@@ -263,13 +245,9 @@ pub(super) fn check_package_lock(
 ) {
     let Some(result) = lock.result(entry.benchmark, scenario) else {
         let finding = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
-        to.refuse(
-            SubmissionCheck::Lock,
-            &entry.folder(),
-            finding,
-            "a result that was copied in has no provenance",
-            "name it under `results` and pack again",
-        );
+        to.refuse(SubmissionCheck::Lock, &entry.folder(), finding)
+            .rule("a result that was copied in has no provenance")
+            .fix("name it under `results` and pack again");
         return;
     };
     for (mode, run) in &result.runs {
@@ -282,14 +260,9 @@ pub(super) fn check_package_lock(
         for (name, hash) in run.files.iter().filter(|(name, _)| *name != ACCURACY_FILE) {
             let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
             if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
-                let rule = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";
-                to.refuse(
-                    SubmissionCheck::ChangedFile,
-                    &path,
-                    "it was changed after it was packed",
-                    rule,
-                    "pack again",
-                );
+                to.refuse(SubmissionCheck::ChangedFile, &path, "it was changed after it was packed")
+                    .rule("logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed")
+                    .fix("pack again");
             }
         }
     }
@@ -312,24 +285,15 @@ fn check_test_record(
     let name = test_folder(mode);
     if test.rehearsal {
         let finding = format!("the {name} run was a rehearsal: its durations were shortened");
-        to.refuse(
-            SubmissionCheck::Rehearsal,
-            &at,
-            finding,
-            "every test lasts at least 600 s",
-            "take `rehearse` out of the manifest and run again",
-        );
+        to.refuse(SubmissionCheck::Rehearsal, &at, finding)
+            .rule("every test lasts at least 600 s")
+            .fix("take `rehearse` out of the manifest and run again");
     }
     if test.dataset.synthetic {
         let finding = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
-        let fix = "`mlperf: { dataset: { from: … } }` reads the benchmark's own";
-        to.refuse(
-            SubmissionCheck::SyntheticData,
-            &at,
-            finding,
-            "a result is measured on the benchmark's data set",
-            fix,
-        );
+        to.refuse(SubmissionCheck::SyntheticData, &at, finding)
+            .rule("a result is measured on the benchmark's data set")
+            .fix("`mlperf: { dataset: { from: … } }` reads the benchmark's own");
     }
     // A result for 99.9 % is one for 99 %, too.
     let high = test.benchmark.strip_suffix(".9").filter(|low| *low == entry.benchmark && low.ends_with("-99"));
@@ -343,8 +307,9 @@ fn check_test_record(
             test.scenario.title(),
             test.round
         );
-        let rule = format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name);
-        to.refuse(SubmissionCheck::WrongRun, &at, finding, rule, "name the right stage under `results`");
+        to.refuse(SubmissionCheck::WrongRun, &at, finding)
+            .rule(format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name))
+            .fix("name the right stage under `results`");
     }
 }
 
@@ -367,14 +332,9 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
                     short(b),
                     short(a)
                 );
-                let rule = "all runs of a result are of one system: the same engine, configuration and server";
-                to.refuse(
-                    SubmissionCheck::TwoSystems,
-                    &entry.folder(),
-                    finding,
-                    rule,
-                    "let both stages name the same upstream stages, and run again",
-                );
+                to.refuse(SubmissionCheck::TwoSystems, &entry.folder(), finding)
+                    .rule("all runs of a result are of one system: the same engine, configuration and server")
+                    .fix("let both stages name the same upstream stages, and run again");
             }
         }
     }

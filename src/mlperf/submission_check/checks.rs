@@ -205,13 +205,9 @@ pub(super) fn check_names(to: &mut SubmissionFindings, root: &Path, layout: Subm
             let below = path.strip_prefix(root).unwrap_or(path).display().to_string();
             if let Some(other) = folded.insert(below.to_lowercase(), below.clone()) {
                 let finding = format!("its name differs from {other} in case only");
-                to.review(
-                    SubmissionCheck::FileName,
-                    path,
-                    finding,
-                    "on some systems one overwrites the other",
-                    "rename one of them",
-                );
+                to.review(SubmissionCheck::FileName, path, finding)
+                    .rule("on some systems one overwrites the other")
+                    .fix("rename one of them");
             }
             kind(to, &item, layout);
         }
@@ -225,11 +221,14 @@ fn name(to: &mut SubmissionFindings, path: &Path, name: &str, layout: Submission
             "__pycache__" => "it is a cache of Python's".to_owned(),
             _ => format!("its name begins with a dot or has a space in it: {name:?}"),
         };
-        let rule = "the official checker refuses such names until v5.1";
-        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::FileName, path, finding, rule, fix);
+        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::FileName, path, finding)
+            .rule("the official checker refuses such names until v5.1")
+            .fix(fix);
     } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+,@=()".contains(c)) {
         let finding = format!("its name has characters that not every file system and script takes: {name:?}");
-        to.review(SubmissionCheck::FileName, path, finding, "submissions are cloned and read on many systems", fix);
+        to.review(SubmissionCheck::FileName, path, finding)
+            .rule("submissions are cloned and read on many systems")
+            .fix(fix);
     }
 }
 
@@ -240,42 +239,37 @@ fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) 
     if kind.is_symlink() {
         let rule = "links do not survive packing";
         if path.exists() {
-            to.review(SubmissionCheck::Link, path, "it is a link", rule, "put the file there");
+            to.review(SubmissionCheck::Link, path, "it is a link").rule(rule).fix("put the file there");
         } else {
             let weight = FindingWeight::of_older_checker(layout);
-            to.find(weight, SubmissionCheck::Link, path, "it is a link to nothing", rule, "put the file there");
+            to.find(weight, SubmissionCheck::Link, path, "it is a link to nothing")
+                .rule(rule)
+                .fix("put the file there");
         }
     }
     if kind.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
-        let rule = "git keeps no empty folders; the official checker refuses them until v5.1";
-        to.find(
-            FindingWeight::of_older_checker(layout),
-            SubmissionCheck::EmptyFolder,
-            path,
-            "it is empty",
-            rule,
-            "take it out",
-        );
+        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::EmptyFolder, path, "it is empty")
+            .rule("git keeps no empty folders; the official checker refuses them until v5.1")
+            .fix("take it out");
     }
     if kind.is_file() {
         let size = item.metadata().map_or(0, |meta| meta.len());
         if size > LARGEST {
             let finding = format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken");
-            let rule = "the repository of results refuses larger files";
-            to.refuse(SubmissionCheck::FileSize, path, finding, rule, "leave it out; truncate logs");
+            to.refuse(SubmissionCheck::FileSize, path, finding)
+                .rule("the repository of results refuses larger files")
+                .fix("leave it out; truncate logs");
         }
         let of_a_run = |part| ["performance", "accuracy"].iter().any(|name| part == std::ffi::OsStr::new(name));
         if item.file_name() == "audit.config" && path.iter().any(of_a_run) {
-            let rule = "LoadGen takes an audit.config in its working folder: the run may have been one of an audit";
-            let fix = "take it out, and look whether the run was one of an audit";
             to.find(
                 FindingWeight::of_older_checker(layout),
                 SubmissionCheck::AuditConfig,
                 path,
                 "an audit.config is beside a result's logs",
-                rule,
-                fix,
-            );
+            )
+            .rule("LoadGen takes an audit.config in its working folder: the run may have been one of an audit")
+            .fix("take it out, and look whether the run was one of an audit");
         }
     }
 }
@@ -293,10 +287,9 @@ pub(super) fn check_limits(
 ) {
     if detail.flag("requested_use_token_latencies") != Some(true) {
         let finding = "use_token_latencies was off";
-        let reason =
-            "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";
-        let fix = format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model);
-        to.find(weight(entry), SubmissionCheck::TokenLatencies, at, finding, reason, fix);
+        to.find(weight(entry), SubmissionCheck::TokenLatencies, at, finding)
+            .rule("language models are judged by tokens; LoadGen drops the rule for a model name that it does not know")
+            .fix(format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model));
     }
     if entry.is_closed() {
         in_force(to, at, detail, benchmark, scenario);
@@ -315,13 +308,9 @@ fn weight(entry: &ResultEntry) -> FindingWeight {
 fn in_force(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario) {
     let Some(limit) = benchmark.latency.get(&scenario) else { return };
     if detail.number("effective_target_latency_percentile").is_some_and(|percentile| percentile < 0.99) {
-        to.refuse(
-            SubmissionCheck::LatencyLimits,
-            at,
-            "the percentile in force is below 99",
-            "limits are for the 99th percentile",
-            "take it out of user.conf; run again",
-        );
+        to.refuse(SubmissionCheck::LatencyLimits, at, "the percentile in force is below 99")
+            .rule("limits are for the 99th percentile")
+            .fix("take it out of user.conf; run again");
     }
     for (name, key, limit_ms) in [("TTFT", "ttft", limit.ttft_ms), ("TPOT", "tpot", limit.tpot_ms)] {
         let in_force = detail.number(&format!("requested_server_{key}_latency")).map(|ns| ns / 1e6);
@@ -331,14 +320,9 @@ fn in_force(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: 
                 in_force.map_or("no".to_owned(), |ms| ms.to_string()),
                 scenario.title()
             );
-            let rule = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
-            to.refuse(
-                SubmissionCheck::LatencyLimits,
-                at,
-                finding,
-                rule,
-                format!("run it as model `{}`", benchmark.loadgen_model(scenario)),
-            );
+            to.refuse(SubmissionCheck::LatencyLimits, at, finding)
+                .rule("LoadGen judged this run by looser limits than its folder's; the official checker takes it")
+                .fix(format!("run it as model `{}`", benchmark.loadgen_model(scenario)));
         }
     }
 }
@@ -355,14 +339,9 @@ fn target_latency(
     let in_force = detail.number("effective_target_latency_ns").map(|ns| ns / 1e6);
     if let Some(ms) = in_force.filter(|ms| *ms > most) {
         let finding = format!("target_latency was {ms} ms, {} has {most} ms", scenario.title());
-        let rule = "early stopping goes by the round's latency of a query, or a shorter one";
-        to.refuse(
-            SubmissionCheck::LatencyLimits,
-            at,
-            finding,
-            rule,
-            "take `target_latency` out of user.conf; run again",
-        );
+        to.refuse(SubmissionCheck::LatencyLimits, at, finding)
+            .rule("early stopping goes by the round's latency of a query, or a shorter one")
+            .fix("take `target_latency` out of user.conf; run again");
     }
 }
 
@@ -395,8 +374,9 @@ fn outcome(
             "p99 {name} (LoadGen's, from issue) is {}, the limit is {limit_ms} ms",
             measured_ms.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
         );
-        let rule = format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model);
-        to.find(weight, SubmissionCheck::Latency, at, finding, rule, "lower target_qps and run again");
+        to.find(weight, SubmissionCheck::Latency, at, finding)
+            .rule(format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model))
+            .fix("lower target_qps and run again");
     }
 }
 
@@ -456,34 +436,22 @@ impl<'a> SubmissionFindings<'a> {
         Self { root, all: Vec::new() }
     }
 
-    pub(super) fn refuse(
-        &mut self,
-        check: SubmissionCheck,
-        place: &Path,
-        what: impl Into<String>,
-        why: impl Into<String>,
-        fix: impl Into<String>,
-    ) {
-        self.find(FindingWeight::Refused, check, place, what, why, fix);
+    pub(super) fn refuse(&mut self, check: SubmissionCheck, place: &Path, what: impl Into<String>) -> FindingDraft<'_> {
+        self.find(FindingWeight::Refused, check, place, what)
     }
 
-    pub(super) fn review(
-        &mut self,
-        check: SubmissionCheck,
-        place: &Path,
-        what: impl Into<String>,
-        why: impl Into<String>,
-        fix: impl Into<String>,
-    ) {
-        self.find(FindingWeight::Review, check, place, what, why, fix);
+    pub(super) fn review(&mut self, check: SubmissionCheck, place: &Path, what: impl Into<String>) -> FindingDraft<'_> {
+        self.find(FindingWeight::Review, check, place, what)
     }
 
     /// A file that is missing, or that cannot be read.
     pub(super) fn refuse_unread(&mut self, place: &Path, error: &io::Error, why: &str, fix: &str) {
         if is_absence(error) {
-            self.refuse(SubmissionCheck::MissingFile, place, "it is missing", why, fix);
+            self.refuse(SubmissionCheck::MissingFile, place, "it is missing").rule(why).fix(fix);
         } else {
-            self.refuse(SubmissionCheck::UnreadableFile, place, format!("it cannot be read: {error}"), why, fix);
+            self.refuse(SubmissionCheck::UnreadableFile, place, format!("it cannot be read: {error}"))
+                .rule(why)
+                .fix(fix);
         }
     }
 
@@ -494,12 +462,33 @@ impl<'a> SubmissionFindings<'a> {
         check: SubmissionCheck,
         place: &Path,
         what: impl Into<String>,
-        why: impl Into<String>,
-        fix: impl Into<String>,
-    ) {
+    ) -> FindingDraft<'_> {
         let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
         let place = if place.is_empty() { ".".to_owned() } else { place };
-        let (what, why, fix) = (what.into(), why.into(), fix.into());
-        self.all.push(SubmissionFinding { weight, check, place, what, why, fix });
+        let (why, fix) = (String::new(), String::new());
+        FindingDraft {
+            all: &mut self.all,
+            finding: SubmissionFinding { weight, check, place, what: what.into(), why, fix },
+        }
+    }
+}
+
+/// A finding without its rule and its fix; the fix completes it.
+#[must_use]
+pub(super) struct FindingDraft<'a> {
+    all: &'a mut Vec<SubmissionFinding>,
+    finding: SubmissionFinding,
+}
+
+impl FindingDraft<'_> {
+    pub(super) fn rule(mut self, rule: impl Into<String>) -> Self {
+        self.finding.why = rule.into();
+        self
+    }
+
+    /// Adds the finding, with what to do, to those of the submission.
+    pub(super) fn fix(mut self, fix: impl Into<String>) {
+        self.finding.fix = fix.into();
+        self.all.push(self.finding);
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn check(
     let Some(rates) = Rates::new(detail, scenario) else { return };
     if rates.samples <= 0.0 || rates.tokens <= 0.0 {
         let finding = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
-        return to.refuse(SubmissionCheck::Counts, &at, finding, WHY, FIX);
+        return to.refuse(SubmissionCheck::Counts, &at, finding).rule(WHY).fix(FIX);
     }
     counts(to, &at, detail, &rates, scenario);
     lengths(to, &at, &rates, benchmark, scores);
@@ -84,13 +84,9 @@ pub(super) fn parts_of_verdict(to: &mut SubmissionFindings, folder: &Path, detai
             _ => continue,
         };
         let finding = format!("{key} is {logged}, and the result VALID");
-        to.refuse(
-            SubmissionCheck::Verdict,
-            &at,
-            finding,
-            "LoadGen calls a run VALID when all of its conditions are met",
-            FIX,
-        );
+        to.refuse(SubmissionCheck::Verdict, &at, finding)
+            .rule("LoadGen calls a run VALID when all of its conditions are met")
+            .fix(FIX);
     }
 }
 
@@ -104,7 +100,7 @@ fn counts(to: &mut SubmissionFindings, at: &Path, detail: &Detail, rates: &Rates
     let seconds = |key: &str| detail.number(key).map(|ns| ns / 1e9);
     let is_near = |a: f64, b: f64| (a - b).abs() <= RATE_TOLERANCE * b.abs();
     let longest = seconds("result_max_latency_ns");
-    let mut disagree = |what: String| to.refuse(SubmissionCheck::Counts, at, what, WHY, FIX);
+    let mut disagree = |what: String| to.refuse(SubmissionCheck::Counts, at, what).rule(WHY).fix(FIX);
     if scenario == MlperfScenario::Offline {
         // One query: it takes as long as its last sample.
         let samples = detail.number("generated_samples_per_query");
@@ -166,14 +162,15 @@ fn lengths(
             "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are requested",
             benchmark.max_output_tokens
         );
-        to.refuse(SubmissionCheck::Lengths, at, finding, WHY, FIX);
+        to.refuse(SubmissionCheck::Lengths, at, finding).rule(WHY).fix(FIX);
     }
     // A benchmark whose accuracy run has another data set has other lengths there.
     let scored = scores.get("TOKENS_PER_SAMPLE").filter(|_| benchmark.accuracy_samples.is_none());
     if let Some(scored) = scored.filter(|scored| (mean - **scored).abs() > LENGTH_TOLERANCE * **scored) {
         let finding = format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}");
-        let rule = "performance and accuracy are measured with the same answers";
-        to.refuse(SubmissionCheck::Lengths, at, finding, rule, FIX);
+        to.refuse(SubmissionCheck::Lengths, at, finding)
+            .rule("performance and accuracy are measured with the same answers")
+            .fix(FIX);
     }
 }
 
@@ -195,7 +192,7 @@ fn summary(to: &mut SubmissionFindings, folder: &Path, rates: &Rates) {
         // It prints two decimals of small numbers.
         if let Some(printed) = printed.filter(|printed| (printed - logged).abs() > 0.01 * logged + 0.01) {
             let finding = format!("it has {printed} {unit}, the detail log {logged}");
-            to.refuse(SubmissionCheck::LogsDisagree, &at, finding, WHY, FIX);
+            to.refuse(SubmissionCheck::LogsDisagree, &at, finding).rule(WHY).fix(FIX);
         }
     }
 }
@@ -215,7 +212,7 @@ fn percentiles(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
         if let Some(pair) = values.windows(2).find(|pair| pair[0].1 > pair[1].1) {
             let [(low, a), (high, b)] = [pair[0], pair[1]];
             let finding = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
-            to.refuse(SubmissionCheck::Counts, at, finding, "a higher percentile is no smaller", FIX);
+            to.refuse(SubmissionCheck::Counts, at, finding).rule("a higher percentile is no smaller").fix(FIX);
         }
     }
 }
@@ -333,11 +330,9 @@ impl PackedLogs {
 fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, log: &Path) {
     let first = first.strip_prefix(root).unwrap_or(first);
     let finding = format!("it is, byte for byte, {}", first.display());
-    let rule = if name == DETAIL_FILE {
+    to.review(SubmissionCheck::ReusedLog, log, finding).rule(if name == DETAIL_FILE {
         "a run is that of one system, scenario and test; its log has its process and its times, which no other run has"
     } else {
         "runs of another benchmark, scenario or test give other answers, or in another order"
-    };
-    let fix = "one of the two is of the other's run: put its own there";
-    to.review(SubmissionCheck::ReusedLog, log, finding, rule, fix);
+    }).fix("one of the two is of the other's run: put its own there");
 }

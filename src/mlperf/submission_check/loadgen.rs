@@ -42,14 +42,9 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     for name in FILES {
         let path = folder.join(name);
         if !there.iter().any(|file| file == name) {
-            let fix = "pack the output of the run again; LoadGen writes this file in every test";
-            to.refuse(
-                SubmissionCheck::MissingFile,
-                &path,
-                "it is missing",
-                "a result has LoadGen's summary and its detail log",
-                fix,
-            );
+            to.refuse(SubmissionCheck::MissingFile, &path, "it is missing")
+                .rule("a result has LoadGen's summary and its detail log")
+                .fix("pack the output of the run again; LoadGen writes this file in every test");
         }
     }
     let path = folder.join(DETAIL_FILE);
@@ -59,20 +54,17 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     let detail = match Detail::read_folder(folder) {
         Ok(detail) => detail,
         Err(error) => {
-            to.refuse(
-                SubmissionCheck::UnreadableLog,
-                &path,
-                error.to_string(),
-                "the detail log is what a result is judged by",
-                RERUN_HINT,
-            );
+            to.refuse(SubmissionCheck::UnreadableLog, &path, error.to_string())
+                .rule("the detail log is what a result is judged by")
+                .fix(RERUN_HINT);
             return None;
         }
     };
     if let Some(first) = detail.first_unread.first() {
         let finding = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
-        let rule = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
-        to.refuse(SubmissionCheck::UnreadableLog, &path, finding, rule, RERUN_HINT);
+        to.refuse(SubmissionCheck::UnreadableLog, &path, finding)
+            .rule("logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn")
+            .fix(RERUN_HINT);
     }
     one_run(to, &path, &detail);
     check_log_complete(to, &path, &detail, kind);
@@ -94,7 +86,7 @@ fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let finding = format!("`{key}` is {first} and, further down, {later}{more}");
     let rule = "LoadGen empties its logs when it starts, and writes each of these once: this is of several runs, or \
         was changed";
-    to.refuse(SubmissionCheck::LogsDisagree, path, finding, rule, RERUN_HINT);
+    to.refuse(SubmissionCheck::LogsDisagree, path, finding).rule(rule).fix(RERUN_HINT);
 }
 
 /// A value of a log in a message: some are lists of thousands.
@@ -114,25 +106,16 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
         Some(found) if found == mode => {}
         found => {
             let finding = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
-            to.find(
-                kind.weight(),
-                SubmissionCheck::TestMode,
-                path,
-                finding,
-                "each folder holds the logs of its own mode",
-                RERUN_HINT,
-            );
+            to.find(kind.weight(), SubmissionCheck::TestMode, path, finding)
+                .rule("each folder holds the logs of its own mode")
+                .fix(RERUN_HINT);
         }
     }
     // LoadGen's last line in both modes.
     if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && kind == RunKind::Performance {
-        to.refuse(
-            SubmissionCheck::TornLog,
-            path,
-            "it ends before LoadGen gave a result",
-            "the run was broken off",
-            RERUN_HINT,
-        );
+        to.refuse(SubmissionCheck::TornLog, path, "it ends before LoadGen gave a result")
+            .rule("the run was broken off")
+            .fix(RERUN_HINT);
     }
 }
 
@@ -146,40 +129,28 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
         Some(version) if versions.any(|one| one == version) => {}
         Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
             let finding = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
-            let rule = "LoadGen must be an unaltered tagged revision";
-            to.review(
-                SubmissionCheck::LoadGenVersion,
-                path,
-                finding,
-                rule,
-                "look whether it was one, and not a commit in between",
-            );
+            to.review(SubmissionCheck::LoadGenVersion, path, finding)
+                .rule("LoadGen must be an unaltered tagged revision")
+                .fix("look whether it was one, and not a commit in between");
         }
         found => {
             let finding =
                 format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
-            let fix =
-                format!("`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it", round.name);
-            to.refuse(
-                SubmissionCheck::LoadGenVersion,
-                path,
-                finding,
-                "a round pins LoadGen, with its seeds and its rules",
-                fix,
-            );
+            to.refuse(SubmissionCheck::LoadGenVersion, path, finding)
+                .rule("a round pins LoadGen, with its seeds and its rules")
+                .fix(format!(
+                    "`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it",
+                    round.name
+                ));
         }
     }
     // Built outside of a git work tree, it writes NA.
     let status = detail.text("loadgen_git_status_message").unwrap_or_default().trim();
     if !status.is_empty() && status != "NA" {
         let finding = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
-        to.refuse(
-            SubmissionCheck::AlteredLoadGen,
-            path,
-            finding,
-            "LoadGen must be an unaltered tagged revision",
-            "build it unaltered, run again",
-        );
+        to.refuse(SubmissionCheck::AlteredLoadGen, path, finding)
+            .rule("LoadGen must be an unaltered tagged revision")
+            .fix("build it unaltered, run again");
     }
 }
 
@@ -193,14 +164,9 @@ fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Roun
             let logged = logged.map_or("not logged".to_owned(), |seed| seed.to_string());
             let finding = format!("{name}_rng_seed is {logged}{origin}, {} has {expected}", round.name);
             let rule = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
-            to.find(
-                kind.weight(),
-                SubmissionCheck::Seeds,
-                path,
-                finding,
-                rule,
-                "run again with the round's LoadGen, one test per process",
-            );
+            to.find(kind.weight(), SubmissionCheck::Seeds, path, finding)
+                .rule(rule)
+                .fix("run again with the round's LoadGen, one test per process");
         }
     }
 }
@@ -232,19 +198,15 @@ fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
             detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text)).collect();
         let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
         let finding = format!("LoadGen logged {}: {first}", counted(count, "error"));
-        let rule = "a run with errors is not valid, even where LoadGen reports VALID";
-        let fix = "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
-        to.refuse(SubmissionCheck::LoadGenErrors, path, finding, rule, fix);
+        to.refuse(SubmissionCheck::LoadGenErrors, path, finding)
+            .rule("a run with errors is not valid, even where LoadGen reports VALID")
+            .fix("find the cause (for token counts: report at least 2 tokens for each sample), then run again");
     }
     if detail.warnings > 0 {
         let finding = format!("LoadGen logged {}", counted(detail.warnings, "warning"));
-        to.review(
-            SubmissionCheck::LoadGenWarnings,
-            path,
-            finding,
-            "reviewers read them",
-            "read them at the end of the summary",
-        );
+        to.review(SubmissionCheck::LoadGenWarnings, path, finding)
+            .rule("reviewers read them")
+            .fix("read them at the end of the summary");
     }
 }
 
@@ -260,13 +222,8 @@ pub(super) fn scenario(
     let logged = detail.text("effective_scenario").unwrap_or("not logged");
     if logged != scenario.loadgen() {
         let finding = format!("the run's scenario was {logged}, the folder is {}", entry.scenario);
-        let rule = format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen());
-        to.refuse(
-            SubmissionCheck::Scenario,
-            &folder.join(FILES[1]),
-            finding,
-            rule,
-            "put the logs of the right run there",
-        );
+        to.refuse(SubmissionCheck::Scenario, &folder.join(FILES[1]), finding)
+            .rule(format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen()))
+            .fix("put the logs of the right run there");
     }
 }

@@ -205,12 +205,12 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
             not_examined.extend(endpoints_result(root).map(|folder| UnexaminedBenchmark::of_endpoints(root, &folder)));
         }
         let message = "there is no result in it that could be examined";
-        let rule = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
-        let fix = match tree::above_division(root) {
-            Some(above) => format!("check {}, which holds the divisions", above.display()),
-            None => "name the folder that holds closed/ or open/".to_owned(),
-        };
-        to.refuse(SubmissionCheck::Empty, root, message, rule, fix);
+        to.refuse(SubmissionCheck::Empty, root, message)
+            .rule("a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/")
+            .fix(match tree::above_division(root) {
+                Some(above) => format!("check {}, which holds the divisions", above.display()),
+                None => "name the folder that holds closed/ or open/".to_owned(),
+            });
     }
     let mut findings = to.all;
     if round.name == "v4.1" {

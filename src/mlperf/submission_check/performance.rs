@@ -51,37 +51,24 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
             unmet.iter().filter(|(key, _)| detail.flag(key) == Some(false)).map(|(_, name)| *name).collect();
         let unmet = if unmet.is_empty() { String::new() } else { format!("; not met: {}", unmet.join(", ")) };
         let finding = format!("LoadGen reports {text} for this run{unmet}");
-        let rule = "only a run that LoadGen reports as VALID is a result; the official checker does not check this";
-        to.refuse(
-            SubmissionCheck::NotValid,
-            &at,
-            finding,
-            rule,
-            "lower target_qps or lengthen the run as the summary recommends, and run again",
-        );
+        to.refuse(SubmissionCheck::NotValid, &at, finding)
+            .rule("only a run that LoadGen reports as VALID is a result; the official checker does not check this")
+            .fix("lower target_qps or lengthen the run as the summary recommends, and run again");
     }
     let summary = read_text(folder.join(SUMMARY_FILE)).unwrap_or_default();
     let stated = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
     match stated {
         Some(stated) if stated != text => {
             let finding = format!("it has {stated}, the detail log has {text}");
-            to.refuse(
-                SubmissionCheck::LogsDisagree,
-                &folder.join(SUMMARY_FILE),
-                finding,
-                "both are of one run",
-                "pack both of the same run",
-            );
+            to.refuse(SubmissionCheck::LogsDisagree, &folder.join(SUMMARY_FILE), finding)
+                .rule("both are of one run")
+                .fix("pack both of the same run");
         }
         None if folder.join(SUMMARY_FILE).is_file() => {
             let finding = "it has no line `Result is :`";
-            to.refuse(
-                SubmissionCheck::TornLog,
-                &folder.join(SUMMARY_FILE),
-                finding,
-                "the run was broken off",
-                "run the test again",
-            );
+            to.refuse(SubmissionCheck::TornLog, &folder.join(SUMMARY_FILE), finding)
+                .rule("the run was broken off")
+                .fix("run the test again");
         }
         _ => {}
     }
@@ -94,24 +81,15 @@ fn duration(to: &mut SubmissionFindings, at: &Path, detail: &Detail, scenario: M
             "min_duration was {} ms, the rules want {SHORTEST_MS} ms",
             requested.map_or("no".to_owned(), |ms| ms.to_string())
         );
-        let rule = "every test of a language model lasts at least 600 s";
-        to.refuse(
-            SubmissionCheck::Duration,
-            at,
-            finding,
-            rule,
-            "take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again",
-        );
+        to.refuse(SubmissionCheck::Duration, at, finding)
+            .rule("every test of a language model lasts at least 600 s")
+            .fix("take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again");
     }
     if let Some(most) = detail.number("effective_max_duration_ms").filter(|most| *most > 0.0 && *most < SHORTEST_MS) {
         let finding = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
-        to.refuse(
-            SubmissionCheck::Duration,
-            at,
-            finding,
-            "every test lasts at least 600 s",
-            "take `max_duration` out of user.conf; run again",
-        );
+        to.refuse(SubmissionCheck::Duration, at, finding)
+            .rule("every test lasts at least 600 s")
+            .fix("take `max_duration` out of user.conf; run again");
     }
     // Of Offline the duration is what the samples took; of the others LoadGen schedules it.
     let lasted = match scenario {
@@ -125,14 +103,9 @@ fn duration(to: &mut SubmissionFindings, at: &Path, detail: &Detail, scenario: M
     };
     if let Some(lasted) = lasted.filter(|lasted| *lasted < SHORTEST_MS) {
         let finding = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
-        let rule = "every test of a language model lasts at least 600 s";
-        to.refuse(
-            SubmissionCheck::Duration,
-            at,
-            finding,
-            rule,
-            "raise target_qps to what the system does, so that there are enough samples; run again",
-        );
+        to.refuse(SubmissionCheck::Duration, at, finding)
+            .rule("every test of a language model lasts at least 600 s")
+            .fix("raise target_qps to what the system does, so that there are enough samples; run again");
     }
 }
 
@@ -149,7 +122,7 @@ fn samples(
         found => {
             let logged = found.map_or("not logged".to_owned(), |found| found.to_string());
             let finding = format!("{key} is {logged}, the benchmark has {least}");
-            to.refuse(check, at, finding, rule, "run with the benchmark's whole data set");
+            to.refuse(check, at, finding).rule(rule).fix("run with the benchmark's whole data set");
         }
     };
     let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
@@ -175,7 +148,7 @@ fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &
             ("a result is measured on the benchmark's data set", "look whether the log is of another benchmark")
         };
         let weight = if is_less && entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::SampleCount, at, finding, why, fix);
+        to.find(weight, SubmissionCheck::SampleCount, at, finding).rule(why).fix(fix);
     }
 }
 
@@ -183,9 +156,9 @@ fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &
 fn equal_issue(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     if entry.is_closed() && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
         let finding = "equal issue (sample_concatenate_permutation) was off";
-        let rule = "in performance runs of language models each sample is issued equally often";
-        let fix = "take it out of user.conf; audit tests turn it off themselves, results may not";
-        to.find(FindingWeight::of_older_checker(entry.layout), SubmissionCheck::EqualIssue, at, finding, rule, fix);
+        to.find(FindingWeight::of_older_checker(entry.layout), SubmissionCheck::EqualIssue, at, finding)
+            .rule("in performance runs of language models each sample is issued equally often")
+            .fix("take it out of user.conf; audit tests turn it off themselves, results may not");
     }
 }
 
@@ -199,17 +172,11 @@ fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &Result
     if is != must && (division != "open" || must) {
         let open_network = if is_open_network { ", and `is_network` of the system is true" } else { "" };
         let finding = format!("the system under test is called {name:?} in the division {division}{open_network}");
-        let rule = "`Network SUT` is in its name exactly when LoadGen is on another machine";
         // What a system is called in Closed is not looked at.
         let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(
-            weight,
-            SubmissionCheck::Division,
-            at,
-            finding,
-            rule,
-            "pack it for the other division, or run it on the host",
-        );
+        to.find(weight, SubmissionCheck::Division, at, finding)
+            .rule("`Network SUT` is in its name exactly when LoadGen is on another machine")
+            .fix("pack it for the other division, or run it on the host");
     }
 }
 
@@ -217,27 +184,17 @@ fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &Result
 fn switches(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
     for key in ["performance_issue_unique", "performance_issue_same"] {
         if detail.flag(&format!("effective_{key}")) == Some(true) {
-            let rule = "it makes LoadGen ask other samples than the rules say";
-            to.refuse(
-                SubmissionCheck::AuditSettings,
-                at,
-                format!("{key} was on"),
-                rule,
-                "run again without audit.config",
-            );
+            to.refuse(SubmissionCheck::AuditSettings, at, format!("{key} was on"))
+                .rule("it makes LoadGen ask other samples than the rules say")
+                .fix("run again without audit.config");
         }
     }
     for key in ["accuracy_log_probability", "accuracy_log_sampling_target"] {
         if detail.number(&format!("effective_{key}")).is_some_and(|value| value > 0.0) {
             let finding = format!("{key} was on: this is a run of an audit test");
-            let rule = "LoadGen took an audit.config; its log is no result";
-            to.refuse(
-                SubmissionCheck::AuditSettings,
-                at,
-                finding,
-                rule,
-                "remove audit.config from where the run starts, and run again",
-            );
+            to.refuse(SubmissionCheck::AuditSettings, at, finding)
+                .rule("LoadGen took an audit.config; its log is no result")
+                .fix("remove audit.config from where the run starts, and run again");
         }
     }
 }

@@ -67,8 +67,9 @@ pub(super) fn check(
         if below >= BELOW_RANGING {
             let (testing, ranging) = (testing.1.watts, ranging.1.watts);
             let finding = format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less");
-            let rule = "the ranges of the meter are those that ranging found; 5 % less at most";
-            to.refuse(SubmissionCheck::Power, &run.join(SAMPLES), finding, rule, "measure both again");
+            to.refuse(SubmissionCheck::Power, &run.join(SAMPLES), finding)
+                .rule("the ranges of the meter are those that ranging found; 5 % less at most")
+                .fix("measure both again");
         }
     }
     let (window, average) = testing;
@@ -102,51 +103,57 @@ fn average(
     let times = detail.text("power_begin").zip(detail.text("power_end"));
     let Some(window) = times.and_then(|(begin, end)| PowerWindow::parse(begin, end)) else {
         let finding = "the run's log has no power_begin and power_end after it";
-        to.refuse(SubmissionCheck::Power, &at, finding, rule, "pack the logs of the run again");
+        to.refuse(SubmissionCheck::Power, &at, finding).rule(rule).fix("pack the logs of the run again");
         return None;
     };
     let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            to.refuse(SubmissionCheck::Power, &at, error.to_string(), "every sample is read", REPACK_HINT);
+            to.refuse(SubmissionCheck::Power, &at, error.to_string()).rule("every sample is read").fix(REPACK_HINT);
             return None;
         }
     };
     if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::FindsItsRange) {
-        let rule =
-            "a meter that changes its range has no value; published results have such samples in their ranging run";
-        to.review(SubmissionCheck::Power, &at, impossible.clone(), rule, "measure again, if it is none of these");
+        to.review(SubmissionCheck::Power, &at, impossible.clone())
+            .rule(
+                "a meter that changes its range has no value; published results have such samples in their ranging run",
+            )
+            .fix("measure again, if it is none of these");
     }
     if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::Measures) {
         let rule = "no system draws less than nothing, or an unknown power";
-        to.refuse(SubmissionCheck::Power, &at, impossible.clone(), rule, "measure again");
+        to.refuse(SubmissionCheck::Power, &at, impossible.clone()).rule(rule).fix("measure again");
     }
     if average.samples == 0 {
         let finding = "it has no sample between the run's power_begin and power_end";
-        to.refuse(SubmissionCheck::Power, &at, finding, rule, "pack the spl.txt of the run");
+        to.refuse(SubmissionCheck::Power, &at, finding).rule(rule).fix("pack the spl.txt of the run");
         return None;
     }
     if average.left_out > 0 && average.impossible.is_none() {
         let finding = format!("{} of its samples in the run are 0 W", average.left_out);
-        let rule = "the average leaves them out: a meter that lost its reading";
-        to.review(SubmissionCheck::Power, &at, finding, rule, "measure again");
+        to.review(SubmissionCheck::Power, &at, finding)
+            .rule("the average leaves them out: a meter that lost its reading")
+            .fix("measure again");
     }
     if average.longest_gap > GAP_SECONDS {
         let finding = format!("it has no sample for {:.0} s of the run", average.longest_gap);
-        to.review(SubmissionCheck::Power, &at, finding, "the meter takes one each second", "measure again");
+        to.review(SubmissionCheck::Power, &at, finding).rule("the meter takes one each second").fix("measure again");
     }
     if (average.integrated_joules / average.joules - 1.0).abs() > TOLERANCE {
         let (mean, each) = (average.joules, average.integrated_joules);
         let finding = format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples");
-        let rule = "samples are evenly spread over the run, or their mean is not its power";
-        to.review(SubmissionCheck::Power, &at, finding, rule, "measure again");
+        to.review(SubmissionCheck::Power, &at, finding)
+            .rule("samples are evenly spread over the run, or their mean is not its power")
+            .fix("measure again");
     }
     if average.product_deviation > TOLERANCE {
         let finding = format!(
             "watts differ by up to {:.0} % from volts × amperes × power factor",
             average.product_deviation * 100.0
         );
-        to.review(SubmissionCheck::Power, &at, finding, "the meter computes one from the others", "measure again");
+        to.review(SubmissionCheck::Power, &at, finding)
+            .rule("the meter computes one from the others")
+            .fix("measure again");
     }
     Some((window, average))
 }
@@ -160,8 +167,9 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let there = files(&folder);
     for name in ["analyzer_table", "power_settings"] {
         if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
-            let rule = "the meter and its settings are described";
-            to.refuse(SubmissionCheck::Power, &folder.join(format!("{name}.md")), "it is missing", rule, "write it");
+            to.refuse(SubmissionCheck::Power, &folder.join(format!("{name}.md")), "it is missing")
+                .rule("the meter and its settings are described")
+                .fix("write it");
         }
     }
 }
@@ -171,17 +179,13 @@ fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed:
     let there = files(folder);
     let rule = "a result with power has exactly these files";
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
-        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is missing", rule, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is missing").rule(rule).fix(REPACK_HINT);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
-        to.refuse(
-            SubmissionCheck::Power,
-            &folder.join(name),
-            "it is no file of a power measurement",
-            rule,
-            "take it out",
-        );
+        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is no file of a power measurement")
+            .rule(rule)
+            .fix("take it out");
     }
 }
 
@@ -219,13 +223,10 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
             let finding = format!("these are missing in it: {}", missing.join(", "));
-            return to.refuse(
-                SubmissionCheck::Power,
-                &at,
-                finding,
-                "client and server record what they measured",
-                REPACK_HINT,
-            );
+            return to
+                .refuse(SubmissionCheck::Power, &at, finding)
+                .rule("client and server record what they measured")
+                .fix(REPACK_HINT);
         }
         sessions.push(fields);
     }
@@ -238,17 +239,15 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
         ("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
     ] {
         if a != b {
-            to.refuse(
-                SubmissionCheck::Power,
-                &at,
-                format!("the {of} is {b}, and {a} in client.json"),
-                SAME,
-                REPACK_HINT,
-            );
+            to.refuse(SubmissionCheck::Power, &at, format!("the {of} is {b}, and {a} in client.json"))
+                .rule(SAME)
+                .fix(REPACK_HINT);
         }
     }
     if server.get("debug").is_some_and(|debug| *debug != Value::Bool(false)) {
-        to.refuse(SubmissionCheck::Power, &at, "`debug` is on", "the server measures without it", "measure again");
+        to.refuse(SubmissionCheck::Power, &at, "`debug` is on")
+            .rule("the server measures without it")
+            .fix("measure again");
     }
     for (mode, run) in [("ranging", "ranging"), ("testing", "run_1")] {
         phases(to, above, mode, run, [&client["phases"][mode], &server["phases"][mode]]);
@@ -270,7 +269,7 @@ fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value
             }
             _ => continue,
         };
-        to.refuse(SubmissionCheck::Power, &at, finding, rule, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &at, finding).rule(rule).fix(REPACK_HINT);
     }
 }
 
@@ -283,12 +282,12 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     let (client, server) = (begins(client), begins(server));
     if client.len() != server.len() {
         let finding = format!("{mode} has {} phases, and {} in client.json", server.len(), client.len());
-        return to.refuse(SubmissionCheck::Power, &at, finding, SAME, REPACK_HINT);
+        return to.refuse(SubmissionCheck::Power, &at, finding).rule(SAME).fix(REPACK_HINT);
     }
     let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     if apart > SAME_TIME {
         let finding = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
-        to.refuse(SubmissionCheck::Power, &at, finding, SAME, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &at, finding).rule(SAME).fix(REPACK_HINT);
     }
     let times = Detail::read_folder(&above.join(run)).ok().and_then(|detail| {
         PowerWindow::parse(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
@@ -297,7 +296,7 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
     if !is_within(begin) || !is_within(end) {
         let finding = format!("the run in {run}/ is not within the phase of {mode} that it belongs to");
-        to.refuse(SubmissionCheck::Power, &at, finding, "power is measured while LoadGen runs", REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &at, finding).rule("power is measured while LoadGen runs").fix(REPACK_HINT);
     }
 }
 

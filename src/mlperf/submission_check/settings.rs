@@ -45,7 +45,7 @@ pub(super) fn check(
         };
         let fix = "pack again; `mlperf: { package: … }` writes it";
         match std::fs::metadata(&at).map(|meta| meta.len()) {
-            Ok(0) => to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", rule, fix),
+            Ok(0) => to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(rule).fix(fix),
             Ok(_) => {}
             Err(error) => to.refuse_unread(&at, &error, rule, fix),
         }
@@ -75,14 +75,9 @@ fn source_of_benchmark(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let has_own = [entry.benchmark, entry.official].iter().any(|name| source.join(name).exists());
     if entry.layout == SubmissionLayout::Split && source.is_dir() && !has_own {
         let at = source.join(entry.benchmark);
-        let rule = "until v5.1 each benchmark has a folder of its own under code/";
-        to.refuse(
-            SubmissionCheck::Source,
-            &at,
-            "it is missing",
-            rule,
-            "put the code, or a README.md that names it, there",
-        );
+        to.refuse(SubmissionCheck::Source, &at, "it is missing")
+            .rule("until v5.1 each benchmark has a folder of its own under code/")
+            .fix("put the code, or a README.md that names it, there");
     }
 }
 
@@ -95,17 +90,12 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
     };
     let Some(name) = name else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
-        let rule = match entry.layout {
-            SubmissionLayout::Single => "since v6.0 it is in the result's folder",
-            SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",
-        };
-        to.refuse(
-            SubmissionCheck::MissingFile,
-            &at,
-            "there is no measurements' JSON",
-            rule,
-            "pack again for this round",
-        );
+        to.refuse(SubmissionCheck::MissingFile, &at, "there is no measurements' JSON")
+            .rule(match entry.layout {
+                SubmissionLayout::Single => "since v6.0 it is in the result's folder",
+                SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",
+            })
+            .fix("pack again for this round");
         return;
     };
     let at = folder.join(name);
@@ -115,13 +105,9 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
-            to.refuse(
-                SubmissionCheck::UnreadableJSON,
-                &at,
-                error,
-                "it describes how the model was made",
-                "make it a JSON object",
-            );
+            to.refuse(SubmissionCheck::UnreadableJSON, &at, error)
+                .rule("it describes how the model was made")
+                .fix("make it a JSON object");
             return;
         }
     };
@@ -129,10 +115,10 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         let value = fields.get(field);
         if !super::system::is_meaningful(value) {
             let finding = if value.is_some() { "is empty" } else { "is missing" };
-            let fix = format!("`mlperf.package.measurements.{field}: {example}`");
             let weight = super::system::weight_of_empty(value);
-            let rule = format!("the rules require {meaning}");
-            to.find(weight, SubmissionCheck::Measurements, &at, format!("`{field}` {finding}"), rule, fix);
+            to.find(weight, SubmissionCheck::Measurements, &at, format!("`{field}` {finding}"))
+                .rule(format!("the rules require {meaning}"))
+                .fix(format!("`mlperf.package.measurements.{field}: {example}`"));
         }
     }
 }
@@ -145,7 +131,6 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
         // What the run used is in its log; the official checker asks only that user.conf is there.
         let is_forbidden = request.division == Division::Closed
             && wrong.at.last().is_some_and(|key| conf::is_open_only(key, request.scenario));
-        let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
         // What a rehearsal shortens goes by the names that its log's findings have.
         let check = match wrong.at.last().map(String::as_str) {
             Some("min_duration") => SubmissionCheck::Duration,
@@ -154,7 +139,9 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             _ => SubmissionCheck::UserConf,
         };
         let weight = if is_forbidden { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
+        to.find(weight, check, at, format!("{place}{key}{}", wrong.what))
+            .rule(wrong.rule)
+            .fix(wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned()));
     }
     let Some(detail) = performance else { return };
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
@@ -181,8 +168,9 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
                 line.value,
                 in_force / factor
             );
-            let reason = "user.conf is what the run was made with";
-            to.review(SubmissionCheck::UserConf, at, finding, reason, "pack the user.conf next to the run's logs");
+            to.review(SubmissionCheck::UserConf, at, finding)
+                .rule("user.conf is what the run was made with")
+                .fix("pack the user.conf next to the run's logs");
         }
     }
 }

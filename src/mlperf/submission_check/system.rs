@@ -51,14 +51,9 @@ pub(super) fn check(
                 Some(near) => format!("the system is described by no file; there is {near}.json"),
                 None => "the system is described by no file".to_owned(),
             };
-            let rule = "a folder under results/ and its JSON under systems/ have one name, letter by letter";
-            to.refuse(
-                SubmissionCheck::SystemName,
-                &at,
-                finding,
-                rule,
-                "rename one of them, and `system_json` in the manifest with it",
-            );
+            to.refuse(SubmissionCheck::SystemName, &at, finding)
+                .rule("a folder under results/ and its JSON under systems/ have one name, letter by letter")
+                .fix("rename one of them, and `system_json` in the manifest with it");
             continue;
         }
         let traits = check_description(to, &at, submitter, layout).unwrap_or_default();
@@ -74,15 +69,17 @@ pub(super) fn check(
                 _ => continue,
             };
             let finding = format!("`system_type` is {is}, and {} is for {other} systems", found.name);
-            let rule = "each benchmark is for datacenter systems, for the edge, or for both";
-            to.refuse(SubmissionCheck::SystemFields, &at, finding, rule, format!("`system_type: {other}`"));
+            to.refuse(SubmissionCheck::SystemFields, &at, finding)
+                .rule("each benchmark is for datacenter systems, for the edge, or for both")
+                .fix(format!("`system_type: {other}`"));
         }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
-        let rule = "a described system has results";
-        to.find(weight, SubmissionCheck::SystemName, &at, "no result is of this system", rule, "take it out");
+        to.find(weight, SubmissionCheck::SystemName, &at, "no result is of this system")
+            .rule("a described system has results")
+            .fix("take it out");
     }
     traits_by_system
 }
@@ -105,14 +102,9 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
             continue;
         }
         let finding = format!("`{name}` is no text: {value}");
-        let fix = if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" };
-        to.refuse(
-            SubmissionCheck::SystemFields,
-            at,
-            finding,
-            "the official checker reads it as a text, and ends there",
-            fix,
-        );
+        to.refuse(SubmissionCheck::SystemFields, at, finding)
+            .rule("the official checker reads it as a text, and ends there")
+            .fix(if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" });
     }
 }
 
@@ -129,7 +121,9 @@ fn check_description(
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
-            to.refuse(SubmissionCheck::UnreadableJSON, at, error, "it describes the system", "make it a JSON object");
+            to.refuse(SubmissionCheck::UnreadableJSON, at, error)
+                .rule("it describes the system")
+                .fix("make it a JSON object");
             return None;
         }
     };
@@ -140,19 +134,13 @@ fn check_description(
             Some(_) if field.meaningful && !is_meaningful(value) => "is empty",
             Some(_) => continue,
         };
-        let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);
-        to.find(
-            weight_of_empty(value),
-            SubmissionCheck::SystemFields,
-            at,
-            format!("`{}` {finding}", field.name),
-            format!("the rules require {}", field.meaning),
-            fix,
-        );
+        to.find(weight_of_empty(value), SubmissionCheck::SystemFields, at, format!("`{}` {finding}", field.name))
+            .rule(format!("the rules require {}", field.meaning))
+            .fix(format!("`mlperf.package.system_json.{}: {}`", field.name, field.example));
     }
     texts(to, at, &fields);
     for wrong in wrong_values(&fields) {
-        to.refuse(SubmissionCheck::SystemFields, at, wrong.what, wrong.why, wrong.fix);
+        to.refuse(SubmissionCheck::SystemFields, at, wrong.what).rule(wrong.why).fix(wrong.fix);
     }
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -160,26 +148,17 @@ fn check_description(
             let finding = format!("`{name}` is {text:?}, its folder is {expected:?}");
             let same = text.eq_ignore_ascii_case(expected);
             let weight = if same { FindingWeight::Review } else { FindingWeight::Refused };
-            to.find(
-                weight,
-                SubmissionCheck::SystemFields,
-                at,
-                finding,
-                "both are one name, letter by letter",
-                "take the folder's name",
-            );
+            to.find(weight, SubmissionCheck::SystemFields, at, finding)
+                .rule("both are one name, letter by letter")
+                .fix("take the folder's name");
         }
     }
     let is_network = network(to, at, &fields, layout);
     if is_network != (submitter.division == "network") && submitter.division != "open" {
         let finding = format!("`is_network` is {is_network} in the division {}", submitter.division);
-        to.refuse(
-            SubmissionCheck::SystemFields,
-            at,
-            finding,
-            "only the Network division has LoadGen on another machine",
-            "pack it for the other division",
-        );
+        to.refuse(SubmissionCheck::SystemFields, at, finding)
+            .rule("only the Network division has LoadGen on another machine")
+            .fix("pack it for the other division");
     }
     let system_type = fields.get("system_type").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(SystemTraits { system_type, is_network })
@@ -199,7 +178,7 @@ fn network(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>, 
         } else {
             ("since v6.0 the official checker asks for them wherever `is_network` has a text", "take `is_network` out")
         };
-        to.refuse(SubmissionCheck::SystemFields, at, finding, why, fix);
+        to.refuse(SubmissionCheck::SystemFields, at, finding).rule(why).fix(fix);
     }
     is_network
 }

@@ -230,14 +230,15 @@ pub(super) fn folder<'a>(
     let names = round.benchmarks.keys().map(String::as_str);
     if others.is_empty() {
         let near = base::diag::did_you_mean(&found.name, names.clone());
-        let fix = near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
         let finding = format!("{} is no benchmark of {}", found.name, round.name);
-        let rule = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";
-        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding, rule, fix);
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding)
+            .rule("nothing below it is judged; in Open, model_mapping.json names the benchmark of a model")
+            .fix(near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", "))));
     } else {
         let finding = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
-        let fix = format!("take one of {}", names.collect::<Vec<_>>().join(", "));
-        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding, "a round has its own benchmarks", fix);
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding)
+            .rule("a round has its own benchmarks")
+            .fix(format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
     }
     BenchmarkFolder::Unknown
 }
@@ -249,25 +250,22 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
     for name in &found.scenarios {
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
-            let rule = "scenarios are Offline, Server, Interactive";
-            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is no scenario"), rule, "take it out");
+            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is no scenario"))
+                .rule("scenarios are Offline, Server, Interactive")
+                .fix("take it out");
             continue;
         };
         if scenario.title() != name {
-            let fix = format!("call it {}", scenario.title());
-            to.review(
-                SubmissionCheck::Scenario,
-                &at,
-                format!("it is called {name:?}"),
-                "other scripts distinguish upper and lower case",
-                fix,
-            );
+            to.review(SubmissionCheck::Scenario, &at, format!("it is called {name:?}"))
+                .rule("other scripts distinguish upper and lower case")
+                .fix(format!("call it {}", scenario.title()));
         }
         there.push(scenario);
         if submitter.division != "open" && !may.contains(&scenario) {
             let finding = format!("{name} is no scenario of {}", found.name);
-            let rule = "a closed result is in one of the benchmark's scenarios";
-            to.refuse(SubmissionCheck::Scenario, &at, finding, rule, "take it out, or submit it to Open");
+            to.refuse(SubmissionCheck::Scenario, &at, finding)
+                .rule("a closed result is in one of the benchmark's scenarios")
+                .fix("take it out, or submit it to Open");
         }
     }
     if submitter.division == "open" {
@@ -275,24 +273,16 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
     }
     for scenario in benchmark.required.iter().filter(|scenario| !there.contains(scenario)) {
         let finding = format!("{} is missing", scenario.title());
-        to.refuse(
-            SubmissionCheck::MissingScenario,
-            &found.folder,
-            finding,
-            "a closed benchmark has all its required scenarios",
-            "run it, or submit to Open",
-        );
+        to.refuse(SubmissionCheck::MissingScenario, &found.folder, finding)
+            .rule("a closed benchmark has all its required scenarios")
+            .fix("run it, or submit to Open");
     }
     if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
         let names: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
         let finding = format!("none of {} is there", names.join(", "));
-        to.refuse(
-            SubmissionCheck::MissingScenario,
-            &found.folder,
-            finding,
-            "a closed benchmark has one of them in addition to Offline",
-            "run one of them",
-        );
+        to.refuse(SubmissionCheck::MissingScenario, &found.folder, finding)
+            .rule("a closed benchmark has one of them in addition to Offline")
+            .fix("run one of them");
     }
 }
 
@@ -307,30 +297,20 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
     let rule = "beside closed/, open/ and network/ there are texts (.md, .pdf) at most";
     let is_text = |name: &str| [".md", ".pdf"].iter().any(|end| name.ends_with(end));
     for name in files(root).iter().filter(|name| !is_text(name)) {
-        to.find(
-            weight,
-            SubmissionCheck::StrayFile,
-            &root.join(name),
-            "it is outside of every division",
-            rule,
-            "take it out",
-        );
+        to.find(weight, SubmissionCheck::StrayFile, &root.join(name), "it is outside of every division")
+            .rule(rule)
+            .fix("take it out");
     }
     let is_stray = |name: &&String| !DIVISIONS.contains(&name.as_str()) && !BESIDE.contains(&name.as_str());
     for name in folders(root).iter().filter(is_stray) {
-        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is no division", rule, "take it out");
+        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is no division").rule(rule).fix("take it out");
     }
     for division in DIVISIONS {
         for name in files(&root.join(division)) {
             let at = root.join(division).join(name);
-            to.find(
-                weight,
-                SubmissionCheck::StrayFile,
-                &at,
-                "it is outside of every submitter's folder",
-                rule,
-                "take it out",
-            );
+            to.find(weight, SubmissionCheck::StrayFile, &at, "it is outside of every submitter's folder")
+                .rule(rule)
+                .fix("take it out");
         }
     }
 }
@@ -341,14 +321,9 @@ pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, lay
         let finding = "it has no results/, and is no submitter's";
         let rule =
             "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
-        to.find(
-            FindingWeight::of_newer_checker(layout),
-            SubmissionCheck::Layout,
-            &submitter.folder,
-            finding,
-            rule,
-            "take it out",
-        );
+        to.find(FindingWeight::of_newer_checker(layout), SubmissionCheck::Layout, &submitter.folder, finding)
+            .rule(rule)
+            .fix("take it out");
     }
 }
 
@@ -358,22 +333,17 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     let source = submitter.folder.join(layout.source());
     if files_of(&source).next().is_none() {
         let finding = if source.is_dir() { "it is empty" } else { "it is missing" };
-        let rule = "the code that made the results goes with them";
-        let fix = format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
-        to.refuse(SubmissionCheck::Source, &source, finding, rule, fix);
+        to.refuse(SubmissionCheck::Source, &source, finding)
+            .rule("the code that made the results goes with them")
+            .fix(format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source()));
     }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.
     let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
     if files_of(&documentation).all(|name| is_own(&name)) {
-        let rule = "calibration and bandwidth are explained there";
-        to.review(
-            SubmissionCheck::Documentation,
-            &documentation,
-            "there is none",
-            rule,
-            "`mlperf.package.documentation: FOLDER`",
-        );
+        to.review(SubmissionCheck::Documentation, &documentation, "there is none")
+            .rule("calibration and bandwidth are explained there")
+            .fix("`mlperf.package.documentation: FOLDER`");
     }
     calibration(to, submitter, layout);
     other_layout(to, submitter, round, layout);
@@ -384,10 +354,11 @@ fn calibration(to: &mut SubmissionFindings, submitter: &Submitter, layout: Submi
     let names = ["calibration.md", "documentation/calibration.md"];
     if submitter.division != "open" && !names.iter().any(|name| submitter.folder.join(name).is_file()) {
         let finding = "there is no calibration.md, here or in the submitter's folder";
-        let rule = "a closed result explains how its model was quantized";
         let at = submitter.folder.join("documentation");
         let weight = FindingWeight::of_older_checker(layout);
-        to.find(weight, SubmissionCheck::Calibration, &at, finding, rule, "write documentation/calibration.md");
+        to.find(weight, SubmissionCheck::Calibration, &at, finding)
+            .rule("a closed result explains how its model was quantized")
+            .fix("write documentation/calibration.md");
     }
 }
 
@@ -399,12 +370,13 @@ fn other_layout(to: &mut SubmissionFindings, submitter: &Submitter, round: &Roun
     };
     for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
         let finding = format!("this folder belongs to the layout of {name}");
-        let rule = format!(
-            "{} has its own layout; the official checker does not look here ({} is the source there)",
-            round.name,
-            layout.source()
-        );
-        to.review(SubmissionCheck::Layout, &stray, finding, rule, "pack again for this round");
+        to.review(SubmissionCheck::Layout, &stray, finding)
+            .rule(format!(
+                "{} has its own layout; the official checker does not look here ({} is the source there)",
+                round.name,
+                layout.source()
+            ))
+            .fix("pack again for this round");
     }
 }
 

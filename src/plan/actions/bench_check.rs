@@ -55,28 +55,23 @@ impl StageChecker<'_> {
         }
         // With data each record is sent once.
         if is_ours && bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
-            let hint = "give `requests: 1000`, `duration: 60s`, or both";
-            self.hinted(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
+            self.fault(&["bench", "stop"], "needs `requests` or `duration`", "it would never end")
+                .hint("give `requests: 1000`, `duration: 60s`, or both");
         }
         if bench.stop.time().is_some_and(|time| time.is_zero()) {
             self.fault(&["bench", "stop", "duration"], "must be above 0", "no request would be sent");
         }
         if bench.scenario == Scenario::Offline && bench.stop.requests.is_none() && bench.stop.duration.is_some() {
-            let hint = "give `requests: 1000`";
-            self.hinted(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
+            self.fault(&["bench", "stop"], "needs `requests`", "offline sends everything at once")
+                .hint("give `requests: 1000`");
         }
         if let Some(limits) = &bench.limits {
             let has_slo = bench.slo.as_ref().is_some_and(|slo| *slo != SloLimits::default())
                 || limits.ttft_p99.is_some()
                 || limits.tpot_p99.is_some();
             if limits.goodput.is_some() && !has_slo {
-                let hint = "add `slo: { ttft: 450ms, tpot: 40ms }`";
-                self.hinted(
-                    &["bench", "limits", "goodput"],
-                    "needs `slo`",
-                    "goodput counts the requests that keep it",
-                    hint,
-                );
+                self.fault(&["bench", "limits", "goodput"], "needs `slo`", "goodput counts the requests that keep it")
+                    .hint("add `slo: { ttft: 450ms, tpot: 40ms }`");
             }
         }
         self.length("input_tokens", &bench.input_tokens);
@@ -95,18 +90,21 @@ impl StageChecker<'_> {
         if bench.stream == StreamMode::Shared {
             let spoken = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
             if spoken != Protocol::Kserve {
-                let hint = "`protocol: kserve`, or leave `stream` out";
-                self.hinted(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant", hint);
+                self.fault(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant")
+                    .hint("`protocol: kserve`, or leave `stream` out");
             }
             if bench.request.cancel.as_ref().is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
-                let label = "cancelling the call would end every request on the shared stream";
-                let hint = "add `by: stop`, or `stream: per_request`";
-                self.hinted(&["bench", "request", "cancel"], "cannot be by `rpc` with `stream: shared`", label, hint);
+                self.fault(
+                    &["bench", "request", "cancel"],
+                    "cannot be by `rpc` with `stream: shared`",
+                    "cancelling the call would end every request on the shared stream",
+                )
+                .hint("add `by: stop`, or `stream: per_request`");
             }
         }
         if bench.retries.as_ref().is_some_and(|retries| retries.on.is_empty()) {
-            let hint = "`on: [connect, refused]`";
-            self.hinted(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);
+            self.fault(&["bench", "retries", "on"], "names no failure", "nothing would be sent again")
+                .hint("`on: [connect, refused]`");
         }
     }
 
@@ -117,9 +115,12 @@ impl StageChecker<'_> {
             self.fault(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none");
         }
         if request.beam_width > Some(1) && request.streaming == Some(true) {
-            let label = "every response would hold all tokens so far";
-            let hint = "set `streaming: false`";
-            self.hinted(&["bench", "request", "beam_width"], "cannot stream above 1", label, hint);
+            self.fault(
+                &["bench", "request", "beam_width"],
+                "cannot stream above 1",
+                "every response would hold all tokens so far",
+            )
+            .hint("set `streaming: false`");
         }
         for (key, words) in [("stop_words", &request.stop_words), ("bad_words", &request.bad_words)] {
             let Some(words) = words else { continue };
@@ -133,28 +134,18 @@ impl StageChecker<'_> {
                 self.fault(&["bench", "request", key, kind], "must have entries", "here is an empty one, or none");
             }
             if request.interface.is_some_and(|interface| interface != expected) {
-                let hint = "`ids` go with token ids, `texts` with text models";
-                self.hinted(
-                    &["bench", "request", key, kind],
-                    "does not fit `interface`",
-                    "entries of the other kind",
-                    hint,
-                );
+                self.fault(&["bench", "request", key, kind], "does not fit `interface`", "entries of the other kind")
+                    .hint("`ids` go with token ids, `texts` with text models");
             }
         }
         if let Some(cancel) = &request.cancel {
             if request.streaming == Some(false) {
-                let hint = "remove `streaming: false`";
-                self.hinted(&["bench", "request", "cancel"], "needs streaming", "it counts tokens as they come", hint);
+                self.fault(&["bench", "request", "cancel"], "needs streaming", "it counts tokens as they come")
+                    .hint("remove `streaming: false`");
             }
             if cancel.by == CancelBy::Stop && request.interface == Some(Interface::Text) {
-                let hint = "use `by: rpc`";
-                self.hinted(
-                    &["bench", "request", "cancel", "by"],
-                    "cannot be `stop`",
-                    "text models have no such input",
-                    hint,
-                );
+                self.fault(&["bench", "request", "cancel", "by"], "cannot be `stop`", "text models have no such input")
+                    .hint("use `by: rpc`");
             }
         }
     }
@@ -166,7 +157,7 @@ impl StageChecker<'_> {
         }
         let hint = Some("use {{ stages.NAME }} of a `serve` stage, or `host:port,port|host:port`".to_owned());
         if !references.is_empty() {
-            self.push_error(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
+            self.fault(&["bench", "target"], "must be a server", "this is a folder or a file").maybe_hint(hint);
             return;
         }
         match targets(target) {
@@ -176,9 +167,9 @@ impl StageChecker<'_> {
                 let hint = "serve a simulator in a stage of its own, and name that: target: \"{{ stages.NAME }}\"; \
                  `regatta bench sim: --dry-run` prints such a manifest";
                 let reason = "`sim:` is a target of `regatta bench` only";
-                self.push_error(&["bench", "target"], "must name servers", reason, Some(hint.to_owned()));
+                self.fault(&["bench", "target"], "must name servers", reason).hint(hint);
             }
-            Err(error) => self.push_error(&["bench", "target"], "must name servers", &error.to_string(), hint),
+            Err(error) => self.fault(&["bench", "target"], "must name servers", &error.to_string()).maybe_hint(hint),
         }
     }
 }
@@ -222,9 +213,8 @@ impl StageChecker<'_> {
             self.fault(&["bench", "sessions", "turns"], fault, "turns of a session");
         }
         if sessions.history == History::Answers && bench.request.sequences() > 1 {
-            let label = "which of the answers does the session continue?";
             let message = "cannot be `answers` with `num_return_sequences` above 1";
-            self.fault(&["bench", "sessions", "history"], message, label);
+            self.fault(&["bench", "sessions", "history"], message, "which of the answers does the session continue?");
         }
     }
 
@@ -246,8 +236,8 @@ impl StageChecker<'_> {
         // If an expression leaves `slo` empty, no limits are set.
         let given = written.get("bench").and_then(|bench| bench.node.get("slo"));
         if given.and_then(|slo| slo.node.map()).is_some_and(Map::is_empty) {
-            let hint = "add `ttft: 450ms`, `tpot: 40ms` or `e2e: 10s`, or remove it";
-            self.hinted(&["bench", "slo"], "has no limit", "every request would keep it", hint);
+            self.fault(&["bench", "slo"], "has no limit", "every request would keep it")
+                .hint("add `ttft: 450ms`, `tpot: 40ms` or `e2e: 10s`, or remove it");
         }
     }
 

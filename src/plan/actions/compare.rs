@@ -105,28 +105,26 @@ impl Check for CompareResults {
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
         let columns: Vec<&str> = self.results.keys().map(String::as_str).collect();
         if columns.len() < 2 {
-            let hint = "`{ custom: \"{{ stages.a.outs }}\", triton: \"{{ stages.b.outs }}\" }`";
-            checker.hinted(&["compare", "results"], "needs two columns or more", "nothing to compare with", hint);
+            checker
+                .fault(&["compare", "results"], "needs two columns or more", "nothing to compare with")
+                .hint("`{ custom: \"{{ stages.a.outs }}\", triton: \"{{ stages.b.outs }}\" }`");
         }
         if self.metrics.is_empty() {
-            checker.hinted(&["compare", "metrics"], "must name a number", "it is empty", "`[output_tokens]`");
+            checker.fault(&["compare", "metrics"], "must name a number", "it is empty").hint("`[output_tokens]`");
         }
         for (index, row) in self.published_server.iter().enumerate() {
             if !columns.contains(&row.column.as_str()) {
                 let path = ["compare", "published_server", &index.to_string(), "column"];
                 let hint = did_you_mean(&row.column, columns.iter().copied());
-                checker.push_error(&path, "is no column", "not under `results`", hint);
+                checker.fault(&path, "is no column", "not under `results`").maybe_hint(hint);
             }
         }
         for (index, row) in self.published.iter().enumerate() {
             for name in row.values.keys().filter(|name| !columns.contains(&name.as_str())) {
                 let path = ["compare", "published", &index.to_string(), "values", name];
-                checker.push_error(
-                    &path,
-                    "is no column",
-                    "not under `results`",
-                    did_you_mean(name, columns.iter().copied()),
-                );
+                checker
+                    .fault(&path, "is no column", "not under `results`")
+                    .maybe_hint(did_you_mean(name, columns.iter().copied()));
             }
         }
     }

@@ -71,10 +71,10 @@ impl StageChecker<'_> {
         if let Some(why) = cannot_run_in_container(stage) {
             let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program, \
              `mlperf: package`";
-            self.push_error(&["container"], "would have no effect", why, Some(hint.to_owned()));
+            self.fault(&["container"], "would have no effect", why).hint(hint);
         } else if matches!(stage.serve.as_deref(), Some(Serve::Triton(server)) if server.container.is_some()) {
-            let hint = "keep this one, or that of `serve.triton`";
-            self.hinted(&["container"], "is there twice", "`serve.triton` has one, too", hint);
+            self.fault(&["container"], "is there twice", "`serve.triton` has one, too")
+                .hint("keep this one, or that of `serve.triton`");
         }
         self.container_at(&["container"], container);
     }
@@ -85,7 +85,7 @@ impl StageChecker<'_> {
             |more: &[&'static str]| -> Vec<String> { path.iter().chain(more).map(|&step| step.to_owned()).collect() };
         let mut error = |path: Vec<String>, what: &str, label: &str, hint: Option<String>| {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            self.push_error(&path, what, label, hint);
+            self.fault(&path, what, label).maybe_hint(hint);
         };
         if container.image.trim().is_empty() {
             error(at(&["image"]), "must name an image", "it is empty", None);

@@ -344,7 +344,9 @@ impl StageChecker<'_> {
             return;
         }
         match config.source() {
-            Err(error) => self.fault(&path, "does not say how to draft", &error.to_string()),
+            Err(error) => {
+                self.fault(&path, "does not say how to draft", &error.to_string());
+            }
             Ok((_, drafts)) => {
                 if let Err(error) = config.acceptance_rate.given_those_before(drafts) {
                     let path = ["engine", "speculative_config", "acceptance_rate"];

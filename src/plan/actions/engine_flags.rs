@@ -91,7 +91,7 @@ impl StageChecker<'_> {
     /// A key that would change nothing.
     pub(super) fn idle(&mut self, path: &[&str], why: &str, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.push_error(path, "has no effect", why, hint);
+        self.fault(path, "has no effect", why).maybe_hint(hint);
     }
 
     pub(super) fn engine(&mut self, engine: &Engine) {
@@ -105,7 +105,7 @@ impl StageChecker<'_> {
         for name in flags.keys().filter(|name| !BUILD.split(' ').any(|flag| flag == *name)) {
             if let Some(near) = nearest(name, BUILD.split(' ')) {
                 let hint = Some(format!("did you mean `{near}`?"));
-                self.push_error(&build(name), "is not a flag of trtllm-build", "not known", hint);
+                self.fault(&build(name), "is not a flag of trtllm-build", "not known").maybe_hint(hint);
             }
         }
         for name in ["enable_attention_dp", "torch_compile_config"] {
@@ -140,8 +140,8 @@ impl StageChecker<'_> {
         let precision = engine.precision.as_str();
         if engine.backend == EngineBackend::Simulator && Engine::QUANTIZED_FORMATS.contains(&precision) {
             let message = format!("cannot be `{precision}` on the simulator");
-            let hint = "fp16, bf16, fp8 or fp4; or `backend: tensorrt_llm`";
-            self.hinted(&["engine", "precision"], &message, "it has no times for this format", hint);
+            self.fault(&["engine", "precision"], &message, "it has no times for this format")
+                .hint("fp16, bf16, fp8 or fp4; or `backend: tensorrt_llm`");
         }
         let architecture = engine.model.architecture.as_str();
         let is_encoder_decoder = ["T5", "MT5", "Bart", "MBart", "Whisper", "Florence"].iter().any(|family| {
@@ -151,8 +151,8 @@ impl StageChecker<'_> {
         if is_encoder_decoder || is_multimodal {
             let kind = if is_multimodal { "a multimodal model" } else { "an encoder-decoder model" };
             let message = format!("cannot be `{architecture}`: engines and repositories of {kind} are not made here");
-            let hint = "start such a server with `serve: command` or attach to it, and measure that";
-            self.hinted(&["engine", "model", "architecture"], &message, "decoder-only text models are", hint);
+            self.fault(&["engine", "model", "architecture"], &message, "decoder-only text models are")
+                .hint("start such a server with `serve: command` or attach to it, and measure that");
         }
     }
 
@@ -218,7 +218,7 @@ impl StageChecker<'_> {
         ] {
             for (flag, by) in decided.iter().filter(|(flag, _)| flags.contains_key(*flag)) {
                 let hint = if by.contains(' ') { "remove it".to_owned() } else { format!("write `{by}` in its place") };
-                self.push_error(&["engine", key, flag], "may not be given", &format!("{by} decides it"), Some(hint));
+                self.fault(&["engine", key, flag], "may not be given", &format!("{by} decides it")).hint(hint);
             }
         }
     }
@@ -301,7 +301,7 @@ impl StageChecker<'_> {
             {
                 let reason = format!("{id} is built with {flag} {most}");
                 let hint = format!("lower it, or build with `build_flags: {{ {flag}: {value} }}`");
-                self.push_error(&["repository", key, word], "is more than its engine can do", &reason, Some(hint));
+                self.fault(&["repository", key, word], "is more than its engine can do", &reason).hint(hint);
             }
         }
         let paged = engine.build_flags.get("use_paged_context_fmha");

@@ -56,7 +56,7 @@ impl Check for Git {
         });
         let urls = std::iter::once(&self.url).chain(picks);
         if self.rev.is_empty() {
-            checker.hinted(&["git", "rev"], "is empty", "no revision", "a branch, a tag or a commit");
+            checker.fault(&["git", "rev"], "is empty", "no revision").hint("a branch, a tag or a commit");
         }
         if urls.filter(|url| credentials(url).is_some() || has_secret_parameter(url)).count() > 0 {
             // Without the line of the manifest, which has the secret in it.

@@ -281,38 +281,43 @@ impl StageChecker<'_> {
     /// A stage that runs on another machine.
     pub(super) fn check_remote_stage(&mut self, stage: &Stage, host: &HostOn) {
         if stage.resume {
-            let label = "an attempt that was cut off may still write into the folder that the next one continues in";
-            self.hinted(&["resume"], "cannot be true with `host`", label, "take one of them away");
+            self.fault(
+                &["resume"],
+                "cannot be true with `host`",
+                "an attempt that was cut off may still write into the folder that the next one continues in",
+            )
+            .hint("take one of them away");
         }
         if matches!(stage.serve.as_deref(), Some(Serve::Attach(_))) {
-            let hint = "take `host` away";
-            self.hinted(&["host"], "cannot be combined with `serve.attach`", "nothing is started", hint);
+            self.fault(&["host"], "cannot be combined with `serve.attach`", "nothing is started")
+                .hint("take `host` away");
         }
         match host {
             HostOn::Slurm(slurm) => {
                 if slurm.container.is_some() && stage.container.is_some() {
-                    let hint = "keep this one, or that of `host.slurm`";
-                    self.hinted(&["container"], "is there twice", "`host.slurm` has one, too", hint);
+                    self.fault(&["container"], "is there twice", "`host.slurm` has one, too")
+                        .hint("keep this one, or that of `host.slurm`");
                 }
                 self.slurm(slurm);
                 if let (true, Some(Serve::Triton(server))) = (slurm.each_node, stage.serve.as_deref())
                     && server.launcher == Some(Launcher::Srun)
                 {
-                    let label = "each node starts its own ranks";
-                    let hint = "`launcher: mpi` starts them there; or take `each_node` away";
-                    self.hinted(&["serve", "triton", "launcher"], "cannot be `srun` with `each_node`", label, hint);
+                    self.fault(
+                        &["serve", "triton", "launcher"],
+                        "cannot be `srun` with `each_node`",
+                        "each node starts its own ranks",
+                    )
+                    .hint("`launcher: mpi` starts them there; or take `each_node` away");
                 }
                 if slurm.each_node {
                     self.many(stage, &["host", "slurm", "each_node"]);
                     if slurm.container.is_some() {
-                        let label = "its commands start on one node only";
-                        let hint = "`container` next to `host` starts them on each";
-                        self.hinted(
+                        self.fault(
                             &["host", "slurm", "container"],
                             "cannot be combined with `each_node`",
-                            label,
-                            hint,
-                        );
+                            "its commands start on one node only",
+                        )
+                        .hint("`container` next to `host` starts them on each");
                     }
                 }
             }
@@ -327,23 +332,21 @@ impl StageChecker<'_> {
     fn many(&mut self, stage: &Stage, at: &[&str]) {
         match stage.serve.as_deref() {
             None => {
-                let hint = "remove it, or put the stage into a Slurm job: `host: slurm`";
-                self.hinted(at, "is for `serve`", "this stage would do the same work several times", hint);
+                self.fault(at, "is for `serve`", "this stage would do the same work several times")
+                    .hint("remove it, or put the stage into a Slurm job: `host: slurm`");
             }
             Some(Serve::Triton(server)) => {
                 if server.host.is_some() {
-                    let hint = "set `address` of each host to where requests reach it";
-                    self.hinted(&["serve", "triton", "host"], "cannot be the same for several hosts", "here", hint);
+                    self.fault(&["serve", "triton", "host"], "cannot be the same for several hosts", "here")
+                        .hint("set `address` of each host to where requests reach it");
                 }
                 if !server.mpi.hosts.is_empty() {
-                    let label = "each host starts a whole server of its own";
-                    let hint = "take one of them away";
-                    self.hinted(
+                    self.fault(
                         &["serve", "triton", "mpi", "hosts"],
                         "cannot be combined with several hosts",
-                        label,
-                        hint,
-                    );
+                        "each host starts a whole server of its own",
+                    )
+                    .hint("take one of them away");
                 }
             }
             Some(_) => {}
@@ -353,8 +356,8 @@ impl StageChecker<'_> {
     fn ssh(&mut self, hosts: &[SshHost]) {
         let mut names = std::collections::BTreeSet::new();
         if hosts.is_empty() {
-            let hint = "name the machines: `ssh: [node-a, node-b]`";
-            self.hinted(&["host", "ssh"], "is empty", "nothing would be started", hint);
+            self.fault(&["host", "ssh"], "is empty", "nothing would be started")
+                .hint("name the machines: `ssh: [node-a, node-b]`");
         }
         for (index, host) in hosts.iter().enumerate() {
             let machine = host.machine();
@@ -365,15 +368,15 @@ impl StageChecker<'_> {
             };
             let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-:".contains(c);
             if machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd) {
-                let label = "letters, digits, `.`, `_`, `-`, and no `-` in front";
-                self.hinted(&at, "is no name of a host", label, "`ssh` takes ssh's destination");
+                self.fault(&at, "is no name of a host", "letters, digits, `.`, `_`, `-`, and no `-` in front")
+                    .hint("`ssh` takes ssh's destination");
             }
             if machine.destination().starts_with('-') {
                 self.fault(&at, "is no host", "ssh would take it for an option");
             }
             if !names.insert(machine.name.clone()) {
                 let label = format!("another host is called `{}`, too", machine.name);
-                self.hinted(&at, "is there twice", &label, "give one of them another `name`");
+                self.fault(&at, "is there twice", &label).hint("give one of them another `name`");
             }
         }
     }
@@ -382,8 +385,8 @@ impl StageChecker<'_> {
         const AT: [&str; 2] = ["host", "slurm"];
         let at = |key: &'static str| [AT[0], AT[1], key];
         if slurm.gres.as_ref().is_some_and(|gres| gres.starts_with("gpu")) && slurm.gpus_per_node.is_some() {
-            let hint = "take one of them away";
-            self.hinted(&at("gres"), "cannot be combined with `gpus_per_node`", "both request GPUs", hint);
+            self.fault(&at("gres"), "cannot be combined with `gpus_per_node`", "both request GPUs")
+                .hint("take one of them away");
         }
         for (index, word) in slurm.args.iter().enumerate() {
             let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag));
@@ -393,8 +396,8 @@ impl StageChecker<'_> {
             if let Some((flag, owner)) = owner {
                 self.fault(&place, &format!("may not hold `--{flag}`"), &format!("decided by {owner}"));
             } else if !word.starts_with("--") {
-                let hint = "write `--flag=value`";
-                self.hinted(&place, "must be a long flag", "short ones cannot be distinguished from values", hint);
+                self.fault(&place, "must be a long flag", "short ones cannot be distinguished from values")
+                    .hint("write `--flag=value`");
             }
         }
         for (index, name) in slurm.export.iter().flatten().enumerate() {
@@ -408,12 +411,12 @@ impl StageChecker<'_> {
         let Some(clocks) = &stage.gpu_clocks else { return };
         let [least, greatest] = clocks.graphics;
         if least == 0 || least > greatest {
-            let hint = "`[1410, 1410]` is one clock";
-            self.hinted(&["gpu_clocks", "graphics"], "must be the least and the greatest clock", "MHz", hint);
+            self.fault(&["gpu_clocks", "graphics"], "must be the least and the greatest clock", "MHz")
+                .hint("`[1410, 1410]` is one clock");
         }
         if stage.gpus == 0 {
-            let hint = "set `gpus`; or lock them in the stage that starts the servers";
-            self.hinted(&["gpu_clocks"], "needs GPUs of the stage", "`gpus` is 0", hint);
+            self.fault(&["gpu_clocks"], "needs GPUs of the stage", "`gpus` is 0")
+                .hint("set `gpus`; or lock them in the stage that starts the servers");
         }
         let is_elsewhere = match stage.host.as_deref().and_then(Host::remote) {
             Some(HostOn::Ssh(_)) => true,
@@ -421,13 +424,8 @@ impl StageChecker<'_> {
             None => false,
         };
         if is_elsewhere {
-            let hint = "lock them there before the run: `nvidia-smi -lgc`";
-            self.hinted(
-                &["gpu_clocks"],
-                "cannot be combined with several hosts",
-                "only one machine's are locked",
-                hint,
-            );
+            self.fault(&["gpu_clocks"], "cannot be combined with several hosts", "only one machine's are locked")
+                .hint("lock them there before the run: `nvidia-smi -lgc`");
         }
     }
 }

@@ -80,7 +80,7 @@ impl Check for Image {
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
         if matches!(self.engine, Some(ContainerEngine::Enroot | ContainerEngine::Apptainer)) && self.build.is_some() {
             let hint = "build it with docker or podman; `pull` makes a file of what is in a registry".to_owned();
-            checker.push_error(&["image", "build"], "needs docker or podman", "this engine does not build", Some(hint));
+            checker.fault(&["image", "build"], "needs docker or podman", "this engine does not build").hint(hint);
         }
         for (key, text) in [("pull", self.pull.as_deref()), ("platform", self.platform.as_deref())] {
             if text.is_some_and(|text| text.trim().is_empty() || text.starts_with('-')) {

@@ -165,9 +165,9 @@ impl StageChecker<'_> {
         let Some(search) = &bench.search else { return };
         let least = bench.limits.as_ref().and_then(|limits| limits.goodput);
         if bench.loadgen.is_none() && matches!(least, Some(GoodputLimit::PerSecond(_))) {
-            let hint = "as a share of the requests: `goodput: 95%`";
             let reason = "no rate below that many requests per second can have as much goodput";
-            self.hinted(&["bench", "limits", "goodput"], "must be a share with `search`", reason, hint);
+            self.fault(&["bench", "limits", "goodput"], "must be a share with `search`", reason)
+                .hint("as a share of the requests: `goodput: 95%`");
         }
         if !(search.low > 0.0 && search.low < search.high && search.high.is_finite()) {
             self.fault(&["bench", "search", "low"], "must be above 0 and below `high`", "requests per second");
@@ -178,17 +178,12 @@ impl StageChecker<'_> {
         if search.start_from.is_some() {
             let path = ["bench", "search", "start_from"];
             if search.start.is_some() {
-                let hint = "take one of them away";
-                self.hinted(&path, "cannot be combined with `start`", "both set the first rate", hint);
+                self.fault(&path, "cannot be combined with `start`", "both set the first rate")
+                    .hint("take one of them away");
             }
             if bench.loadgen.is_some() {
-                let hint = "remove it, or raise `low`";
-                self.hinted(
-                    &path,
-                    "cannot be combined with `loadgen`",
-                    "LoadGen's tests are tried from `low` on",
-                    hint,
-                );
+                self.fault(&path, "cannot be combined with `loadgen`", "LoadGen's tests are tried from `low` on")
+                    .hint("remove it, or raise `low`");
             }
         }
         if !(search.precision > 0.0 && search.precision < 1.0) {
@@ -216,16 +211,16 @@ impl StageChecker<'_> {
         let Some(data) = &bench.data else {
             for (key, length) in [("input_tokens", &bench.input_tokens), ("output_tokens", &bench.output_tokens)] {
                 if *length == Length::Given {
-                    let hint = format!("`{key}: {{ fixed: 128 }}`, or `data` with it");
-                    self.hinted(&["bench"], &format!("needs `{key}`"), "there are no data to take it from", hint);
+                    self.fault(&["bench"], &format!("needs `{key}`"), "there are no data to take it from")
+                        .hint(format!("`{key}: {{ fixed: 128 }}`, or `data` with it"));
                 }
             }
             return;
         };
         let prompts = data.files().filter(|(key, _)| !matches!(*key, "lengths" | "output_lengths")).count();
         if prompts != 1 {
-            let hint = "one of `jsonl`, `sharegpt`, `mooncake`, `input_ids`, `plan`";
-            self.hinted(&["bench", "data"], "needs exactly one file of prompts", &format!("it has {prompts}"), hint);
+            self.fault(&["bench", "data"], "needs exactly one file of prompts", &format!("it has {prompts}"))
+                .hint("one of `jsonl`, `sharegpt`, `mooncake`, `input_ids`, `plan`");
         }
     }
 
@@ -234,15 +229,12 @@ impl StageChecker<'_> {
         let key = ["bench", "repeat"];
         let hint = || Some("take `repeat` away".to_owned());
         if bench.repeat > 1 && bench.search.is_some() {
-            self.push_error(&key, "cannot be combined with `search`", "a search has several runs of its own", hint());
+            self.fault(&key, "cannot be combined with `search`", "a search has several runs of its own")
+                .maybe_hint(hint());
         }
         if bench.repeat > 1 && bench.loadgen.is_some() {
-            self.push_error(
-                &key,
-                "cannot be combined with `loadgen`",
-                "MLPerf's rules set how often a test is run",
-                hint(),
-            );
+            self.fault(&key, "cannot be combined with `loadgen`", "MLPerf's rules set how often a test is run")
+                .maybe_hint(hint());
         }
     }
 
@@ -254,8 +246,8 @@ impl StageChecker<'_> {
                     .any(|value| value.tokens == 0 || !(value.weight >= 0.0 && value.weight.is_finite()))
                     || values.iter().map(|value| value.weight).sum::<f64>() <= 0.0 =>
             {
-                let hint = "for example `[{ tokens: 128, weight: 3 }, { tokens: 2048, weight: 1 }]`";
-                self.hinted(&["bench", key, "empirical"], "needs lengths of at least 1 with weights", "", hint);
+                self.fault(&["bench", key, "empirical"], "needs lengths of at least 1 with weights", "")
+                    .hint("for example `[{ tokens: 128, weight: 3 }, { tokens: 2048, weight: 1 }]`");
             }
             Length::Lognormal { mean, stddev, min, max }
                 if !(*mean > 0.0 && *stddev >= 0.0 && min <= max && *min > 0) =>
@@ -263,7 +255,9 @@ impl StageChecker<'_> {
                 let message = "needs a mean above 0, a stddev not below, and `min` not above `max`";
                 self.fault(&["bench", key, "lognormal"], message, "");
             }
-            Length::Fixed(0) => self.fault(&["bench", key, "fixed"], "must be at least 1", "no tokens"),
+            Length::Fixed(0) => {
+                self.fault(&["bench", key, "fixed"], "must be at least 1", "no tokens");
+            }
             Length::Uniform { min, max } | Length::Normal { min, max, .. } if min > max => {
                 let kind = if matches!(length, Length::Uniform { .. }) { "uniform" } else { "normal" };
                 let label = format!("{min} is greater than {max}");
@@ -288,8 +282,8 @@ impl StageChecker<'_> {
             self.fault(&["bench", "stall_timeout"], "must be above 0", "every request would fail");
         }
         if bench.ready_timeout.as_ref().is_some_and(|limit| limit.time().is_zero()) {
-            let hint = "remove it: a server has to be ready then";
-            self.hinted(&["bench", "ready_timeout"], "must be above 0", "nothing is waited for", hint);
+            self.fault(&["bench", "ready_timeout"], "must be above 0", "nothing is waited for")
+                .hint("remove it: a server has to be ready then");
         }
         let is_loadgens = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if bench.loadgen.is_some() || is_loadgens {
@@ -333,8 +327,8 @@ impl StageChecker<'_> {
         }
         if are_written_together(written, "output_tokens", "request") {
             let label = format!("no request has more than {longest} tokens in its answer");
-            let hint = "lower it, or raise `output_tokens`";
-            self.hinted(&["bench", "request", "cancel", "after_tokens"], "has no effect", &label, hint);
+            self.fault(&["bench", "request", "cancel", "after_tokens"], "has no effect", &label)
+                .hint("lower it, or raise `output_tokens`");
         }
     }
 }
@@ -365,7 +359,9 @@ impl StageChecker<'_> {
         let Some(sweep) = &bench.sweep else { return };
         let key = ["bench", "sweep", sweep.key()];
         match sweep.levels().map(|levels| levels.ascending(sweep.is_whole())) {
-            Some(Err(error)) => self.fault(&key, &format!("has no usable levels: {error}"), "here"),
+            Some(Err(error)) => {
+                self.fault(&key, &format!("has no usable levels: {error}"), "here");
+            }
             Some(Ok(levels))
                 if matches!(sweep, BenchSweep::Concurrency(_))
                     && levels.last().is_some_and(|level| *level > f64::from(MOST_USERS)) =>
@@ -384,7 +380,7 @@ impl StageChecker<'_> {
         };
         if let Some((scenario, name)) = scenario.filter(|(scenario, _)| *scenario != bench.scenario) {
             let hint = format!("`scenario: {}`", if scenario == Scenario::Server { "server" } else { name });
-            self.hinted(&key, &format!("needs the scenario `{name}`"), "another scenario has no such value", hint);
+            self.fault(&key, &format!("needs the scenario `{name}`"), "another scenario has no such value").hint(hint);
         }
         let is_set = match sweep {
             BenchSweep::Concurrency(_) => bench.concurrency.is_some().then_some("concurrency"),
@@ -399,8 +395,8 @@ impl StageChecker<'_> {
             (bench.loadgen.is_some(), "loadgen"),
         ];
         for (_, other) in others.into_iter().filter(|(is_given, _)| *is_given) {
-            let hint = format!("take `{other}` or `sweep` away");
-            self.hinted(&key, &format!("cannot be combined with `{other}`"), "both are given", hint);
+            self.fault(&key, &format!("cannot be combined with `{other}`"), "both are given")
+                .hint(format!("take `{other}` or `sweep` away"));
         }
     }
 }

@@ -404,7 +404,7 @@ impl StageChecker<'_> {
         let label = "LoadGen's samples are token ids, and it is given the token ids of each answer";
         if bench.request.interface == Some(Interface::Text) {
             let hint = "`interface: token_ids`";
-            self.hinted(&["bench", "request", "interface"], "cannot be combined with `loadgen`", label, hint);
+            self.fault(&["bench", "request", "interface"], "cannot be combined with `loadgen`", label).hint(hint);
         }
         let parsed = targets(&bench.target).unwrap_or_default();
         let (what, hint) = match parsed.protocol(bench.protocol) {
@@ -428,39 +428,28 @@ impl StageChecker<'_> {
             ),
         };
         let key = if bench.protocol.is_some() { "protocol" } else { "target" };
-        self.push_error(&["bench", key], what, label, Some(hint.to_owned()));
+        self.fault(&["bench", key], what, label).hint(hint);
     }
 
     /// A search for the highest rate under LoadGen's own rules.
     fn searched(&mut self, bench: &Bench) {
         let key = ["bench", "search"];
         if !matches!(bench.scenario, Scenario::Server | Scenario::Interactive) {
-            let hint = "`scenario: server` or `interactive`";
-            self.hinted(
-                &key,
-                "needs the scenario `server` or `interactive`",
-                "only there requests arrive at a rate",
-                hint,
-            );
+            self.fault(&key, "needs the scenario `server` or `interactive`", "only there requests arrive at a rate")
+                .hint("`scenario: server` or `interactive`");
         }
         if let Some(loadgen) = &bench.loadgen {
             if loadgen.target_qps.is_some() {
-                let hint = "remove it";
-                self.hinted(
+                self.fault(
                     &["bench", "loadgen", "target_qps"],
                     "cannot be combined with `search`",
                     "it is what is searched",
-                    hint,
-                );
+                )
+                .hint("remove it");
             }
             if loadgen.mode != TestMode::Performance {
-                let hint = "`mode: performance`";
-                self.hinted(
-                    &["bench", "loadgen", "mode"],
-                    "cannot be searched in",
-                    "only performance has limits",
-                    hint,
-                );
+                self.fault(&["bench", "loadgen", "mode"], "cannot be searched in", "only performance has limits")
+                    .hint("`mode: performance`");
             }
         }
     }
@@ -473,14 +462,14 @@ impl StageChecker<'_> {
         if wrong.is_of_key || wrong.at.is_empty() {
             self.at_key(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
         } else {
-            self.push_error(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
+            self.fault(&path, &wrong.what, &wrong.rule).maybe_hint(wrong.hint.clone());
         }
     }
 
     /// As `say`, but at the key, not at its value.
     pub(super) fn at_key(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
         let before = self.found.len();
-        self.push_error(path, what, label, hint);
+        self.fault(path, what, label).maybe_hint(hint);
         let Some((last, above)) = path.split_last() else { return };
         let mut node: Option<&Node> = Some(self.node);
         for step in above {
@@ -508,24 +497,21 @@ impl StageChecker<'_> {
                 let index = index.to_string();
                 let mut path = vec!["mlperf", "package", "results", &index];
                 path.extend(key.iter().map(String::as_str));
-                let hint = "`{{ stages.NAME.outs }}` of a stage with `foreach: { scenario: … }`";
-                self.hinted(&path, &what, "one for each scenario, in their order", hint);
+                self.fault(&path, &what, "one for each scenario, in their order")
+                    .hint("`{{ stages.NAME.outs }}` of a stage with `foreach: { scenario: … }`");
             }
         }
         let Some(table) = Round::named(round) else {
             let hint = did_you_mean(round, Round::NAMES);
-            self.push_error(
-                &["mlperf", word, "round"],
-                &format!("cannot be `{round}`"),
-                "there is no table of it",
-                hint,
-            );
+            self.fault(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "there is no table of it")
+                .maybe_hint(hint);
             return;
         };
         if matches!(step, Mlperf::Loadgen(_)) && !table.loadgen.is_packaged {
             let hint = Some(format!("`regatta mlperf check DIR --round {round}` checks results of it"));
             let message = format!("cannot be `{round}`");
-            self.push_error(&["mlperf", word, "round"], &message, "its LoadGen was not published as a package", hint);
+            self.fault(&["mlperf", word, "round"], &message, "its LoadGen was not published as a package")
+                .maybe_hint(hint);
         }
         for (index, name) in benchmarks.iter().enumerate() {
             if table.benchmarks.contains_key(*name) {
@@ -543,7 +529,7 @@ impl StageChecker<'_> {
                 }
                 None => (format!("not a benchmark of {round}"), did_you_mean(name, names())),
             };
-            self.push_error(path, &format!("cannot be `{name}`"), &label, hint);
+            self.fault(path, &format!("cannot be `{name}`"), &label).maybe_hint(hint);
         }
     }
 }

@@ -356,7 +356,7 @@ impl StageChecker<'_> {
                 [] => "closed: the round does not allow it for this benchmark".to_owned(),
                 allowed => format!("closed: the rules allow it in {} only", allowed.join(", ")),
             };
-            self.hinted(&path, &format!("cannot be set for {test}"), &label, "remove it, or `division: open`");
+            self.fault(&path, &format!("cannot be set for {test}"), &label).hint("remove it, or `division: open`");
             return;
         };
         if setting.count != Some(drafts) {
@@ -365,8 +365,8 @@ impl StageChecker<'_> {
                 Some(count) => format!("closed: the rules fix speculative-num-steps={drafts}, and this drafts {count}"),
                 None => format!("closed: the rules fix speculative-num-steps={drafts}, and `{key}` is not given"),
             };
-            let hint = format!("`{key}: {drafts}`, or `division: open`");
-            self.hinted(&path, &format!("must draft {drafts} tokens in each step for {test}"), &label, hint);
+            self.fault(&path, &format!("must draft {drafts} tokens in each step for {test}"), &label)
+                .hint(format!("`{key}: {drafts}`, or `division: open`"));
         }
     }
 }

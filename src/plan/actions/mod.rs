@@ -240,6 +240,19 @@ pub fn check(stage: &Stage, node: &Node, written: &Node, name: &str, found: &mut
     stage.check_action(&mut checker);
 }
 
+/// An error at a key of a stage, to which a hint can be added.
+struct StageFault<'a>(&'a mut Diagnostic);
+
+impl StageFault<'_> {
+    fn hint(self, hint: impl Into<String>) {
+        self.maybe_hint(Some(hint.into()));
+    }
+
+    fn maybe_hint(self, hint: Option<String>) {
+        self.0.hints.extend(hint);
+    }
+}
+
 /// Reports what is wrong with one stage.
 pub struct StageChecker<'a> {
     node: &'a Node,
@@ -257,18 +270,9 @@ impl<'a> StageChecker<'a> {
 
 impl StageChecker<'_> {
     /// An error at a key of the stage.
-    fn fault(&mut self, path: &[&str], what: &str, label: &str) {
-        self.push_error(path, what, label, None);
-    }
-
-    /// An error at a key of the stage, and what to do about it.
-    fn hinted(&mut self, path: &[&str], what: &str, label: &str, hint: impl Into<String>) {
-        self.push_error(path, what, label, Some(hint.into()));
-    }
-
-    fn push_error(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
+    fn fault(&mut self, path: &[&str], what: &str, label: &str) -> StageFault<'_> {
         let message = format!("{} {what}", self.key_name(path));
-        self.found.push(Diagnostic::error(message).at(self.node.place(path), label).maybe_hint(hint));
+        StageFault(self.found.push_mut(Diagnostic::error(message).at(self.node.place(path), label)))
     }
 
     /// Without the line of the manifest, which has the secret in it.
@@ -304,7 +308,7 @@ impl StageChecker<'_> {
     fn word(&mut self, path: &[&str], word: &str, known: &[&str]) {
         if !known.contains(&word) {
             let hint = did_you_mean(word, known.iter().copied());
-            self.push_error(path, &format!("cannot be `{word}`"), "not known", hint);
+            self.fault(path, &format!("cannot be `{word}`"), "not known").maybe_hint(hint);
         }
     }
 }

@@ -31,7 +31,7 @@ impl StageChecker<'_> {
         self.end_id(bench, protocol, |key| are_written_together(written, decisive, key));
         if bench.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             let hint = bench.endpoint.as_ref().map(|path| format!("write `/{path}`"));
-            self.push_error(&["bench", "endpoint"], "must begin with `/`", "a path on the server", hint);
+            self.fault(&["bench", "endpoint"], "must begin with `/`", "a path on the server").maybe_hint(hint);
         }
         self.tls(bench, &parsed);
     }
@@ -46,8 +46,8 @@ impl StageChecker<'_> {
         };
         if is_other {
             let label = format!("the target is `{scheme}://`");
-            let hint = "remove `protocol`, or write the target as `host:port`";
-            self.hinted(&["bench", "protocol"], "contradicts the target", &label, hint);
+            self.fault(&["bench", "protocol"], "contradicts the target", &label)
+                .hint("remove `protocol`, or write the target as `host:port`");
         }
         is_other
     }
@@ -66,14 +66,14 @@ impl StageChecker<'_> {
         }
         if let Some(path) = parsed.path.as_ref().or(parsed.prefix.as_ref()) {
             let label = format!("gRPC has no path `{path}`");
-            self.push_error(&["bench", "target"], "is for protocols over HTTP", &label, Some(SET_HTTP.to_owned()));
+            self.fault(&["bench", "target"], "is for protocols over HTTP", &label).hint(SET_HTTP);
         } else if parsed.is_secure {
             let label = "this is gRPC, which is supported without TLS only";
             let hint = match bench.protocol {
                 Some(_) => SET_HTTP.to_owned(),
                 None => format!("{SET_HTTP}; `https://…/v1` is openai-chat"),
             };
-            self.push_error(&["bench", "target"], "is for protocols over HTTP", label, Some(hint));
+            self.fault(&["bench", "target"], "is for protocols over HTTP", label).hint(hint);
         }
     }
 
@@ -95,22 +95,21 @@ impl StageChecker<'_> {
         let Some(tls) = &bench.tls else { return };
         if bench.target.starts_with("http://") {
             let hint = "write `https://` in the target, or leave `tls` out";
-            self.hinted(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
+            self.fault(&["bench", "tls"], "contradicts the target", "`http://` is without TLS").hint(hint);
         } else if parsed.protocol(bench.protocol) == Protocol::Kserve && !parsed.is_secure {
-            self.push_error(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC", Some(SET_HTTP.to_owned()));
+            self.fault(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC").hint(SET_HTTP);
         }
         if tls.client_cert.is_some() != tls.client_key.is_some() {
-            let hint = "name both `client_cert` and `client_key`";
-            self.hinted(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key", hint);
+            self.fault(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key")
+                .hint("name both `client_cert` and `client_key`");
         }
         if tls.insecure && tls.ca.is_some() {
-            let hint = "leave `insecure` out";
-            self.hinted(
+            self.fault(
                 &["bench", "tls"],
                 "sets authorities, although any certificate is trusted",
                 "`ca` would mean nothing",
-                hint,
-            );
+            )
+            .hint("leave `insecure` out");
         }
     }
 }

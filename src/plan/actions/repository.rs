@@ -41,14 +41,14 @@ impl Check for Repository {
                 let message = format!(
                     "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
                 );
-                checker.push_error(&path, &message, "another layout", hint);
+                checker.fault(&path, &message, "another layout").maybe_hint(hint);
             } else {
                 checker.word(&path, model, &MODELS);
             }
         }
         if self.layout == RepositoryLayout::Five && self.triton_num_models_per_server.is_some() {
             let path = ["repository", "triton_num_models_per_server"];
-            checker.hinted(&path, "needs the harness layout", "here", "write `layout: harness`, or remove it");
+            checker.fault(&path, "needs the harness layout", "here").hint("write `layout: harness`, or remove it");
         }
         checker.repository_flags(self);
     }
@@ -96,12 +96,8 @@ impl StageChecker<'_> {
             if !PARAMETERS.iter().any(|one| one.name == name) {
                 let hint = nearest(name, names.clone()).map(|near| format!("did you mean `{near}`?"));
                 let hint = hint.unwrap_or_else(|| "`regatta repository parameters` lists them".to_owned());
-                self.push_error(
-                    &["repository", "parameters", name],
-                    "is no parameter of the templates",
-                    "not known",
-                    Some(hint),
-                );
+                self.fault(&["repository", "parameters", name], "is no parameter of the templates", "not known")
+                    .hint(hint);
             }
         }
         let facts = repository_facts(repository);
@@ -116,18 +112,20 @@ impl StageChecker<'_> {
         }
         match meaning(flag, value) {
             FlagMeaning::Parameters(_) => {}
-            FlagMeaning::InvalidValue(why) => self.fault(&path, "cannot be this", &why),
+            FlagMeaning::InvalidValue(why) => {
+                self.fault(&path, "cannot be this", &why);
+            }
             FlagMeaning::NotInRepository => {
                 let reason = "another executor's flag: no config.pbtxt has a place for it";
                 self.idle(&path, reason, "remove it, or put it where trtllm-serve or trtllm-bench reads it");
             }
             FlagMeaning::Unknown if PARAMETERS.iter().any(|one| one.name == flag) => {
-                let hint = "put it under `parameters`";
-                self.hinted(&path, "is a template parameter, not a runtime flag", "not here", hint);
+                self.fault(&path, "is a template parameter, not a runtime flag", "not here")
+                    .hint("put it under `parameters`");
             }
             FlagMeaning::Unknown => {
                 let hint = did_you_mean(flag, RUNTIME_FLAGS.iter().copied());
-                self.push_error(&path, "is no runtime flag", "not known", hint);
+                self.fault(&path, "is no runtime flag", "not known").maybe_hint(hint);
             }
         }
     }

@@ -250,7 +250,7 @@ impl StageChecker<'_> {
                 } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
                     let label = "another port is chosen for each start, and the command never gets it";
                     let hint = "write `{port}` where the program takes its port; where it is fixed, add `port: 8000`";
-                    self.push_error(&["serve", "command", "words"], "needs `{port}`", label, Some(hint.to_owned()));
+                    self.fault(&["serve", "command", "words"], "needs `{port}`", label).hint(hint);
                 }
             }
             Serve::Attach(server) => {
@@ -354,7 +354,7 @@ impl StageChecker<'_> {
         if *why == EndpointError::Credentials {
             self.push_credentials_error(path);
         } else {
-            self.push_error(path, "must name servers", &why.to_string(), Some(GRAMMAR.to_owned()));
+            self.fault(path, "must name servers", &why.to_string()).hint(GRAMMAR);
         }
     }
 
@@ -366,8 +366,8 @@ impl StageChecker<'_> {
         for name in server.options.keys() {
             let option = name.replace('_', "-");
             if let Some((_, key)) = Vllm::OWN.iter().find(|(own, _)| *own == option) {
-                let hint = format!("write `{key}` next to `options`");
-                self.hinted(&["serve", "vllm", "options", name], "has a key of its own", "not among `options`", hint);
+                self.fault(&["serve", "vllm", "options", name], "has a key of its own", "not among `options`")
+                    .hint(format!("write `{key}` next to `options`"));
             }
         }
     }
@@ -375,7 +375,7 @@ impl StageChecker<'_> {
     /// At a key of `serve.triton`.
     fn push_triton_error(&mut self, key: &str, what: &str, label: &str, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.push_error(&["serve", "triton", key], what, label, hint);
+        self.fault(&["serve", "triton", key], what, label).maybe_hint(hint);
     }
 
     fn triton(&mut self, server: &TritonServer) {
@@ -432,8 +432,8 @@ impl StageChecker<'_> {
                 && parts.all(|part| part.parse::<u64>().is_ok());
             if !fine {
                 let path = ["serve", "triton", "rate_limit_resource", &index.to_string()];
-                let hint = "`R1:10`, or `R1:10:0` for device 0";
-                self.hinted(&path, "must be `name:count` or `name:count:device`", "this is not", hint);
+                self.fault(&path, "must be `name:count` or `name:count:device`", "this is not")
+                    .hint("`R1:10`, or `R1:10:0` for device 0");
             }
         }
         if let Some(container) = &server.container {
@@ -482,7 +482,7 @@ impl StageChecker<'_> {
             let (name, slots) = host.split_once(':').unwrap_or((host, "1"));
             if name.is_empty() || slots.parse::<u32>().is_ok_and(|slots| slots == 0) || slots.parse::<u32>().is_err() {
                 let path = ["serve", "triton", "mpi", "hosts", &index.to_string()];
-                self.hinted(&path, "must be `host` or `host:slots`", "this is not", "for example `node1:8`");
+                self.fault(&path, "must be `host` or `host:slots`", "this is not").hint("for example `node1:8`");
             }
         }
     }
@@ -521,13 +521,8 @@ impl StageChecker<'_> {
             for (name, value) in settings {
                 let path = ["serve", "triton", "backend_config", backend, name];
                 if backend == "python" && name == "shm-region-prefix-name" {
-                    let hint = "remove it";
-                    self.hinted(
-                        &path,
-                        "is given by Regatta, another for each rank",
-                        "no two servers may share it",
-                        hint,
-                    );
+                    self.fault(&path, "is given by Regatta, another for each rank", "no two servers may share it")
+                        .hint("remove it");
                 } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
                     self.fault(&path, "must be a text, a number, true or false", wrong);
                 }

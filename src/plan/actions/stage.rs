@@ -170,7 +170,7 @@ impl StageChecker<'_> {
         self.retry(stage);
         self.gpu_clocks(stage);
         if !stage.strict && !matches!(stage.shell.as_deref(), Some(ShellScript::Text(_))) {
-            self.hinted(&["strict"], "has no effect", "only a `shell` text runs in a shell", "remove it");
+            self.fault(&["strict"], "has no effect", "only a `shell` text runs in a shell").hint("remove it");
         }
         if stage.confine && (stage.shell.is_none() || stage.container.is_some()) {
             let hint = Some("remove it".to_owned());
@@ -179,7 +179,7 @@ impl StageChecker<'_> {
             } else {
                 "a container sees only what is mounted into it"
             };
-            self.push_error(&["confine"], "has no effect", label, hint);
+            self.fault(&["confine"], "has no effect", label).maybe_hint(hint);
         }
         if stage.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
             self.fault(&["timeout"], "must be above 0", "the stage would end at once");
@@ -194,11 +194,11 @@ impl StageChecker<'_> {
         for (index, path) in stage.outputs.iter().enumerate() {
             let index = index.to_string();
             if path.is_empty() || path.starts_with('/') || escapes_folder(path) {
-                let hint = "it is relative to the output folder, $OUT";
-                self.hinted(&["outputs", &index], "must lie in the output folder", "outside", hint);
+                self.fault(&["outputs", &index], "must lie in the output folder", "outside")
+                    .hint("it is relative to the output folder, $OUT");
             } else if path.contains(['*', '?']) {
-                let hint = "name each file, or the folder that they are in";
-                self.hinted(&["outputs", &index], "must be a path", "outputs are no globs, as inputs are", hint);
+                self.fault(&["outputs", &index], "must be a path", "outputs are no globs, as inputs are")
+                    .hint("name each file, or the folder that they are in");
             }
         }
         for (name, paths) in &stage.inputs {
@@ -213,13 +213,13 @@ impl StageChecker<'_> {
                 if path.is_empty() {
                     self.fault(place, "is empty", "no path");
                 } else if path.starts_with("~/") {
-                    let hint = "write the whole path, or declare a parameter `path: required`";
-                    self.hinted(place, "begins with `~`", "it stands for no home folder here", hint);
+                    self.fault(place, "begins with `~`", "it stands for no home folder here")
+                        .hint("write the whole path, or declare a parameter `path: required`");
                 } else if PlanReference::all_in(path).iter().any(|one| matches!(one, PlanReference::Input(_))) {
                     self.fault(place, "refers to an input", "inputs cannot be made of inputs");
                 } else if !path.starts_with('/') && !path.contains('⟦') && escapes_folder(path) {
-                    let hint = "give an absolute path to something outside of it";
-                    self.hinted(place, "leaves the project folder", "outside", hint);
+                    self.fault(place, "leaves the project folder", "outside")
+                        .hint("give an absolute path to something outside of it");
                 }
             }
         }
@@ -266,15 +266,15 @@ impl StageChecker<'_> {
     pub(super) fn retry(&mut self, stage: &Stage) {
         let Some(retry) = &stage.retry else { return };
         if retry.times.is_none() && retry.lower.is_none() {
-            self.hinted(&["retry"], "needs `times`", "how often?", "add `times: 2`");
+            self.fault(&["retry"], "needs `times`", "how often?").hint("add `times: 2`");
         }
         if let Some(Serve::Attach(_)) = stage.serve.as_deref() {
             self.fault(&["retry"], "has no effect", "the run does not start these servers");
         }
         let needs_memory = stage.action_kind().is_none_or(|kind| kind.facts().needs_memory);
         if retry.on == RetryAfter::Oom && !needs_memory {
-            let hint = "take `on: oom` away";
-            self.hinted(&["retry", "on"], "has no effect here", "this stage never runs out of memory", hint);
+            self.fault(&["retry", "on"], "has no effect here", "this stage never runs out of memory")
+                .hint("take `on: oom` away");
         }
         self.lowering(stage, retry);
     }
@@ -288,17 +288,17 @@ impl StageChecker<'_> {
                         || "remove it, or name the number with `lower`".to_owned(),
                         |setting| format!("add `lower: {setting}`"),
                     );
-                    self.push_error(&["retry", key], "has no effect", "nothing is lowered", Some(hint));
+                    self.fault(&["retry", key], "has no effect", "nothing is lowered").hint(hint);
                 }
             }
             return;
         };
         if retry.on != RetryAfter::Oom {
-            self.hinted(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then", "add `on: oom`");
+            self.fault(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then").hint("add `on: oom`");
         }
         match retry.by {
             None => {
-                self.hinted(&["retry"], "needs `by`", "how far down each time?", "add `by: 0.05`");
+                self.fault(&["retry"], "needs `by`", "how far down each time?").hint("add `by: 0.05`");
             }
             Some(by) if !(by > 0.0 && by.is_finite()) => {
                 self.fault(&["retry", "by"], "must be above 0", "it is taken away each time");
@@ -335,7 +335,7 @@ impl StageChecker<'_> {
             let hint = "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, \
                 max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of vllm one of its \
                 numbers (`gpu_memory_utilization`), of a command one of its options";
-            self.hinted(&["retry", "lower"], &format!("has no `{setting}`"), why, hint);
+            self.fault(&["retry", "lower"], &format!("has no `{setting}`"), why).hint(hint);
         }
     }
 }

@@ -143,13 +143,18 @@ impl Check for TrtllmBench {
         }
         match (self.backend, &self.engine_dir) {
             (TrtllmBenchBackend::Tensorrt, None) => {
-                let hint = "`engine_dir: \"{{ stages.NAME.out }}\"` of an `engine` stage";
-                checker.hinted(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines", hint);
+                checker
+                    .fault(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines")
+                    .hint("`engine_dir: \"{{ stages.NAME.out }}\"` of an `engine` stage");
             }
             (TrtllmBenchBackend::Pytorch | TrtllmBenchBackend::Autodeploy, Some(_)) => {
-                let hint = "remove it, or choose `backend: tensorrt`";
-                let label = "this backend builds no engine and reads none";
-                checker.hinted(&["trtllm_bench", "engine_dir"], "would have no effect", label, hint);
+                checker
+                    .fault(
+                        &["trtllm_bench", "engine_dir"],
+                        "would have no effect",
+                        "this backend builds no engine and reads none",
+                    )
+                    .hint("remove it, or choose `backend: tensorrt`");
             }
             _ => {}
         }
@@ -159,13 +164,13 @@ impl Check for TrtllmBench {
         let world = self.tp * self.pp;
         if stage.gpus > 0 && stage.gpus < world {
             let label = format!("tp × pp is {world}");
-            checker.hinted(&["gpus"], "are too few", &label, format!("`gpus: {world}`"));
+            checker.fault(&["gpus"], "are too few", &label).hint(format!("`gpus: {world}`"));
         }
         if self.name.is_empty() || self.name.contains('/') || self.name.starts_with('.') {
             checker.fault(&["trtllm_bench", "name"], "must be a plain file name", "files are called so");
         }
         if self.launcher.first().is_some_and(String::is_empty) {
-            checker.hinted(&["trtllm_bench", "launcher", "0"], "is empty", "no program", "`launcher: []` is none");
+            checker.fault(&["trtllm_bench", "launcher", "0"], "is empty", "no program").hint("`launcher: []` is none");
         }
     }
 }

@@ -69,26 +69,19 @@ impl Check for Weights {
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
         match (&self.hf, &self.path) {
             (None, None) => {
-                checker.hinted(
-                    &["weights"],
-                    "needs `hf` or `path`",
-                    "no source",
-                    "`hf: owner/name`, or `path: FOLDER`",
-                );
+                checker
+                    .fault(&["weights"], "needs `hf` or `path`", "no source")
+                    .hint("`hf: owner/name`, or `path: FOLDER`");
             }
             (Some(_), Some(_)) => {
-                checker.hinted(&["weights", "path"], "cannot be combined with `hf`", "two sources", "keep one");
+                checker.fault(&["weights", "path"], "cannot be combined with `hf`", "two sources").hint("keep one");
             }
             (None, Some(_)) => {
                 let is_set = self.revision != "main" || self.with != Fetcher::Auto;
                 if is_set {
-                    let hint = "`revision` and `with` are for `hf`";
-                    checker.hinted(
-                        &["weights", "path"],
-                        "is fetched from nowhere",
-                        "so they would have no effect",
-                        hint,
-                    );
+                    checker
+                        .fault(&["weights", "path"], "is fetched from nowhere", "so they would have no effect")
+                        .hint("`revision` and `with` are for `hf`");
                 }
             }
             (Some(hf), None) => checker.repository(hf),
@@ -114,8 +107,8 @@ impl StageChecker<'_> {
         };
         let parts: Vec<&str> = name.split('/').collect();
         if parts.len() > 2 || !parts.iter().all(|one| part(one)) {
-            let hint = "for example `nvidia/Llama-3.3-70B-Instruct-FP4`; a folder is `path:`";
-            self.hinted(&["weights", "hf"], "must be the name of a repository", "owner/name", hint);
+            self.fault(&["weights", "hf"], "must be the name of a repository", "owner/name")
+                .hint("for example `nvidia/Llama-3.3-70B-Instruct-FP4`; a folder is `path:`");
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
-use super::keying::{Keyed, TaskOutput, look_up, reasons};
+use super::keying::{Keyed, TaskOutput};
 use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::{BatchSlot, Batches, TaskExecutor};
@@ -243,9 +243,10 @@ impl<W: TaskExecutor> Runner<W> {
         } else if service {
             Vec::new()
         } else {
-            let look = look_up(&*self.work, &self.plan, &task, &keyed.digest, &self.cache);
+            let context = self.key_context();
+            let look = context.look_up(&task, &keyed.digest);
             let look = look.unwrap_or_else(|error| Lookup::Corrupt(error.to_string()));
-            reasons(&self.plan, &task, &keyed, &look, &self.cache, self.options.forced[ix as usize])
+            context.reasons(&task, &keyed, &look, self.options.forced[ix as usize])
         };
         start_reasons.extend(keyed.lowered.as_ref().map(ReducedSetting::because));
         (self.emit)(Event::TaskStarted {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Keyed, Runner, RunnerMessage, Running};
-use crate::keying::key_of;
 use crate::schedule::{ScheduleState, TaskIndex};
 use crate::task_executor::TaskExecutor;
 use base::event::{Event, Failure, FailureKind, MemoryKind, ReducedSetting};
@@ -187,7 +186,7 @@ impl<W: TaskExecutor> Runner<W> {
         let task = self.task(ix);
         let facts = self.work.facts(&task);
         let upstream = |need: u32| self.outputs[need as usize].as_ref()?.digest();
-        key_of(&self.plan, &task, facts, upstream, &self.cache, &self.digests)
+        self.key_context().key_of(&task, facts, upstream)
     }
 
     /// Sends a message when the pause before the next attempt has ended.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole, look_up};
+use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::attempt::accept;
-use crate::keying::{age_notice, is_made_by_another, key_of, own_patterns};
+use crate::keying::{KeyContext, age_notice, own_patterns};
 use crate::schedule::{ScheduleState, TaskIndex};
 use crate::store::{FinishedOutput, Lookup, PathError, RESULT_FILES, TaskRecord, WatchedPaths, discard};
 use crate::task_executor::{OutputRequest, TaskExecutor};
@@ -17,6 +17,10 @@ use base::event::{Event, Failure, FailureKind, TaskId};
 use plan::Lifetime;
 
 impl<W: TaskExecutor> Runner<W> {
+    pub(super) fn key_context(&self) -> KeyContext<'_, W> {
+        KeyContext { plan: &self.plan, work: &*self.work, output_cache: &self.cache, digests: &self.digests }
+    }
+
     pub(super) fn key(&mut self, ix: TaskIndex) {
         if let Some(record) = self.unchanged_record(ix) {
             return self.take_unchanged(ix, &record);
@@ -36,7 +40,8 @@ impl<W: TaskExecutor> Runner<W> {
         let (plan, output_cache, digests) =
             (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.digests));
         let key = move || {
-            key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &output_cache, &digests)
+            let context = KeyContext { plan: &plan, work: &*work, output_cache: &output_cache, digests: &digests };
+            context.key_of(&task, work.facts(&task), |need| upstream.get(&need).copied())
         };
         if slow {
             // Reading a large input is not the loop's work, nor is waiting for a container program.
@@ -75,7 +80,7 @@ impl<W: TaskExecutor> Runner<W> {
         if forced || !task.cache {
             return self.schedule.set_cache_miss(ix);
         }
-        let lookup = match look_up(&*self.work, &self.plan, &task, &keyed.digest, &self.cache) {
+        let lookup = match self.key_context().look_up(&task, &keyed.digest) {
             Ok(found) => found,
             Err(error) => {
                 let again = format!("if it stays so, `--force {}` makes it again", task.stage);
@@ -84,7 +89,7 @@ impl<W: TaskExecutor> Runner<W> {
         };
         match lookup {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
-            _ if is_made_by_another(&self.plan, &task, &keyed.digest, &self.cache) => self.missed(ix),
+            _ if self.key_context().is_made_by_another(&task, &keyed.digest) => self.missed(ix),
             _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
                 self.missed(ix);
             }
@@ -196,7 +201,7 @@ impl<W: TaskExecutor> Runner<W> {
         let Some(fetched) = fetched else { return self.missed(ix) };
         let task = self.task(ix);
         // It has been made meanwhile, and may have come from there.
-        if is_made_by_another(&self.plan, &task, &keyed.digest, &self.cache) {
+        if self.key_context().is_made_by_another(&task, &keyed.digest) {
             let _ = discard(&fetched.folder);
             return self.missed(ix);
         }
@@ -216,7 +221,7 @@ impl<W: TaskExecutor> Runner<W> {
         if self.options.forced[ix as usize] {
             return None;
         }
-        self.options.unchanged.record(&*self.work, &self.plan, ix, &self.unchanged, &self.cache)
+        self.options.unchanged.record(&self.key_context(), ix, &self.unchanged)
     }
 
     /// Its link in `latest` is one of the things that look as they did.

@@ -40,96 +40,92 @@ const SECONDS: f64 = 30.0;
 const LIMITS: f64 = 30.0;
 const MOST_DOUBLINGS: usize = 6;
 
-/// Every request at once: the servers are full until the load ends. They are alike, so one of them is simulated, with
-/// its share.
-pub fn offline(
-    server: &EngineLimits,
-    servers: usize,
-    workload: &VirtualWorkload,
-    count: usize,
-) -> Result<VirtualResult, NeverFits> {
-    let servers = servers.max(1);
-    let mut result = run(server, 1, &workload.requests(count.div_ceil(servers), None))?;
-    result.times(servers);
-    Ok(result)
+/// A load in virtual time: servers of one engine, and the kind of requests that they get.
+#[derive(Clone, Copy, Debug)]
+pub struct VirtualBenchmark<'a> {
+    pub server: &'a EngineLimits,
+    pub arrangement: ServerArrangement,
+    pub workload: &'a VirtualWorkload,
 }
 
-/// Poisson arrivals at a rate, dealt to the servers in turn.
-pub fn served_at(
-    server: &EngineLimits,
-    servers: usize,
-    workload: &VirtualWorkload,
-    count: usize,
-    rate: f64,
-) -> Result<VirtualResult, NeverFits> {
-    run(server, servers, &workload.requests(count, Some(rate)))
+/// How the servers share a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ServerArrangement {
+    /// This many, which are alike and take requests in turn.
+    Replicas(usize),
+    /// Context servers and generation servers, each a copy of the engine.
+    Disaggregated(Disaggregation),
 }
 
-/// Like `served_at`, for a load of at least this many requests, and of a time in which limits can be judged.
-pub fn judged_at(
-    server: &EngineLimits,
-    servers: usize,
-    workload: &VirtualWorkload,
-    count: usize,
-    limits: &[LatencyLimit],
-    rate: f64,
-) -> Result<VirtualResult, NeverFits> {
-    served_at(server, servers, workload, judged_count(count, limits, rate), rate)
+impl<'a> VirtualBenchmark<'a> {
+    /// Of servers that are alike.
+    pub const fn new(server: &'a EngineLimits, servers: usize, workload: &'a VirtualWorkload) -> Self {
+        Self { server, arrangement: ServerArrangement::Replicas(servers), workload }
+    }
+
+    /// Poisson arrivals at a rate, or every request at once: the servers are full until the load ends.
+    pub fn served(&self, count: usize, rate: Option<f64>) -> Result<VirtualResult, NeverFits> {
+        match self.arrangement {
+            ServerArrangement::Disaggregated(setup) => {
+                run_apart(self.server, &setup, &self.workload.requests(count, rate))
+            }
+            ServerArrangement::Replicas(servers) if rate.is_some() => {
+                run(self.server, servers, &self.workload.requests(count, rate))
+            }
+            // One of the full servers is simulated, with its share.
+            ServerArrangement::Replicas(servers) => {
+                let servers = servers.max(1);
+                let mut result = run(self.server, 1, &self.workload.requests(count.div_ceil(servers), None))?;
+                result.times(servers);
+                Ok(result)
+            }
+        }
+    }
+
+    /// Like `served`, for a load of at least this many requests, and of a time in which limits can be judged.
+    pub fn judged_at(&self, count: usize, limits: &[LatencyLimit], rate: f64) -> Result<VirtualResult, NeverFits> {
+        self.served(judged_count(count, limits, rate), Some(rate))
+    }
+
+    /// The highest rate at which the limits hold and the servers keep up, for a load of at least this many requests and
+    /// of a time in which a queue that grows is seen.
+    pub fn capacity(&self, count: usize, limits: &[LatencyLimit]) -> Result<Capacity, CapacityError> {
+        let full = self.served(count, None)?;
+        let most = full.requests as f64 / full.seconds.max(f64::MIN_POSITIVE);
+        let (mut low, mut high) = (0.0, most);
+        let mut best = Capacity { rate: 0.0, result: self.judged_at(count, limits, most / 1000.0)? };
+        // The end of a finite load, when few are left, hides a part of what full servers do.
+        for _ in 0..MOST_DOUBLINGS {
+            let result = self.judged_at(count, limits, high)?;
+            if !result.holds(limits)? {
+                break;
+            }
+            low = high;
+            best = Capacity { rate: high, result };
+            high *= 2.0;
+        }
+        while high - low > EXACT * high {
+            let rate = if low == 0.0 { high / 2.0 } else { f64::midpoint(low, high) };
+            let result = self.judged_at(count, limits, rate)?;
+            if result.holds(limits)? {
+                low = rate;
+                best = Capacity { rate, result };
+            } else {
+                high = rate;
+            }
+            if high < most / 2000.0 {
+                break;
+            }
+        }
+        Ok(best)
+    }
 }
 
 /// Requests of a load in which limits can be judged.
-pub(super) fn judged_count(count: usize, limits: &[LatencyLimit], rate: f64) -> usize {
+fn judged_count(count: usize, limits: &[LatencyLimit], rate: f64) -> usize {
     let longest = limits.iter().fold(0.0_f64, |longest, limit| longest.max(limit.ms / 1e3));
     let seconds = SECONDS.max(LIMITS * longest);
     count.max((rate * seconds) as usize)
-}
-
-/// The highest rate at which the limits hold and the servers keep up, for a load of at least this many requests and of
-/// a time in which a queue that grows is seen.
-pub fn capacity(
-    server: &EngineLimits,
-    servers: usize,
-    workload: &VirtualWorkload,
-    count: usize,
-    limits: &[LatencyLimit],
-) -> Result<Capacity, CapacityError> {
-    let full = offline(server, servers, workload, count)?;
-    search(&full, |rate| judged_at(server, servers, workload, count, limits, rate), limits)
-}
-
-/// Like `capacity`, for servers that take a load at a rate, and whose result with all requests at once is known.
-pub(super) fn search(
-    full: &VirtualResult,
-    at: impl Fn(f64) -> Result<VirtualResult, NeverFits>,
-    limits: &[LatencyLimit],
-) -> Result<Capacity, CapacityError> {
-    let most = full.requests as f64 / full.seconds.max(f64::MIN_POSITIVE);
-    let (mut low, mut high) = (0.0, most);
-    let mut best = Capacity { rate: 0.0, result: at(most / 1000.0)? };
-    // The end of a finite load, when few are left, hides a part of what full servers do.
-    for _ in 0..MOST_DOUBLINGS {
-        let result = at(high)?;
-        if !result.holds(limits)? {
-            break;
-        }
-        low = high;
-        best = Capacity { rate: high, result };
-        high *= 2.0;
-    }
-    while high - low > EXACT * high {
-        let rate = if low == 0.0 { high / 2.0 } else { f64::midpoint(low, high) };
-        let result = at(rate)?;
-        if result.holds(limits)? {
-            low = rate;
-            best = Capacity { rate, result };
-        } else {
-            high = rate;
-        }
-        if high < most / 2000.0 {
-            break;
-        }
-    }
-    Ok(best)
 }
 
 /// Where one server has this many requests, its latencies are those of all: they are alike and take requests in turn.
@@ -149,57 +145,22 @@ fn run(server: &EngineLimits, servers: usize, load: &[SimulatedRequest]) -> Resu
     Ok(result)
 }
 
-// Loads on disaggregated servers in virtual time.
-
-/// Context servers and generation servers, each a copy of one engine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DisaggregatedServers {
-    pub server: EngineLimits,
-    pub setup: Disaggregation,
-}
-
-impl DisaggregatedServers {
-    /// Poisson arrivals at a rate, or all requests at once.
-    pub fn served(
-        &self,
-        workload: &VirtualWorkload,
-        count: usize,
-        rate: Option<f64>,
-    ) -> Result<VirtualResult, NeverFits> {
-        let load = workload.requests(count, rate);
-        let mut served = vec![Served::default(); load.len()];
-        let arrivals = load.iter().map(arrival);
-        let work = run_disaggregated(&self.server, &self.setup, None, ServerFailures::default(), arrivals, |answer| {
-            let DisaggregatedAnswer { number, arrival, first, last, pauses } = answer;
-            served[number as usize] = Served { first, last, tokens: arrival.osl, pauses };
-        })?;
-        let mut result = VirtualResult::default();
-        result.add(&load, &served, work.steps);
-        result.sort();
-        Ok(result)
-    }
-
-    /// Like `served`, for a load of a time in which limits can be judged.
-    pub fn judged_at(
-        &self,
-        workload: &VirtualWorkload,
-        count: usize,
-        limits: &[LatencyLimit],
-        rate: f64,
-    ) -> Result<VirtualResult, NeverFits> {
-        self.served(workload, judged_count(count, limits, rate), Some(rate))
-    }
-
-    /// The highest rate at which the limits hold and the servers keep up.
-    pub fn capacity(
-        &self,
-        workload: &VirtualWorkload,
-        count: usize,
-        limits: &[LatencyLimit],
-    ) -> Result<Capacity, CapacityError> {
-        let full = self.served(workload, count, None)?;
-        search(&full, |rate| self.judged_at(workload, count, limits, rate), limits)
-    }
+/// Like `run`, on context servers and generation servers.
+fn run_apart(
+    server: &EngineLimits,
+    setup: &Disaggregation,
+    load: &[SimulatedRequest],
+) -> Result<VirtualResult, NeverFits> {
+    let mut served = vec![Served::default(); load.len()];
+    let arrivals = load.iter().map(arrival);
+    let work = run_disaggregated(server, setup, None, ServerFailures::default(), arrivals, |answer| {
+        let DisaggregatedAnswer { number, arrival, first, last, pauses } = answer;
+        served[number as usize] = Served { first, last, tokens: arrival.osl, pauses };
+    })?;
+    let mut result = VirtualResult::default();
+    result.add(load, &served, work.steps);
+    result.sort();
+    Ok(result)
 }
 
 const fn arrival(request: &SimulatedRequest) -> FleetArrival {
@@ -231,21 +192,26 @@ mod tests {
     fn limits_hold_at_the_capacity_and_not_above_it() {
         let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let limits = [limit(LimitedMetric::Ttft, 200.0), limit(LimitedMetric::Tpot, 12.0)];
-        let served = capacity(&server, 2, &workload(), 1000, &limits).unwrap();
+        let served = VirtualBenchmark::new(&server, 2, &workload()).capacity(1000, &limits).unwrap();
         assert!(served.rate > 0.0 && served.result.holds(&limits).unwrap());
-        let above = served_at(&server, 2, &workload(), served.result.requests, served.rate * 1.05).unwrap();
+        let above = VirtualBenchmark::new(&server, 2, &workload())
+            .served(served.result.requests, Some(served.rate * 1.05))
+            .unwrap();
         assert!(!above.holds(&limits).unwrap(), "{}", served.rate);
-        assert_eq!(capacity(&server, 2, &workload(), 1000, &limits).unwrap(), served);
+        assert_eq!(VirtualBenchmark::new(&server, 2, &workload()).capacity(1000, &limits).unwrap(), served);
     }
 
     #[test]
     fn answers_of_one_token_have_no_tpot_that_could_hold() {
         let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let workload = VirtualWorkload { output_tokens: Length::Fixed(1), ..workload() };
-        let result = served_at(&server, 1, &workload, 50, 5.0).unwrap();
+        let result = VirtualBenchmark::new(&server, 1, &workload).served(50, Some(5.0)).unwrap();
         assert_eq!(result.statistic(LimitedMetric::Tpot, Statistic::P50), Ok(None));
         assert!(result.statistic(LimitedMetric::Ttft, Statistic::P50).unwrap().is_some());
-        let reason = capacity(&server, 1, &workload, 50, &[limit(LimitedMetric::Tpot, 12.0)]).unwrap_err().to_string();
+        let reason = VirtualBenchmark::new(&server, 1, &workload)
+            .capacity(50, &[limit(LimitedMetric::Tpot, 12.0)])
+            .unwrap_err()
+            .to_string();
         assert_eq!(reason, "there is no TPOT p99 to check against the limit tpot_p99 of 12 ms");
     }
 
@@ -253,12 +219,15 @@ mod tests {
     fn what_cannot_hold_has_no_capacity_and_more_servers_have_more() {
         let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let never = [limit(LimitedMetric::Tpot, 0.01)];
-        assert_eq!(capacity(&server, 1, &workload(), 200, &never).unwrap().rate.to_bits(), 0);
+        assert_eq!(VirtualBenchmark::new(&server, 1, &workload()).capacity(200, &never).unwrap().rate.to_bits(), 0);
         let limits = [limit(LimitedMetric::Ttft, 100.0)];
-        let rate = |servers| capacity(&server, servers, &workload(), 1000, &limits).unwrap().rate;
+        let rate = |servers| VirtualBenchmark::new(&server, servers, &workload()).capacity(1000, &limits).unwrap().rate;
         assert!(rate(4) > 3.0 * rate(1));
         let stalls = [limit(LimitedMetric::MaxStall, 1.0)];
-        assert!(matches!(capacity(&server, 1, &workload(), 200, &stalls), Err(CapacityError::Metric(_))));
+        assert!(matches!(
+            VirtualBenchmark::new(&server, 1, &workload()).capacity(200, &stalls),
+            Err(CapacityError::Metric(_))
+        ));
     }
 }
 
@@ -268,8 +237,19 @@ mod disaggregated_tests {
     use crate::engine::tests::spec;
     use crate::engine::{EngineServing, served_limits};
     use crate::fleet::Balancer;
-    use crate::virtual_load::served_at;
     use base::spec::{Length, LimitedMetric, SimCalibration, SimScheduler, Statistic};
+
+    struct DisaggregatedServers {
+        server: EngineLimits,
+        setup: Disaggregation,
+    }
+
+    impl DisaggregatedServers {
+        fn served(&self, workload: &VirtualWorkload, count: usize, rate: Option<f64>) -> VirtualResult {
+            let arrangement = ServerArrangement::Disaggregated(self.setup);
+            VirtualBenchmark { server: &self.server, arrangement, workload }.served(count, rate).unwrap()
+        }
+    }
 
     fn servers(scheduler: SimScheduler, contexts: usize, generations: usize, kv_link_gbs: f64) -> DisaggregatedServers {
         let calibration = SimCalibration { scheduler, ..SimCalibration::default() };
@@ -303,7 +283,7 @@ mod disaggregated_tests {
         for scheduler in [SimScheduler::TensorrtLlm, SimScheduler::Vllm] {
             let ttft = |gbs| {
                 let servers = servers(scheduler, 1, 1, gbs);
-                let result = servers.served(&workload(1500, 20), 1, Some(1.0)).unwrap();
+                let result = servers.served(&workload(1500, 20), 1, Some(1.0));
                 assert_eq!((result.requests, result.output_tokens), (1, 20));
                 (number(&result, LimitedMetric::Ttft, Statistic::P50), servers.server.kv_bytes_per_token)
             };
@@ -318,10 +298,10 @@ mod disaggregated_tests {
     fn every_request_is_answered_once_with_all_of_its_tokens() {
         for scheduler in [SimScheduler::TensorrtLlm, SimScheduler::Vllm] {
             for osl in [1, 2, 30] {
-                let result = servers(scheduler, 2, 3, 20.0).served(&workload(300, osl), 500, Some(80.0)).unwrap();
+                let result = servers(scheduler, 2, 3, 20.0).served(&workload(300, osl), 500, Some(80.0));
                 assert_eq!((result.requests, result.output_tokens), (500, 500 * u64::from(osl)));
                 assert!(result.ttft.iter().all(|ttft| *ttft > 0.0));
-                let again = servers(scheduler, 2, 3, 20.0).served(&workload(300, osl), 500, Some(80.0)).unwrap();
+                let again = servers(scheduler, 2, 3, 20.0).served(&workload(300, osl), 500, Some(80.0));
                 assert_eq!(result, again);
             }
         }
@@ -333,13 +313,12 @@ mod disaggregated_tests {
         let workload = workload(2000, 100);
         let apart = servers(SimScheduler::Vllm, 2, 2, 50.0);
         let p99 = |result: &VirtualResult| number(result, LimitedMetric::Tpot, Statistic::P99);
-        let together = served_at(&apart.server, 4, &workload, 2000, 60.0).unwrap();
-        let disaggregated = apart.served(&workload, 2000, Some(60.0)).unwrap();
+        let together = VirtualBenchmark::new(&apart.server, 4, &workload).served(2000, Some(60.0)).unwrap();
+        let disaggregated = apart.served(&workload, 2000, Some(60.0));
         assert!(p99(&disaggregated) < 0.8 * p99(&together), "{} {}", p99(&disaggregated), p99(&together));
         // Too few context servers are the limit of all.
         let few = servers(SimScheduler::Vllm, 1, 3, 50.0);
-        let tokens =
-            |servers: &DisaggregatedServers| servers.served(&workload, 2000, None).unwrap().tokens_per_second();
+        let tokens = |servers: &DisaggregatedServers| servers.served(&workload, 2000, None).tokens_per_second();
         assert!(tokens(&few) < tokens(&apart));
     }
 }

@@ -9,9 +9,7 @@ use rand_pcg::Pcg64;
 
 use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest, simulate_users};
 use base::spec::{LatencyLimit, Length, LimitedMetric, Statistic};
-pub use capacity::{
-    Capacity, CapacityError, DisaggregatedServers, UnknownMetric, capacity, judged_at, offline, served_at,
-};
+pub use capacity::{Capacity, CapacityError, ServerArrangement, UnknownMetric, VirtualBenchmark};
 
 /// The lengths of prompts and answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -238,7 +236,6 @@ mod tests {
     use super::*;
     use crate::engine::tests::spec;
     use crate::engine::{EngineServing, served_limits};
-    use crate::virtual_load::offline;
     use base::spec::Length;
 
     #[test]
@@ -253,7 +250,7 @@ mod tests {
         let rate = |users| with_users(&server, 2, &workload, 400, users).unwrap().tokens_per_second();
         assert!(rate(1) < rate(8) && rate(8) < rate(64));
         let result = with_users(&server, 2, &workload, 400, 400).unwrap();
-        let at_once = offline(&server, 2, &workload, 400).unwrap();
+        let at_once = VirtualBenchmark::new(&server, 2, &workload).served(400, None).unwrap();
         assert_eq!((result.requests, result.steps, result.seconds), (400, at_once.steps, at_once.seconds));
         // One server of two answers a single user.
         let alone = with_users(&server, 2, &workload, 10, 1).unwrap();

@@ -22,24 +22,162 @@ use rules::conf::conf;
 use rules::log::Detail;
 use rules::{Benchmark, Estimate, MlperfScenario, RuleError, TestRequest};
 
-/// One test, or a search for the highest rate by many.
-pub async fn perform(
-    context: &TaskContext,
-    bench: &Bench,
-    loadgen: &Loadgen,
-    spec: BenchSpec,
-    program: Option<&Path>,
-) -> Result<Done, Failure> {
-    if let Some(&model::RateSearch { low, high, precision, .. }) = bench.search.as_ref() {
-        let bounds = harness::RateBounds { low, high, precision };
-        return Box::pin(search::loadgen::perform(context, bench, bounds, &spec, program)).await;
+/// A stage that LoadGen measures.
+#[derive(Clone, Copy)]
+pub struct LoadgenStage<'a> {
+    pub context: &'a TaskContext,
+    pub bench: &'a Bench,
+    pub loadgen: &'a Loadgen,
+    /// What the tests run in; `None` is this program.
+    pub program: Option<&'a Path>,
+}
+
+impl LoadgenStage<'_> {
+    /// One test, or a search for the highest rate by many.
+    pub async fn perform(&self, spec: BenchSpec) -> Result<Done, Failure> {
+        if let Some(&model::RateSearch { low, high, precision, .. }) = self.bench.search.as_ref() {
+            let bounds = harness::RateBounds { low, high, precision };
+            return Box::pin(search::loadgen::perform(self, bounds, &spec)).await;
+        }
+        let out = &self.context.lease.out;
+        let result = Box::pin(self.run_test(spec, out)).await?;
+        task_outcome(self.bench, &result).map_err(|failure| match hint(&result, out) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        })
     }
-    let out = &context.lease.out;
-    let result = Box::pin(run_test(context, bench, loadgen, spec, program, out)).await?;
-    task_outcome(bench, &result).map_err(|failure| match hint(&result, out) {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    })
+
+    /// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
+    pub async fn run_test(&self, spec: BenchSpec, out: &Path) -> Result<RunResult, Failure> {
+        let Self { context, bench, .. } = *self;
+        let (test, expected) = self.test(spec, out)?;
+        let spec = test.spec.clone();
+        let orders = ChildOrders::Test(Box::new(test));
+        let before = identity::of_servers(&spec).await;
+        let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
+        let polled = telemetry::polled(context, &spec, &before);
+        let scraper = telemetry::start_scraper(&spec, &polled)?;
+        let ChildRunOutcome { ran, server_failure: lost, zero } =
+            Box::pin(self.run_child(&orders, &spec, expected)).await;
+        let path = out.join(harness::RESULT);
+        let system = |error: harness::HarnessError| Failure::system(error.to_string());
+        let result = match (ran, &lost) {
+            (Ok(()), _) => harness::read_result(&path).map_err(system)?,
+            // It had to be stopped; what it saw until then it may have written.
+            (Err(_), Some(why)) => {
+                harness::read_result(&path).map_err(|_| Failure::new(FailureKind::Service, why.clone()))?
+            }
+            (Err(failure), None) => return Err(failure),
+        };
+        let zero = zero.and_then(MonotonicTime::instant).unwrap_or_else(Instant::now);
+        let mut measured = UnjudgedRun::elsewhere(spec.clone(), result, zero);
+        if let Some(scraper) = scraper {
+            telemetry::finish(scraper, &polled, &mut measured).await;
+        }
+        if let Some(telemetry) = telemetry {
+            telemetry.finish(context, &mut measured).await;
+        }
+        telemetry::of_servers(bench.telemetry, &mut measured);
+        if let Some(why) = lost {
+            measured.server_lost(why);
+        }
+        measured.lowered(&context.lease.assignment.lowered);
+        identity::identify(context, &spec, &before, &mut measured).await;
+        let measured = measured.judge();
+        harness::amend(out, &measured).map_err(system)?;
+        Ok(measured.result)
+    }
+
+    /// Runs the test, of about this many queries.
+    async fn run_child(&self, orders: &ChildOrders, spec: &BenchSpec, expected: u64) -> ChildRunOutcome {
+        let Self { context, program, .. } = *self;
+        let stop = context.lease.stop.child();
+        let (mut far, mut zero, mut lost) = (None, None, None);
+        let answered = Arc::new(AtomicU64::new(0));
+        let ran = {
+            let mut running = std::pin::pin!(run_loadgen(context, program, orders, &stop, |line| match line {
+                ChildMessage::Phase(phase) => context.lease.report_progress(phase, 0, None),
+                ChildMessage::Progress { issued, ended, failed } => {
+                    far = Some((ended, issued));
+                    answered.store(ended, Ordering::Relaxed);
+                    let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                    let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
+                    context.lease.report_progress(format!("answered{sent}{failed}"), ended, Some(expected.max(issued)));
+                }
+                ChildMessage::Zero(at) => zero = Some(at),
+                ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
+            }));
+            tokio::select! {
+                ran = &mut running => ran,
+                // A server of ours that is lost stops this task by itself; of others we see it here.
+                silent = wait_for_unresponsive_server(spec, &answered) => {
+                    lost = Some(silent.to_string());
+                    stop.request();
+                    running.await
+                }
+            }
+        };
+        let when = far.map_or_else(String::new, |(ended, issued)| format!("; {ended} of {issued} had ended"));
+        let lost = lost.or_else(|| context.lease.stop.reason().map(str::to_owned)).map(|why| format!("{why}{when}"));
+        ChildRunOutcome { ran, server_failure: lost, zero }
+    }
+
+    /// What the child is to do, and about how many queries that will be. Writes user.conf, and audit.config for an
+    /// audit test.
+    fn test(&self, mut spec: BenchSpec, out: &Path) -> Result<(LoadgenTest, u64), Failure> {
+        let Self { context, bench, loadgen, .. } = *self;
+        let folder = context.path(&loadgen.dataset);
+        let dataset = dataset(&folder, &loadgen.benchmark)?;
+        let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
+        let request = test_request(&bench).ok_or_else(|| Failure::refused("LoadGen has no such scenario"))?;
+        let request = TestRequest { dataset_samples: Some(dataset.samples), ..request };
+        let conf = conf(&request).map_err(|wrong| rule_failure(&wrong))?;
+        let rules = request.find().map_err(|wrong| rule_failure(&wrong))?;
+        if request.rehearsal {
+            let samples = conf.settings.performance_samples;
+            let seconds = conf.settings.min_duration_ms as f64 / 1e3;
+            let is_timed = request.mode == TestMode::Performance;
+            let least = if is_timed { format!(" for at least {seconds} s") } else { String::new() };
+            context.lease.notice(format!("a rehearsal, which cannot be submitted: {samples} samples{least}"));
+        }
+        let estimate = Estimate::new(&conf.settings, rules.round.loadgen.seeds.schedule);
+        context.lease.notice(estimate.to_string());
+        apply_rules(&mut spec, &bench, &rules.benchmark, request.scenario);
+        let write = |name: &str, text: &str| {
+            let path = out.join(name);
+            let write_error = |error| Failure::system(format!("{}: {error}", path.display()));
+            fs::write(&path, text).map_err(write_error).map(|()| path.clone())
+        };
+        let user_conf = write("user.conf", &conf.text)?;
+        let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
+        let test = LoadgenTest {
+            library: context.path(&loadgen.library).join(LIBRARY),
+            samples: folder.join("dataset.jsonl"),
+            dataset,
+            out: out.to_owned(),
+            sut_name: format!("Triton {} ({} endpoints)", spec.model, spec.endpoints.len()),
+            spec,
+            round: rules.round.name,
+            benchmark: loadgen.benchmark.clone(),
+            scenario: request.scenario,
+            mode: request.mode,
+            division: request.division,
+            rehearsal: request.rehearsal.then_some(conf.settings.performance_samples),
+            target_qps: request.target_qps,
+            user_keys: conf.keys,
+            user_conf,
+            audit,
+        };
+        Ok((test, estimate.queries))
+    }
+}
+
+/// How the child's run went.
+struct ChildRunOutcome {
+    ran: Result<(), Failure>,
+    /// Why the servers answer no more.
+    server_failure: Option<String>,
+    zero: Option<MonotonicTime>,
 }
 
 /// What to do about an INVALID run. Where the client was late, a lower rate would be the client's, and not the
@@ -64,154 +202,6 @@ fn next_rate(out: &Path) -> Option<String> {
             .next_qps
             .map_or_else(|| advice.clone(), |qps| format!("{advice}: `target_qps: {qps}` is a first guess")),
     )
-}
-
-/// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
-pub async fn run_test(
-    context: &TaskContext,
-    bench: &Bench,
-    loadgen: &Loadgen,
-    spec: BenchSpec,
-    program: Option<&Path>,
-    out: &Path,
-) -> Result<RunResult, Failure> {
-    let (test, expected) = test(context, bench, loadgen, spec, out)?;
-    let spec = test.spec.clone();
-    let orders = ChildOrders::Test(Box::new(test));
-    let before = identity::of_servers(&spec).await;
-    let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
-    let polled = telemetry::polled(context, &spec, &before);
-    let scraper = telemetry::start_scraper(&spec, &polled)?;
-    let ChildRunOutcome { ran, server_failure: lost, zero } =
-        Box::pin(run_child(context, program, &orders, &spec, expected)).await;
-    let path = out.join(harness::RESULT);
-    let system = |error: harness::HarnessError| Failure::system(error.to_string());
-    let result = match (ran, &lost) {
-        (Ok(()), _) => harness::read_result(&path).map_err(system)?,
-        // It had to be stopped; what it saw until then it may have written.
-        (Err(_), Some(why)) => {
-            harness::read_result(&path).map_err(|_| Failure::new(FailureKind::Service, why.clone()))?
-        }
-        (Err(failure), None) => return Err(failure),
-    };
-    let zero = zero.and_then(MonotonicTime::instant).unwrap_or_else(Instant::now);
-    let mut measured = UnjudgedRun::elsewhere(spec.clone(), result, zero);
-    if let Some(scraper) = scraper {
-        telemetry::finish(scraper, &polled, &mut measured).await;
-    }
-    if let Some(telemetry) = telemetry {
-        telemetry.finish(context, &mut measured).await;
-    }
-    telemetry::of_servers(bench.telemetry, &mut measured);
-    if let Some(why) = lost {
-        measured.server_lost(why);
-    }
-    measured.lowered(&context.lease.assignment.lowered);
-    identity::identify(context, &spec, &before, &mut measured).await;
-    let measured = measured.judge();
-    harness::amend(out, &measured).map_err(system)?;
-    Ok(measured.result)
-}
-
-/// How the child's run went.
-struct ChildRunOutcome {
-    ran: Result<(), Failure>,
-    /// Why the servers answer no more.
-    server_failure: Option<String>,
-    zero: Option<MonotonicTime>,
-}
-
-/// Runs the test, of about this many queries.
-async fn run_child(
-    context: &TaskContext,
-    program: Option<&Path>,
-    orders: &ChildOrders,
-    spec: &BenchSpec,
-    expected: u64,
-) -> ChildRunOutcome {
-    let stop = context.lease.stop.child();
-    let (mut far, mut zero, mut lost) = (None, None, None);
-    let answered = Arc::new(AtomicU64::new(0));
-    let ran = {
-        let mut running = std::pin::pin!(run_loadgen(context, program, orders, &stop, |line| match line {
-            ChildMessage::Phase(phase) => context.lease.report_progress(phase, 0, None),
-            ChildMessage::Progress { issued, ended, failed } => {
-                far = Some((ended, issued));
-                answered.store(ended, Ordering::Relaxed);
-                let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-                let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
-                context.lease.report_progress(format!("answered{sent}{failed}"), ended, Some(expected.max(issued)));
-            }
-            ChildMessage::Zero(at) => zero = Some(at),
-            ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
-        }));
-        tokio::select! {
-            ran = &mut running => ran,
-            // A server of ours that is lost stops this task by itself; of others we see it here.
-            silent = wait_for_unresponsive_server(spec, &answered) => {
-                lost = Some(silent.to_string());
-                stop.request();
-                running.await
-            }
-        }
-    };
-    let when = far.map_or_else(String::new, |(ended, issued)| format!("; {ended} of {issued} had ended"));
-    let lost = lost.or_else(|| context.lease.stop.reason().map(str::to_owned)).map(|why| format!("{why}{when}"));
-    ChildRunOutcome { ran, server_failure: lost, zero }
-}
-
-/// What the child is to do, and about how many queries that will be. Writes user.conf, and audit.config for an audit
-/// test.
-fn test(
-    context: &TaskContext,
-    bench: &Bench,
-    loadgen: &Loadgen,
-    mut spec: BenchSpec,
-    out: &Path,
-) -> Result<(LoadgenTest, u64), Failure> {
-    let folder = context.path(&loadgen.dataset);
-    let dataset = dataset(&folder, &loadgen.benchmark)?;
-    let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
-    let request = test_request(&bench).ok_or_else(|| Failure::refused("LoadGen has no such scenario"))?;
-    let request = TestRequest { dataset_samples: Some(dataset.samples), ..request };
-    let conf = conf(&request).map_err(|wrong| rule_failure(&wrong))?;
-    let rules = request.find().map_err(|wrong| rule_failure(&wrong))?;
-    if request.rehearsal {
-        let samples = conf.settings.performance_samples;
-        let seconds = conf.settings.min_duration_ms as f64 / 1e3;
-        let is_timed = request.mode == TestMode::Performance;
-        let least = if is_timed { format!(" for at least {seconds} s") } else { String::new() };
-        context.lease.notice(format!("a rehearsal, which cannot be submitted: {samples} samples{least}"));
-    }
-    let estimate = Estimate::new(&conf.settings, rules.round.loadgen.seeds.schedule);
-    context.lease.notice(estimate.to_string());
-    apply_rules(&mut spec, &bench, &rules.benchmark, request.scenario);
-    let write = |name: &str, text: &str| {
-        let path = out.join(name);
-        let write_error = |error| Failure::system(format!("{}: {error}", path.display()));
-        fs::write(&path, text).map_err(write_error).map(|()| path.clone())
-    };
-    let user_conf = write("user.conf", &conf.text)?;
-    let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
-    let test = LoadgenTest {
-        library: context.path(&loadgen.library).join(LIBRARY),
-        samples: folder.join("dataset.jsonl"),
-        dataset,
-        out: out.to_owned(),
-        sut_name: format!("Triton {} ({} endpoints)", spec.model, spec.endpoints.len()),
-        spec,
-        round: rules.round.name,
-        benchmark: loadgen.benchmark.clone(),
-        scenario: request.scenario,
-        mode: request.mode,
-        division: request.division,
-        rehearsal: request.rehearsal.then_some(conf.settings.performance_samples),
-        target_qps: request.target_qps,
-        user_keys: conf.keys,
-        user_conf,
-        audit,
-    };
-    Ok((test, estimate.queries))
 }
 
 /// What the rules forbid, all of it.

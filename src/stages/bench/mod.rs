@@ -17,6 +17,7 @@ use crate::serve::attach;
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind};
 use harness::{BenchSpec, SentHeaders};
+use loadgen::LoadgenStage;
 use measurement::{measure, task_outcome};
 use plan::REPEATED_RUNS;
 use plan::manifest::model::{Bench, RepeatRole};
@@ -49,7 +50,8 @@ impl Run for Bench {
             harness::Transport::Http(_) => require_http_port(context, &spec)?,
         }
         if let Some(loadgen) = &self.loadgen {
-            return Box::pin(loadgen::perform(context, self, loadgen, spec, program)).await;
+            let stage = LoadgenStage { context, bench: self, loadgen, program };
+            return Box::pin(stage.perform(spec)).await;
         }
         if let Some(search) = &self.search {
             return Box::pin(search::perform(context, self, spec, search)).await;

@@ -121,9 +121,7 @@ fn a_log_with_every_fourth_step_gives_the_same_coefficients() {
 /// 44.0 ms and TPOT p50 6.5 to 7.1 ms.
 #[test]
 fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
-    use regatta::sim::{
-        EngineServing, EngineSpec, SchedulerPolicy, VirtualWorkload, offline, served_at, served_limits,
-    };
+    use regatta::sim::{EngineServing, EngineSpec, SchedulerPolicy, VirtualBenchmark, VirtualWorkload, served_limits};
     use regatta::spec::{Length, LimitedMetric, Statistic};
 
     let spec = EngineSpec {
@@ -148,8 +146,8 @@ fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
         adapters: Vec::new(),
         seed: 1,
     };
-    let all = offline(&server, 1, &workload, 800).unwrap();
-    let at_20 = served_at(&server, 1, &workload, 2000, 20.0).unwrap();
+    let all = VirtualBenchmark::new(&server, 1, &workload).served(800, None).unwrap();
+    let at_20 = VirtualBenchmark::new(&server, 1, &workload).served(2000, Some(20.0)).unwrap();
     let of = |metric| at_20.statistic(metric, Statistic::P50).unwrap().unwrap();
     let (ttft, tpot) = (of(LimitedMetric::Ttft), of(LimitedMetric::Tpot));
     let shown = format!("{:.0} tok/s, TTFT p50 {ttft:.1} ms, TPOT p50 {tpot:.2} ms", all.tokens_per_second());
@@ -165,7 +163,7 @@ fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
 /// and a mean TTFT of 50 to 63 ms.
 #[test]
 fn another_gpu_comes_out_near_what_was_measured_on_it() {
-    use regatta::sim::{EngineServing, EngineSpec, VirtualWorkload, offline, served_at, served_limits};
+    use regatta::sim::{EngineServing, EngineSpec, VirtualBenchmark, VirtualWorkload, served_limits};
     use regatta::spec::{Length, LimitedMetric, Statistic};
 
     let spec = EngineSpec {
@@ -187,8 +185,8 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
         adapters: Vec::new(),
         seed: 1,
     };
-    let all = offline(&server, 1, &workload, 1000).unwrap();
-    let at_20 = served_at(&server, 1, &workload, 2000, 20.0).unwrap();
+    let all = VirtualBenchmark::new(&server, 1, &workload).served(1000, None).unwrap();
+    let at_20 = VirtualBenchmark::new(&server, 1, &workload).served(2000, Some(20.0)).unwrap();
     let mean =
         |result: &regatta::sim::VirtualResult, metric| result.statistic(metric, Statistic::Mean).unwrap().unwrap();
     let found = [
@@ -208,7 +206,7 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
 /// Loads that were measured on an H100 after those of its step log: `tests/golden/vllm-h100/README.md`.
 #[test]
 fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
-    use regatta::sim::{EngineServing, EngineSpec, VirtualResult, VirtualWorkload, offline, served_at, served_limits};
+    use regatta::sim::{EngineServing, EngineSpec, VirtualBenchmark, VirtualResult, VirtualWorkload, served_limits};
     use regatta::spec::{Length, LimitedMetric, Statistic};
 
     let gpu = GpuTiming { name: "H100".into(), memory_gb: 80.0, bandwidth_gbs: 3350.0, ..target().gpu };
@@ -250,11 +248,11 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
             wrong.push(format!("{load}, {what}: {error}"));
         }
     };
-    let all = offline(&server, 1, &of(512, 128), 1000).unwrap();
+    let all = VirtualBenchmark::new(&server, 1, &of(512, 128)).served(1000, None).unwrap();
     row("1,000 requests of 512 and 128 tokens at once", "tok/s", 5766.0, all.tokens_per_second(), 0.10);
     row("", "TTFT mean", 7394.0, number(&all, ttft, mean), 0.10);
     row("", "TPOT mean", 89.1, number(&all, tpot, mean), 0.10);
-    let long = offline(&server, 1, &of(30_000, 200), 24).unwrap();
+    let long = VirtualBenchmark::new(&server, 1, &of(30_000, 200)).served(24, None).unwrap();
     assert_eq!(long.pauses, 0);
     row("24 of 30,000 and 200 tokens at once", "tok/s", 140.9, long.tokens_per_second(), 0.10);
     row("", "TTFT mean", 15_180.0, number(&long, ttft, mean), 0.10);
@@ -268,7 +266,7 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
         (5.0, 512, 128, 38.0, 7.41),
         (5.9, 2000, 300, 74.5, 11.1),
     ] {
-        let ran = served_at(&server, 1, &of(inputs, outputs), 2000, rate).unwrap();
+        let ran = VirtualBenchmark::new(&server, 1, &of(inputs, outputs)).served(2000, Some(rate)).unwrap();
         let load = format!("{rate} a second, {} and {outputs} tokens", regatta::units::grouped(f64::from(inputs), 0));
         row(&load, "TTFT p50", measured_ttft, number(&ran, ttft, p50), 0.35);
         row("", "TPOT p50", measured_tpot, number(&ran, tpot, p50), 0.15);

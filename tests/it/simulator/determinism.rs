@@ -1,6 +1,6 @@
 //! The same questions have the same bytes as answers, on every machine, and on both clocks.
 
-use regatta::sim::{EngineServing, SimulatedRequest, VirtualWorkload, served_at, served_limits, simulate};
+use regatta::sim::{EngineServing, SimulatedRequest, VirtualBenchmark, VirtualWorkload, served_limits, simulate};
 use regatta::spec::{Length, SimCalibration, SimScheduler};
 use regatta::triton::proto::inference::ModelInferResponse;
 use serde_json::json;
@@ -19,7 +19,9 @@ fn digest(scheduler: SimScheduler) -> String {
         adapters: Vec::new(),
         seed: 20_240_601,
     };
-    let ran = served_at(&served_limits(&spec, &serving).unwrap(), 2, &workload, 5_000, 900.0).unwrap();
+    let ran = VirtualBenchmark::new(&served_limits(&spec, &serving).unwrap(), 2, &workload)
+        .served(5_000, Some(900.0))
+        .unwrap();
     let mut bytes = Vec::new();
     for value in ran.ttft.iter().chain(&ran.tpot).chain(&ran.e2e) {
         bytes.extend(value.to_bits().to_le_bytes());

@@ -1,8 +1,8 @@
 //! LoRA adapters: what they cost, and a server that has them.
 
 use regatta::sim::{
-    EngineServing, EngineSpec, LoraSettings, SimulatedRequest, VirtualWorkload, offline, served_limits, simulate,
-    write_engine,
+    EngineServing, EngineSpec, LoraSettings, SimulatedRequest, VirtualBenchmark, VirtualWorkload, served_limits,
+    simulate, write_engine,
 };
 use regatta::spec::Length;
 use serde_json::json;
@@ -24,7 +24,10 @@ fn more_slots_and_fewer_adapters_are_faster_and_slots_take_kv_cache() {
             adapters: (1..=adapters).collect(),
             seed: 2,
         };
-        offline(&served_limits(&with_slots(slots), &serving).unwrap(), 1, &workload, 1500).unwrap().tokens_per_second()
+        VirtualBenchmark::new(&served_limits(&with_slots(slots), &serving).unwrap(), 1, &workload)
+            .served(1500, None)
+            .unwrap()
+            .tokens_per_second()
     };
     let (none, one, eight) = (rate(8, 0), rate(8, 1), rate(8, 8));
     assert!(none > one && one > eight, "{none} {one} {eight}");

@@ -5,106 +5,89 @@ use super::shortage::Shortage;
 use super::{Diagnosis, Log, Row, after, gib, leading_token, number};
 use base::event::MemoryKind;
 
-pub const TABLE: &[Row] = &[
-    (&["no available memory for the cache blocks"], no_cache),
-    (&["to serve at least one request with the model's max seq len"], cache_too_small),
-    (&["is larger than the maximum number of tokens that can be stored in kv cache"], cache_holds_fewer_tokens),
-    (&["is less than desired gpu memory utilization"], memory_in_use),
-    (&["cuda out of memory occurred when warming up sampler"], |log, _| {
-        Diagnosis::new(
-            "the GPU has too little memory for the sampler of this many sequences",
-            format!("lower max_num_seqs or gpu_memory_utilization ({} now)", utilization(log)),
-        )
-    }),
-    (&["not enough memory. please try to increase --mem-fraction-static"], |_, _| {
-        Diagnosis::new(
-            "the weights leave no memory for the KV cache",
-            "raise mem_fraction_static or tp_size, or take smaller weights (quantization: fp8)",
-        )
-    }),
-    (&["you are trying to access a gated repo", "access to model "], |log, _| {
-        let model = log.after("Access to model ").map_or("the model", leading_token);
-        Diagnosis::new(
-            format!("{model} is gated at Hugging Face, and this user may not read it"),
+pub const TABLE: &[Row] =
+    &[
+        (&["no available memory for the cache blocks"], no_cache),
+        (&["to serve at least one request with the model's max seq len"], cache_too_small),
+        (&["is larger than the maximum number of tokens that can be stored in kv cache"], cache_holds_fewer_tokens),
+        (&["is less than desired gpu memory utilization"], memory_in_use),
+        (&["cuda out of memory occurred when warming up sampler"], |log, _| {
+            Diagnosis::new("the GPU has too little memory for the sampler of this many sequences")
+                .hint(format!("lower max_num_seqs or gpu_memory_utilization ({} now)", utilization(log)))
+        }),
+        (&["not enough memory. please try to increase --mem-fraction-static"], |_, _| {
+            Diagnosis::new("the weights leave no memory for the KV cache")
+                .hint("raise mem_fraction_static or tp_size, or take smaller weights (quantization: fp8)")
+        }),
+        (&["you are trying to access a gated repo", "access to model "], |log, _| {
+            let model = log.after("Access to model ").map_or("the model", leading_token);
+            Diagnosis::new(format!("{model} is gated at Hugging Face, and this user may not read it")).hint(
             "accept its license on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
         )
-    }),
-    (&["are not supported for now"], |_, line| {
-        let name =
-            after(line, "Model architectures ").map(|rest| rest.trim_start_matches(['[', '\''])).map(leading_token);
-        Diagnosis::new(
-            format!("this vLLM does not know the model's architecture {}", name.unwrap_or_default()),
-            "take a newer vLLM, or `options: { model_impl: transformers }`",
-        )
-    }),
-    (
-        &[
-            "invalid repository id or local directory specified",
-            "is not a valid model identifier",
-            "does not appear to have a file named config.json",
-        ],
-        |_, line| {
-            Diagnosis::new(
-                format!("there is no such model: {}", line.trim()),
+        }),
+        (&["are not supported for now"], |_, line| {
+            let name =
+                after(line, "Model architectures ").map(|rest| rest.trim_start_matches(['[', '\''])).map(leading_token);
+            Diagnosis::new(format!("this vLLM does not know the model's architecture {}", name.unwrap_or_default()))
+                .hint("take a newer vLLM, or `options: { model_impl: transformers }`")
+        }),
+        (
+            &[
+                "invalid repository id or local directory specified",
+                "is not a valid model identifier",
+                "does not appear to have a file named config.json",
+            ],
+            |_, line| {
+                Diagnosis::new(format!("there is no such model: {}", line.trim())).hint(
                 "`model` is a folder with a config.json, or a name at Hugging Face; a folder must be there where the \
                     server runs",
             )
-        },
-    ),
-    (
-        &[
-            "we couldn't connect to 'https://huggingface.co'",
-            "localentrynotfounderror",
-            "offlinemodeisenabled",
-            "cannot reach https://huggingface.co",
-        ],
-        |_, _| {
-            Diagnosis::new(
-                "the model is not in this machine's cache, and Hugging Face cannot be reached",
-                "fetch it where there is a network (a `weights:` stage), or name a folder that has it",
-            )
-        },
-    ),
-    (&["is greater than the derived max_model_len"], |_, line| {
-        let most = after(line, "max_model_len (").and_then(|rest| after(rest, "=")).map(leading_token);
-        Diagnosis::new(
-            "max_model_len is more than the model was made for",
-            most.map_or_else(
+            },
+        ),
+        (
+            &[
+                "we couldn't connect to 'https://huggingface.co'",
+                "localentrynotfounderror",
+                "offlinemodeisenabled",
+                "cannot reach https://huggingface.co",
+            ],
+            |_, _| {
+                Diagnosis::new("the model is not in this machine's cache, and Hugging Face cannot be reached")
+                    .hint("fetch it where there is a network (a `weights:` stage), or name a folder that has it")
+            },
+        ),
+        (&["is greater than the derived max_model_len"], |_, line| {
+            let most = after(line, "max_model_len (").and_then(|rest| after(rest, "=")).map(leading_token);
+            Diagnosis::new("max_model_len is more than the model was made for").hint(most.map_or_else(
                 || "lower max_model_len".to_owned(),
                 |most| format!("set max_model_len to {most} or less"),
-            ),
-        )
-    }),
-    (&["must be divisible by tensor parallel size"], |_, line| {
-        Diagnosis::new(
-            format!("the model cannot be divided so: {}", after(line, "ValueError: ").unwrap_or(line).trim()),
-            "choose a tensor_parallel_size that divides the number of attention heads",
-        )
-    }),
-    (&["is larger than the number of available gpus"], |_, line| {
-        let number_in_brackets = |marker| after(line, marker).map(leading_token).unwrap_or_default();
-        let (world, there) = (number_in_brackets("World size ("), number_in_brackets("available GPUs ("));
-        Diagnosis::new(
-            format!("one server needs {world} GPUs, and it sees {there}"),
+            ))
+        }),
+        (&["must be divisible by tensor parallel size"], |_, line| {
+            let reason = after(line, "ValueError: ").unwrap_or(line).trim();
+            Diagnosis::new(format!("the model cannot be divided so: {reason}"))
+                .hint("choose a tensor_parallel_size that divides the number of attention heads")
+        }),
+        (&["is larger than the number of available gpus"], |_, line| {
+            let number_in_brackets = |marker| after(line, marker).map(leading_token).unwrap_or_default();
+            let (world, there) = (number_in_brackets("World size ("), number_in_brackets("available GPUs ("));
+            Diagnosis::new(format!("one server needs {world} GPUs, and it sees {there}")).hint(
             "give the stage as many `gpus` as all its servers need, and do not set CUDA_VISIBLE_DEVICES under `env`",
         )
-    }),
-    (&["bfloat16 is only supported on gpus"], |_, _| {
-        Diagnosis::new("this GPU has no bfloat16", "set `dtype: float16`")
-    }),
-    (&["error while attempting to bind on address", "[errno 98] address already in use"], |_, _| {
-        Diagnosis::new(
-            "another program listens on the server's port",
-            "`ss -ltnp` names it; end it, or leave `port` out to get a free one",
-        )
-    }),
-    (&["error: unrecognized arguments:"], |_, line| {
-        Diagnosis::new(
-            format!("the server does not know {}", after(line, "unrecognized arguments:").unwrap_or_default().trim()),
-            "this version has other options: `--help=all` of the server lists them",
-        )
-    }),
-];
+        }),
+        (&["bfloat16 is only supported on gpus"], |_, _| {
+            Diagnosis::new("this GPU has no bfloat16").hint("set `dtype: float16`")
+        }),
+        (&["error while attempting to bind on address", "[errno 98] address already in use"], |_, _| {
+            Diagnosis::new("another program listens on the server's port")
+                .hint("`ss -ltnp` names it; end it, or leave `port` out to get a free one")
+        }),
+        (&["error: unrecognized arguments:"], |_, line| {
+            let unknown = after(line, "unrecognized arguments:").unwrap_or_default().trim();
+            Diagnosis::new(format!("the server does not know {unknown}"))
+                .hint("this version has other options: `--help=all` of the server lists them")
+        }),
+    ];
 
 /// `ValueError: No available memory for the cache blocks.`
 fn no_cache(log: &Log<'_>, _: &str) -> Diagnosis {
@@ -175,10 +158,8 @@ fn memory_in_use(_: &Log<'_>, line: &str) -> Diagnosis {
     let free = sizes.and_then(number);
     let total = sizes.and_then(|rest| after(rest, "/")).and_then(number);
     let (Some(free), Some(total)) = (free, total.filter(|total| *total > 0.0)) else {
-        return Diagnosis::new(
-            "another process holds a part of the GPU's memory",
-            "`nvidia-smi` shows which; end it, or lower gpu_memory_utilization",
-        );
+        return Diagnosis::new("another process holds a part of the GPU's memory")
+            .hint("`nvidia-smi` shows which; end it, or lower gpu_memory_utilization");
     };
     let most = (free / total * 100.0).floor() / 100.0;
     Diagnosis {
@@ -202,8 +183,7 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
         cause = format!("{cause}: it requested {needed:.1} GiB, and {free:.1} GiB are free");
     }
     if log.after("Model loading took ").is_none() {
-        return Diagnosis::new(
-            format!("{cause}, while it loaded the weights"),
+        return Diagnosis::new(format!("{cause}, while it loaded the weights")).hint(
             "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for \
                 another process on the GPU",
         );

@@ -146,7 +146,7 @@ pub fn diagnose(tail: &[String], how: ExitKind) -> Option<Diagnosis> {
             Code(code) => how == ExitKind::Code(*code),
             Signal(signal) => how == ExitKind::Signal(*signal),
         };
-        applies.then(|| Diagnosis::new(*cause, *hint))
+        applies.then(|| Diagnosis::new(*cause).hint(*hint))
     })
 }
 
@@ -173,8 +173,12 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    fn new(cause: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { cause: cause.into(), hint: hint.into() }
+    fn new(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), hint: String::new() }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: hint.into(), ..self }
     }
 }
 

@@ -172,8 +172,7 @@ pub fn host(_: &Log<'_>, line: &str) -> Diagnosis {
     } else {
         "the machine has too little memory for this"
     };
-    Diagnosis::new(
-        cause,
+    Diagnosis::new(cause).hint(
         "request more (`--mem` under Slurm, the limit of the container or pod), or take less: weights are loaded once \
             by each worker and rank at the same time, so lower `workers`, `-j` or the ranks of one host; `dmesg` \
             shows which process the kernel killed",
@@ -215,8 +214,7 @@ pub fn shared_memory(_: &Log<'_>, line: &str) -> Diagnosis {
     let size = after(line, "requested size (").or_else(|| after(line, "(size ")).and_then(number);
     let each =
         size.map_or_else(String::new, |size| format!(", {:.0} MiB for this one", (size / 1024.0 / 1024.0).ceil()));
-    Diagnosis::new(
-        format!("/dev/shm is too small{each}"),
+    Diagnosis::new(format!("/dev/shm is too small{each}")).hint(
         "every instance of a Python model takes 1 MiB and more, NCCL about 10 MiB for each GPU: give the container \
             `--shm-size=2g` or `--ipc=host`, and remove unused regions (`ls -l /dev/shm`)",
     )

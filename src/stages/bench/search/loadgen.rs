@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::probe::{client_end, client_fault, second_folder};
 use super::{FILE, PROBES, SearchStep, SearchTest, next, with_identity};
-use crate::bench::loadgen::run_test;
+use crate::bench::loadgen::LoadgenStage;
 use crate::bench::measurement;
 use crate::bench::measurement::{Servers, ended_without_result};
-use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use harness::{
     BenchSpec, LoadgenJudgement, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, SearchJudge, SearchProbe,
@@ -18,7 +17,7 @@ use harness::{
 };
 use mlperf::{TEST_FILE, explain};
 use plan::loadgen::{Cost, full_test, short, test_request};
-use plan::manifest::model::{Bench, Loadgen};
+use plan::manifest::model::Bench;
 use rules::LatencyLimits;
 use rules::log::{DETAIL_FILE, Detail};
 use runner::store::WithPath as _;
@@ -26,15 +25,9 @@ use runner::store::WithPath as _;
 /// A probe that was judged by LoadGen.
 type LoadgenProbe = SearchProbe<LoadgenJudgement>;
 
-/// Searches. `program` is what LoadGen's tests run in; `None` is this one.
-pub async fn perform(
-    context: &TaskContext,
-    bench: &Bench,
-    bounds: RateBounds,
-    spec: &BenchSpec,
-    program: Option<&Path>,
-) -> Result<Done, Failure> {
-    let loadgen = bench.loadgen.as_deref().ok_or_else(|| Failure::refused("there is no `loadgen`"))?;
+/// Searches.
+pub async fn perform(stage: &LoadgenStage<'_>, bounds: RateBounds, spec: &BenchSpec) -> Result<Done, Failure> {
+    let LoadgenStage { context, bench, loadgen, .. } = *stage;
     if let Some(wrong) = bounds.problem() {
         return Err(Failure::refused(format!("`bench.search`: {wrong}")));
     }
@@ -61,7 +54,7 @@ pub async fn perform(
             }
         };
         let step = (probes.len() + 1, rate, is_whole);
-        let probe = match Box::pin(attempt(context, bench, loadgen, (spec, &servers), program, step)).await? {
+        let probe = match Box::pin(attempt(stage, (spec, &servers), step)).await? {
             ControlFlow::Continue(probe) => probe,
             ControlFlow::Break(done) => return Ok(done),
         };
@@ -103,13 +96,11 @@ pub async fn perform(
 
 /// Runs one test, or reads what an earlier attempt of this stage found.
 async fn attempt(
-    context: &TaskContext,
-    bench: &Bench,
-    loadgen: &Loadgen,
+    stage: &LoadgenStage<'_>,
     (spec, servers): (&BenchSpec, &Servers),
-    program: Option<&Path>,
     (number, rate, is_whole): (usize, f64, bool),
 ) -> Result<ControlFlow<Done, LoadgenProbe>, Failure> {
+    let LoadgenStage { context, bench, loadgen, .. } = *stage;
     let kind = if is_whole { "-whole" } else { "" };
     let mut folder = Path::new(PROBES).join(format!("{number:02}-{rate}{kind}"));
     let test = if is_whole { full_test(loadgen, rate) } else { short(loadgen, rate) };
@@ -121,7 +112,7 @@ async fn attempt(
             return Ok(ControlFlow::Continue(probe_of(rate, is_whole, folder, &result, &detail)));
         }
         empty(&path)?;
-        let result = Box::pin(run_test(context, bench, &test, spec.clone(), program, &path)).await?;
+        let result = Box::pin(LoadgenStage { loadgen: &test, ..*stage }.run_test(spec.clone(), &path)).await?;
         if let Some(lost) = result.server_lost() {
             // No lower rate would meet the limits without a server.
             let message = format!("at {rate} qps the server failed");
