@@ -1,6 +1,5 @@
 //! Simulated servers of commands: `regatta sim serve`, the preflight's server, and the twin that a manifest serves.
-//!
-//! `regatta sim calibrate`: from step logs to a preset of the simulator.
+//! Also `regatta sim calibrate`, which makes a preset of the simulator from step logs.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

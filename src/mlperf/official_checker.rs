@@ -1,6 +1,5 @@
 //! The result of the official submission checker, read from its output.
-//!
-//! Results of MLPerf Endpoints, the newer path beside LoadGen's: recognized by their files, and not judged here.
+//! Results of MLPerf Endpoints, the newer path beside LoadGen's, are recognized by their files and not judged here.
 
 use std::path::{Path, PathBuf};
 

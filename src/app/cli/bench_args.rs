@@ -1,6 +1,5 @@
 //! The options of `regatta bench`: its own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
-//!
-//! The options of `regatta bench` that set a field of the request, each made from the field's row.
+//! Options that set a field of the request are made from the field's row.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

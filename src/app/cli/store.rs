@@ -1,6 +1,5 @@
-//! The arguments of `regatta store …`, and `--store` of other commands.
-//!
-//! The arguments about the lock file: of a run, and of `regatta lock`.
+//! The arguments about what outlives a run: the shared store (`regatta store …`, `--store`), and the lock file
+//! (`regatta lock`, and the options of a run).
 
 use std::path::PathBuf;
 use std::time::Duration;

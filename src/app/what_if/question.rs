@@ -1,6 +1,5 @@
 //! One benchmark of one point: the twin of its server, its load, and what the twin answers.
-//!
-//! `--disaggregated`: copies of a benchmark's server as context servers and generation servers.
+//! With `--disaggregated` its copies are context servers and generation servers.
 
 use std::fmt::Display;
 

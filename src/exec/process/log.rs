@@ -1,6 +1,5 @@
 //! Reads the end of a log: of all of it, or of what one attempt wrote.
-//!
-//! The log of an MPI world, split by rank: which rank printed what, and which failed first.
+//! The log of an MPI world is split by rank: which rank printed what, and which failed first.
 //!
 //! Open MPI's `--tag-output` writes `[JOB,RANK]<stdout>:` in front of each line.
 

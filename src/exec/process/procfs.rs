@@ -1,7 +1,6 @@
 //! What `/proc` reports about processes. Every answer may be out of date at once: a process that is gone reads as
 //! `None`.
-//!
-//! Which process of this machine used most processor time while something else was measured.
+//! From it follows which process used most processor time while something else was measured.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! The key of a task, and what the cache has for it.
-//!
-//! What need not run: it is in the cache, or comes from the shared store. What is made here is offered there.
+//! With its key a task need not run if its output is in the cache or comes from the shared store; what is made here is
+//! offered there.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,6 +1,5 @@
 //! What is in a store, of all projects and of one plan.
-//!
-//! Making room in a store that others use meanwhile.
+//! Room is made from that list, while others use the store.
 //!
 //! Records go by age; then files that no record names. Files come before their record, so a young file without a record
 //! may belong to a record that is on its way: it has a time of grace. A writer that skipped an upload because an old
