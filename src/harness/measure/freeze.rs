@@ -10,7 +10,7 @@ use crate::{RequestRecord, RequestRecords};
 use base::units::counted;
 
 /// Shorter silences are a server's usual work.
-const LEAST_NS: u64 = 200_000_000;
+pub(crate) const LEAST_S: f64 = 0.2;
 /// A single one counts from this length on, several shorter ones if they are at least `SEVERAL`.
 pub(crate) const SINGLE_S: f64 = 0.5;
 pub(crate) const SEVERAL: u64 = 3;
@@ -161,7 +161,7 @@ fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
         let silence = Silence { from, to, in_flight };
         gaps.add(silence, 1.0);
         let held_up = started_later.count(to) - ended_later.count(to);
-        if held_up >= LEAST_HELD_UP && silence.length() >= LEAST_NS {
+        if held_up >= LEAST_HELD_UP && silence.length() as f64 >= LEAST_S * 1e9 {
             long.push(silence);
         }
     }

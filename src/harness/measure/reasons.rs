@@ -8,7 +8,7 @@ use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::measure::course::{LEAST_SLOW, MEAN_ABOVE, P99_ABOVE};
-use crate::measure::freeze::{LEAST_HELD_UP, SEVERAL, SINGLE_S, TIMES_GAP};
+use crate::measure::freeze::{LEAST_HELD_UP, LEAST_S, SEVERAL, SINGLE_S, TIMES_GAP};
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
 use crate::measure::subsets::{LEAST_OF_SERVER, SLOWER, SLOWER_ERRORS};
@@ -211,7 +211,7 @@ verdict_reasons! {
         "no answer began, continued or ended for a while although requests waited";
         (
             "{TIMES_GAP} times the usual gap, with {LEAST_HELD_UP} requests held up; {SINGLE_S} s, or {SEVERAL} times \
-             0.2 s"
+             {LEAST_S} s"
         );
         [Warning];
         "check the server's log for that period".
