@@ -4,8 +4,7 @@
 
 use super::log::AttemptLog;
 use std::collections::BTreeMap;
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
