@@ -11,6 +11,7 @@ mod bulk;
 pub mod cli;
 
 mod before_run;
+mod calibrate;
 mod clean;
 mod compare;
 mod console;
@@ -143,7 +144,7 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Store(request) => store::store(&global, &request),
         CliRequest::Repository(request) => repository::perform(&global, &request),
         CliRequest::WhatIf(request) => what_if::what_if(&global, &request),
-        CliRequest::Sim(SimRequest::Calibrate(request)) => simulate::calibrate(&global, &request),
+        CliRequest::Sim(SimRequest::Calibrate(request)) => calibrate::calibrate(&global, &request),
         CliRequest::Sim(SimRequest::Serve(request)) => simulate::serve(&request),
         CliRequest::Mlperf(request) => mlperf::perform(&global, request),
         CliRequest::Triton(request) => triton::run_command(&global, request),

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::io::{IsTerminal as _, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use super::console::{PiecePrinter, is_closed};
 use super::found_result::search_in;

@@ -13,6 +13,7 @@ mod assemble;
 pub mod audit;
 pub mod dataset;
 mod diff;
+mod endpoints;
 mod explain;
 mod layout;
 pub mod loadgen;
@@ -20,22 +21,20 @@ mod official_checker;
 mod package;
 mod provenance;
 mod submission_check;
+mod test_record;
 mod truncate_accuracy_log;
 
 pub use archive::{ArchiveError, WrittenChecksum, compress_divisions, require_archive_name, write_checksum};
 pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
 pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
+pub use endpoints::{NOT_SUPPORTED, OWN_CHECKER, endpoints_result, is_endpoints_result};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use layout::{REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
-pub use official_checker::{
-    NOT_SUPPORTED, OWN_CHECKER, Official, OfficialFinding, endpoints_result, is_endpoints_result,
-};
+pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
-pub use provenance::{
-    DatasetRecord, LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceError, ProvenanceStage,
-    TEST_FILE, TestRecord, TestRecordError,
-};
+pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use submission_check::{
     ExaminedResult, FindingWeight, JudgedRun, MeasuredPower, SubmissionCheck, SubmissionFinding, SubmissionReport,
     UnexaminedBenchmark, examine, round_of, run_value,
 };
+pub use test_record::{DatasetRecord, TEST_FILE, TestRecord, TestRecordError};

@@ -12,8 +12,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::manifest::model;
-use crate::manifest::model::{Action, Bench, Loadgen, Mlperf, MlperfPackage, RateSearch};
+use crate::manifest::model::{self, Action, Bench, Loadgen, Mlperf, MlperfPackage, RateSearch};
 use crate::{Plan, Task};
 use base::event::Endpoint;
 use base::files::read_text;

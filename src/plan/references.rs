@@ -5,8 +5,7 @@
 //! `{{ stages.x.out }}` where several tasks of `x` fit, or none: a list for loops, `join` and `[0]`. In a text it
 //! would be printed with brackets, and a mistyped `foreach` value would be an empty one, so it is an error there.
 
-use std::fmt;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use minijinja::Value;

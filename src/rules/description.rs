@@ -2,8 +2,7 @@
 //!
 //! Metrics as `accuracy.txt` has them.
 
-use crate::system;
-use crate::system::{Accelerator, MissingField};
+use crate::system::{self, Accelerator, MissingField};
 use base::spec::Division;
 use serde_json::{Map, Value};
 use std::path::Path;

@@ -1,19 +1,12 @@
 //! The request for a LoadGen test, and what can be wrong with it.
-//!
-//! The scenarios of the rules.
-//!
-//! audit.config: settings that an audit test puts over user.conf. Values are those of mlcommons/inference,
-//! `compliance/`.
-
-use std::fmt::Write as _;
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::scenario::MlperfScenario;
 use super::{Benchmark, Round};
 use base::diag::{did_you_mean, list_of};
-use base::spec::{Division, Scenario, TestMode};
+use base::spec::{Division, TestMode};
 
 /// One test as requested. Nothing in it has been checked.
 #[derive(Clone, Debug)]
@@ -129,92 +122,4 @@ fn not_in(round: &Round, name: &str) -> RuleError {
     };
     let message = format!("cannot be `{name}`");
     RuleError::new(&["benchmark"], message, format!("not a benchmark of {}", round.name)).maybe_hint(hint)
-}
-
-/// Scenarios of the rules. Interactive is LoadGen's Server with tighter limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MlperfScenario {
-    Offline,
-    Server,
-    Interactive,
-    SingleStream,
-}
-
-impl MlperfScenario {
-    /// LoadGen has no others.
-    pub const fn from_scenario(scenario: Scenario) -> Option<Self> {
-        match scenario {
-            Scenario::Offline => Some(Self::Offline),
-            Scenario::Server => Some(Self::Server),
-            Scenario::Interactive => Some(Self::Interactive),
-            Scenario::SingleStream => Some(Self::SingleStream),
-            Scenario::Trace | Scenario::Concurrency => None,
-        }
-    }
-
-    /// As the result directory and the rules write it.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Offline => "Offline",
-            Self::Server => "Server",
-            Self::Interactive => "Interactive",
-            Self::SingleStream => "SingleStream",
-        }
-    }
-
-    /// LoadGen's name of it.
-    pub const fn loadgen(self) -> &'static str {
-        match self {
-            Self::Interactive => "Server",
-            other => other.title(),
-        }
-    }
-}
-
-/// The seed with which LoadGen draws the samples that it logs; the same for all tests.
-pub const LOG_SEED: u64 = 720_381_539_243_781_796;
-/// TEST06 logs and issues this many.
-const TEST06_SAMPLES: u64 = 100;
-
-/// What an audit test demands of LoadGen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuditConfig {
-    /// The file.
-    pub text: String,
-    pub min_query_count: u64,
-    pub sampling_target: u64,
-    pub issue_unique: bool,
-}
-
-/// audit.config of a test of a benchmark. `None`: the mode is not an audit test of this benchmark. `rehearsed`: the
-/// samples that a rehearsal loads, of which TEST07 and TEST09 issue each once.
-pub fn audit_config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> Option<AuditConfig> {
-    let (samples, target, issue_unique) = match mode {
-        TestMode::Performance | TestMode::Accuracy => return None,
-        TestMode::Test06 => (TEST06_SAMPLES, TEST06_SAMPLES, false),
-        TestMode::Test07 | TestMode::Test09 => {
-            let audit = found.benchmark.audits.get(&mode)?;
-            (
-                rehearsed.map_or(audit.samples, |loaded| loaded.min(audit.samples)),
-                audit.sampling_target,
-                audit.issue_unique,
-            )
-        }
-    };
-    let mut text = format!("# {} of MLPerf Inference {}\n", mode.as_str().to_uppercase(), found.round.name);
-    let mut set = |key: &str, value: u64| {
-        let _ = writeln!(text, "*.*.{key} = {value}");
-    };
-    // 2: performance mode.
-    set("mode", 2);
-    set("accuracy_log_rng_seed", LOG_SEED);
-    set("accuracy_log_sampling_target", target);
-    set("min_query_count", samples);
-    set("min_duration", 0);
-    if issue_unique {
-        set("performance_issue_unique", 1);
-    }
-    set("sample_concatenate_permutation", 0);
-    Some(AuditConfig { text, min_query_count: samples, sampling_target: target, issue_unique })
 }

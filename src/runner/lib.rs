@@ -40,10 +40,13 @@
 //! | no folder | its end was seen, and nothing is to be looked for again |
 
 mod attempt;
+mod batches;
+mod gpus_together;
 mod keying;
 mod options;
 mod predict;
 mod project_folder;
+mod result_age;
 mod run;
 mod schedule;
 mod secret_values;
@@ -52,12 +55,12 @@ mod signing;
 pub mod store;
 mod task_executor;
 mod time_limit;
+mod upstream_provenance;
 
+pub use batches::BatchSlot;
+pub use gpus_together::{GPUS_HINT, gpus_together};
 pub use keying::KeyContext;
-pub use options::{
-    EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, gpus_together, note_full_disk,
-    task_roles,
-};
+pub use options::{EventEmitter, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, note_full_disk, task_roles};
 pub use predict::{
     Decision, Prediction, TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses,
 };
@@ -65,7 +68,8 @@ pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
 pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
 pub use task_executor::{
-    BatchSlot, KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch,
-    ResolvedTask, TaskExecutor, UpstreamProvenance, UpstreamTask, upstream_provenance,
+    KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch, ResolvedTask,
+    TaskExecutor,
 };
 pub use time_limit::{isolate_panics, within};
+pub use upstream_provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::keying::{KeyContext, Keyed, age_notice};
+use super::keying::{KeyContext, Keyed};
 use super::options::{RunOptions, TaskRole};
+use super::result_age::age_notice;
 use super::{OpenFact, TaskExecutor};
 use crate::store::{Lookup, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
 use base::event::{Failure, TaskId};

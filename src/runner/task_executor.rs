@@ -1,12 +1,6 @@
 //! The interface between the runner, which decides *when*, and the stages, which know *what*.
-//!
-//! What a task was made from, including indirect inputs: for stages that record it beside their output.
-//!
-//! Tasks of one stage that are started in the same moment: each has a slot, and the code that would do them as one can
-//! wait until every other one has reported whether it takes part. No clock is involved: the run loop knows what is
-//! ready.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -15,15 +9,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
+use super::batches::BatchSlot;
 use super::store::PathError;
-use crate::store::{FinishedOutput, OutputCache, TaskKey, TaskRecord};
-use base::event::{
-    Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, MovingSource, ReducedSetting, RunId, Stop, TaskId,
-};
+use super::upstream_provenance::UpstreamProvenance;
+use crate::store::{FinishedOutput, TaskKey, TaskRecord};
+use base::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, MovingSource, ReducedSetting, Stop, TaskId};
 use base::files::Digest;
-use plan::{ActionKind, Lifetime, Plan, SharedTask, Task};
+use plan::{SharedTask, Task};
 
 /// What performs tasks. One implementation in the product (`stages::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {
@@ -235,192 +229,4 @@ pub struct KeptServices {
 pub struct KeptService {
     pub task: TaskId,
     pub endpoints: Vec<Endpoint>,
-}
-
-/// The plan's name and parameters, and everything upstream of one task, in the plan's order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UpstreamProvenance {
-    /// The plan's name.
-    pub manifest: String,
-    /// What `regatta run` was given to make it: a manifest's name or path, and `KEY=VALUE` arguments.
-    #[serde(default)]
-    pub arguments: Vec<String>,
-    /// Of the files that it was read from.
-    #[serde(default)]
-    pub manifest_digest: Option<Digest>,
-    pub params: BTreeMap<String, String>,
-    pub tasks: Vec<UpstreamTask>,
-}
-
-/// One task upstream. A service leaves no record: it appears in the plan only.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UpstreamTask {
-    pub task: TaskId,
-    pub kind: ActionKind,
-    /// The values that a `foreach` gives it.
-    #[serde(default)]
-    pub foreach: BTreeMap<String, String>,
-    pub key: Option<Digest>,
-    pub digest: Option<Digest>,
-    pub folder: Option<PathBuf>,
-    /// With references still symbolic.
-    pub action: String,
-    pub facts: BTreeMap<String, String>,
-    /// Name → digest of files of the project.
-    pub inputs: BTreeMap<String, Digest>,
-    /// Task → digest of its output; of a service, of its key.
-    pub upstream: BTreeMap<TaskId, Digest>,
-}
-
-/// Of one task; it is not among them itself.
-pub fn upstream_provenance(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamProvenance {
-    let mut wanted: BTreeSet<u32> = BTreeSet::new();
-    let mut open: Vec<u32> = task.needs.iter().filter(|need| need.data).map(|need| need.task).collect();
-    while let Some(next) = open.pop() {
-        if wanted.insert(next) {
-            open.extend(plan.tasks[next as usize].needs.iter().filter(|need| need.data).map(|need| need.task));
-        }
-    }
-    let tasks = wanted.into_iter().map(|index| origin(plan, output_cache, &plan.tasks[index as usize])).collect();
-    UpstreamProvenance {
-        manifest: plan.name.clone(),
-        arguments: [if plan.manifest.is_empty() { plan.name.clone() } else { plan.manifest.clone() }]
-            .into_iter()
-            .chain(plan.settings())
-            .collect(),
-        manifest_digest: plan.manifest_digest,
-        params: plan.params.clone(),
-        tasks,
-    }
-}
-
-fn origin(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamTask {
-    let record = (task.lifetime == Lifetime::Step).then(|| output_cache.last(&plan.name, &task.id)).flatten();
-    let fields = record.as_ref().and_then(|record| record.key_fields());
-    let (facts, inputs, upstream) = if let Some(key) = fields {
-        (key.facts, key.inputs, key.upstream)
-    } else {
-        // What a service was started with, as far as its upstream has records.
-        let upstream = task.needs.iter().filter(|need| need.data).filter_map(|need| {
-            let id = &plan.tasks[need.task as usize].id;
-            Some((id.clone(), output_cache.last(&plan.name, id)?.digest))
-        });
-        let clocks = task.gpu_clocks.iter().map(|clocks| ("gpu_clocks".to_owned(), clocks.to_string()));
-        (clocks.collect(), BTreeMap::new(), upstream.collect())
-    };
-    UpstreamTask {
-        task: task.id.clone(),
-        kind: task.kind,
-        foreach: task.foreach.iter().cloned().collect(),
-        key: record.as_ref().map(|record| record.key),
-        digest: record.as_ref().map(|record| record.digest),
-        folder: record.as_ref().map(|record| output_cache.folder(record)),
-        action: task.action_text().to_owned(),
-        facts,
-        inputs,
-        upstream,
-    }
-}
-
-/// A place among tasks that are started together. Dropping it, at any point of its task, means that the task runs on
-/// its own.
-#[derive(Debug)]
-pub struct BatchSlot {
-    batch: Arc<str>,
-    ix: u32,
-    undecided: Arc<watch::Sender<u32>>,
-}
-
-impl BatchSlot {
-    /// Slots for `n` tasks. `batch`: no other batch has that name, of this run or of another.
-    pub fn group(batch: &str, n: u32) -> Vec<Self> {
-        let batch: Arc<str> = batch.into();
-        let undecided = Arc::new(watch::Sender::new(n));
-        (0..n).map(|ix| Self { batch: Arc::clone(&batch), ix, undecided: Arc::clone(&undecided) }).collect()
-    }
-
-    pub fn name(&self) -> &str {
-        &self.batch
-    }
-
-    /// Counted from 0.
-    pub const fn ix(&self) -> u32 {
-        self.ix
-    }
-
-    /// This one takes part. Resolves when all the others have decided, too.
-    pub async fn all_decided(self) {
-        let mut receiver = self.undecided.subscribe();
-        drop(self);
-        // Its sender may be gone by now: then the last number is 0.
-        let _ = receiver.wait_for(|undecided| *undecided == 0).await;
-    }
-}
-
-impl Drop for BatchSlot {
-    fn drop(&mut self) {
-        self.undecided.send_modify(|undecided| *undecided -= 1);
-    }
-}
-
-/// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, with the same settings.
-pub(super) struct Batches<'a> {
-    run: &'a RunId,
-    /// Batches of this run so far.
-    count: &'a mut u32,
-}
-
-impl<'a> Batches<'a> {
-    pub(super) const fn new(run: &'a RunId, count: &'a mut u32) -> Self {
-        Self { run, count }
-    }
-
-    /// A slot for each of these tasks that has company.
-    pub(super) fn assign_slots(&mut self, tasks: &[SharedTask]) -> Vec<Option<BatchSlot>> {
-        let mut slots: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
-        for (ix, task) in tasks.iter().enumerate() {
-            if slots[ix].is_some() || !can_batch_together(task, task) {
-                continue;
-            }
-            let alike: Vec<usize> =
-                (ix..tasks.len()).filter(|other| can_batch_together(task, &tasks[*other])).collect();
-            if alike.len() < 2 {
-                continue;
-            }
-            *self.count += 1;
-            let name = format!("{}-{}", self.run, self.count);
-            for (place, slot) in alike.iter().zip(BatchSlot::group(&name, alike.len() as u32)) {
-                slots[*place] = Some(slot);
-            }
-        }
-        slots
-    }
-}
-
-/// Whether two tasks request the same of another machine. Services are one by one: each is waited for.
-fn can_batch_together(one: &Task, other: &Task) -> bool {
-    one.host.is_some()
-        && one.lifetime == Lifetime::Step
-        && (&one.stage, &one.host, one.gpus, one.lifetime) == (&other.stage, &other.host, other.gpus, other.lifetime)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn each_member_waits_until_all_have_decided() {
-        let mut slots = BatchSlot::group("p", 3).into_iter();
-        let mut next = || slots.next().unwrap();
-        let (first, second, third) = (next(), next(), next());
-        assert_eq!((first.ix(), third.ix(), first.name()), (0, 2, "p"));
-        let mut waiting = tokio::spawn(first.all_decided());
-        drop(second);
-        let early = tokio::time::timeout(Duration::from_millis(20), &mut waiting).await;
-        assert!(early.is_err(), "the third may still come");
-        third.all_decided().await;
-        waiting.await.unwrap();
-    }
 }

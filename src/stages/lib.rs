@@ -12,6 +12,7 @@ mod bench;
 mod compare;
 pub mod container;
 mod engine;
+mod engine_files;
 mod git;
 mod gpu_clocks;
 mod image;

@@ -13,19 +13,21 @@ use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, 
 use super::bench::BenchTask;
 use super::exit::CliExit;
 use super::help;
+use super::lock::LockRequest;
 use super::mlperf::MlperfRequest;
 use super::project::{
     CheckRequest, CleanArgs, CompletionsArgs, DoctorRequest, GcRequest, InitRequest, ListRequest, LoadgenTestArgs,
     LogsRequest, ManualArgs, NullServerArgs, OnHostArgs, OnNodeArgs, RunsRequest, SchemaArgs, SelftestRequest,
     ShowRequest, StatusRequest, WatchdogArgs,
 };
+use super::repository::RepositoryRequest;
 use super::results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
 };
 use super::run::{BulkRequest, PlanRequest, RunRequest, SERVE_USAGE, ServeRequest};
 use super::simulation::{SimRequest, WhatIfRequest};
-use super::store::{LockRequest, StoreRequest};
-use super::triton::{RepositoryRequest, TritonRequest};
+use super::store::StoreRequest;
+use super::triton::TritonRequest;
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
 use base::diag::ErrorText;
 

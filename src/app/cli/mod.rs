@@ -11,8 +11,11 @@ mod commands;
 mod completion;
 mod exit;
 mod help;
+mod lock;
 mod mlperf;
 mod project;
+mod repository;
+mod request_options;
 mod results;
 mod run;
 mod simulation;
@@ -26,10 +29,12 @@ pub use bench_args::{ArrivalsWord, BenchArgs, LengthFieldWord, StreamWord};
 pub use commands::{CliParseError, CliRequest, Color, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
+pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs};
 pub use project::{
     CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, NullServerArgs,
     RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
 };
+pub use repository::{RepositoryFill, RepositoryRequest};
 pub use results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
 };
@@ -37,8 +42,6 @@ pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunReque
 pub use simulation::{
     BalancerPolicy, CalibrateRequest, CalibratedScheduler, RouterWord, SimRequest, SimulateRequest, WhatIfRequest,
 };
-pub use store::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs, StoreGc, StoreRequest, StoreSelection};
-pub use triton::{
-    Infer, RepositoryFill, RepositoryRequest, ServerArgs, TritonProtocol, TritonRequest, TritonUrl, TritonUrlError,
-};
+pub use store::{StoreGc, StoreRequest, StoreSelection};
+pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl, TritonUrlError};
 pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::cli;
-use crate::cli::{CliExit, Global, KeyValueArg, LockMode, LockRequest, LockStrictness, Select};
+use crate::cli::{self, CliExit, Global, KeyValueArg, LockMode, LockRequest, LockStrictness, Select};
 use crate::console::print;
 use crate::error::CommandError;
 use crate::lockfile::{

@@ -25,8 +25,7 @@ use crate::error::CommandError;
 use crate::run::parallel_join;
 use crate::run::preparation::PreparedRun;
 use base::event::{Event, ExternalResource, GpuId, RunId, Stop, TaskId};
-use exec::process;
-use exec::process::WatchdogHandle;
+use exec::process::{self, WatchdogHandle};
 use report::{LiveDisplay, LiveOptions, OPEN_METRICS_TYPE, RunState, open_metrics};
 use runner::store::{
     Digests, Journal, OutputCache, PathError, ProgressFile, ProjectLock, StateFolder, discard, ended_well,

@@ -10,14 +10,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
-use crate::cli;
-use crate::cli::{CliExit, EventFormat};
+use crate::cli::{self, CliExit, EventFormat};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::project::current_folder;
 use base::event::{Endpoint, Event, RunId, Stop};
-use exec::process;
-use exec::process::{ExitKind, ProcessCommand};
+use exec::process::{self, ExitKind, ProcessCommand};
 use plan::manifest::model::{Action, Serve};
 use plan::{Plan, Task};
 use report::EndpointRow;

@@ -15,8 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::cli;
-use crate::cli::{CliExit, Global, KeyValueArg, RunTarget};
+use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
 use crate::console::{print_bytes, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};

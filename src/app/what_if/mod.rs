@@ -2,6 +2,7 @@
 
 mod arguments;
 mod benchmarks;
+mod disaggregated;
 mod fleet;
 mod question;
 
@@ -42,7 +43,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     if !request.rate.is_empty() {
         questions = at_rates(&questions, &request.rate)?;
     }
-    let splits = question::splits(request)?;
+    let splits = disaggregated::splits(request)?;
     if !splits.is_empty() {
         questions = questions
             .iter()
@@ -59,7 +60,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     write_page(request.html.as_deref(), &document)?;
     print_as(global, request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
     if !splits.is_empty() && !request.json {
-        print(&format!("\n{}", question::HOW_TO_MEASURE));
+        print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
     }
     Ok(CliExit::Done)
 }

@@ -1,8 +1,7 @@
 //! An error in no file: what is wrong, and what to try.
 
 use std::error::Error;
-use std::fmt;
-use std::fmt::{Display, Formatter};
+use std::fmt::{self, Display, Formatter};
 
 /// What is wrong, as a lower-case fragment, and hints: what to try. Its text is the one place in which hints of such
 /// errors are laid out: each on a line of its own.

@@ -5,8 +5,7 @@
 //! [`BLANK`] takes the place of spaces, so that a shell does not split the argument. The manifest that is printed has
 //! `{{ tp * pp }}`, and a parameter for each name.
 
-use std::fmt;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 

@@ -9,25 +9,30 @@ mod confinement;
 mod diagnose;
 mod line_pipe;
 mod log;
+mod mpi_log;
 mod orphans;
 mod process_ref;
+mod query;
 
+mod busy_process;
 mod private_values;
 mod procfs;
+mod reexec;
 mod running;
 mod watchdog;
 
-pub use command::{
-    ExitKind, Leftover, ProbeOutput, ProbeResult, ProcessCommand, ProcessExit, SpawnError, StreamCopies, probe, query,
-    shown,
-};
+pub use busy_process::{BusyProcess, ProcessorTimes};
+pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
 pub use confinement::{Confinement, ConfinementError};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
 pub use line_pipe::{LineReader, LineWriter};
-pub use log::{AttemptLog, Splitter, first_to_fail, tail, untagged};
+pub use log::{AttemptLog, tail};
+pub use mpi_log::{Splitter, first_to_fail, untagged};
 pub use orphans::{adopt_orphans, orders, remove, remove_all, remove_shared_memory, sweep};
 pub use private_values::{PrivateValues, redacted};
 pub use process_ref::{ProcessRef, below, children, processor_time};
-pub use procfs::{BusyProcess, PortOwner, ProcessorTimes, listener};
+pub use procfs::{PortOwner, listener};
+pub use query::{ProbeOutput, ProbeResult, probe, query};
+pub use reexec::{first_line, reexec};
 pub use running::{Running, SIGN_KEY_VARIABLE, run};
-pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, first_line, reexec, run_watchdog};
+pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, run_watchdog};

@@ -14,7 +14,8 @@ use std::{fs, io, thread};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-use super::command::{Leftover, succeeds};
+use super::command::Leftover;
+use super::query::succeeds;
 use super::{process_ref, procfs};
 use base::event::{ExternalResource, GpuId};
 

@@ -52,10 +52,11 @@ impl Silence {
     const fn length(self) -> u64 {
         self.to - self.from
     }
+}
 
-    const fn overlaps(self, record: &RequestRecord) -> bool {
-        record.t_issue < self.to && record.t_end > self.from
-    }
+/// Whether a request was in flight at some time between two points in time, ns.
+const fn is_in_flight(record: &RequestRecord, from: u64, to: u64) -> bool {
+    record.t_issue < to && record.t_end > from
 }
 
 /// Sums of gaps, ns.
@@ -102,8 +103,9 @@ impl ServerFreeze {
         });
         let unusual: Vec<Silence> = unusual.copied().collect();
         let mut free = Vec::new();
-        let is_free =
-            |record: &RequestRecord| record.is_ok() && !unusual.iter().any(|silence| silence.overlaps(record));
+        let is_free = |record: &RequestRecord| {
+            record.is_ok() && !unusual.iter().any(|silence| is_in_flight(record, silence.from, silence.to))
+        };
         records.values_into(&mut free, |record| if is_free(record) { ttft(record) } else { None });
         free.sort_unstable_by(f64::total_cmp);
         let usual_ttft = percentile(&free, 0.5).unwrap_or(f64::INFINITY);
@@ -113,7 +115,7 @@ impl ServerFreeze {
         let frozen = Self {
             from_s: longest.from as f64 / 1e9,
             to_s: longest.to as f64 / 1e9,
-            held_up: records.iter().filter(|record| longest.overlaps(record)).count() as u64,
+            held_up: records.iter().filter(|record| is_in_flight(record, longest.from, longest.to)).count() as u64,
             pauses: pauses.len() as u64,
             total_s: pauses.iter().map(|silence| silence.length() as f64 / 1e9).sum(),
         };
@@ -122,7 +124,8 @@ impl ServerFreeze {
 
     /// It was in flight at some time of the longest silence.
     pub fn overlaps(&self, record: &RequestRecord) -> bool {
-        (record.t_issue as f64) < self.to_s * 1e9 && record.t_end as f64 > self.from_s * 1e9
+        let ns = |seconds: f64| (seconds * 1e9).round() as u64;
+        is_in_flight(record, ns(self.from_s), ns(self.to_s))
     }
 
     pub(super) fn text(&self) -> String {

@@ -35,7 +35,9 @@ fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
     let broken = |index: u64| (!index.is_multiple_of(10)).then_some(FinishReason::Length);
     let reasons = result(broken, None);
     assert_eq!(verdict(&reasons), (20, base::event::Verdict::InvalidServer));
-    insta::assert_snapshot!(reasons.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason; they are in the latencies and rates");
+    insta::assert_snapshot!(reasons.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than \
+        requested, without a finish_reason and without usage, and others of the same server have a finish_reason; \
+        they are in the latencies and rates");
     assert_eq!(verdict(&result(broken, Some("10%"))), (20, base::event::Verdict::ValidWithWarnings));
     assert_eq!(result(|_| None, None).counts.broken_off, 0);
     assert_eq!(result(|_| Some(FinishReason::Stop), None).counts.broken_off, 0);
@@ -62,7 +64,9 @@ fn a_server_that_often_names_no_finish_reason_has_that_habit() {
     let result = summarized(&spec(200), collector).result;
     assert_eq!((result.counts.broken_off, result.counts.unexplained), (0, 50));
     assert_eq!(result.verdict(), base::event::Verdict::ValidWithWarnings);
-    insta::assert_snapshot!(result.reasons()[0].text, @"50 of 200 answers are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason: it cannot be told whether they broke off; they are in the latencies and rates");
+    insta::assert_snapshot!(result.reasons()[0].text, @"50 of 200 answers are shorter than requested, without a \
+        finish_reason and without usage, and others of the same server have a finish_reason: it cannot be told \
+        whether they broke off; they are in the latencies and rates");
 }
 
 /// The source of each tenth answer is another one than that of the rest.
@@ -91,8 +95,11 @@ fn tokens_that_were_not_counted_are_those_of_some_answers() {
         let result = summarize_with(&spec, collector, |output| output.count = TokenCounting::Usage).judge().result;
         result.reasons().iter().find(|reason| reason.check == VerdictCheck::Tokens).unwrap().text.clone()
     };
-    insta::assert_snapshot!(reason(TokenSource::Requested), @"output tokens of 20 of 200 answers were not counted: an answer is one text, so the requested number is used");
-    insta::assert_snapshot!(reason(TokenSource::Chunks), @"output tokens of 20 of 200 answers were not counted: they came without usage, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`");
+    insta::assert_snapshot!(reason(TokenSource::Requested), @"output tokens of 20 of 200 answers were not counted: an \
+        answer is one text, so the requested number is used");
+    insta::assert_snapshot!(reason(TokenSource::Chunks), @"output tokens of 20 of 200 answers were not counted: they \
+        came without usage, although each request has `stream_options.include_usage`, and chunks stand in; name a \
+        `tokenizer`");
 }
 
 /// Two answers to one prompt, each with a token every 10 ms, that come in turn.
@@ -116,8 +123,9 @@ fn gaps_between_tokens_of_several_answers_are_no_times_of_one() {
     assert!([tpot, itl_token, icl, max_stall].into_iter().all(|metric| metric.n == 0), "{:?}", result.latency);
     assert_eq!(result.goodput.as_ref().unwrap().attainment, None);
     let texts: Vec<&str> = result.reasons().iter().map(|reason| reason.text.as_str()).collect();
-    insta::assert_snapshot!(texts.join("\n"), @r"
-    there is no TPOT p99 to check against the limit tpot_p99 of 8.0 ms: a request has several answers, whose tokens come between each other
+    insta::assert_snapshot!(texts.join("\n"), @"
+    there is no TPOT p99 to check against the limit tpot_p99 of 8.0 ms: a request has several answers, whose tokens \
+    come between each other
     a request has several answers, whose tokens come between each other: TPOT, ITL, ICL and the longest gap are left out
     ");
 }
@@ -144,10 +152,14 @@ fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {
     }
     assert_eq!(unknown.goodput.as_ref().unwrap().attainment, None);
     let texts: Vec<&str> = unknown.reasons().iter().map(|reason| reason.text.as_str()).collect();
-    insta::assert_snapshot!(texts.join("\n"), @r"
-    there is no TPOT p99 to check against the limit tpot_p99 of 5.0 ms: 100 % of the tokens after the first chunk came in one read with it, so most times between tokens were not measured
+    insta::assert_snapshot!(texts.join("\n"), @"
+    there is no TPOT p99 to check against the limit tpot_p99 of 5.0 ms: 100 % of the tokens after the first chunk \
+    came in one read with it, so most times between tokens were not measured
     there is no TPOT to check against `slo`, and so no goodput to check against its limit
-    88 % of the chunks came in one read with the chunk before, and 100 % of the gaps between chunks are in answers that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, which may have later tokens, too
+    88 % of the chunks came in one read with the chunk before, and 100 % of the gaps between chunks are in answers \
+    that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering \
+    off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, \
+    and TTFT is the time of the first read, which may have later tokens, too
     ");
     // The whole answer took 10 ms for each token after the first, so no token took more.
     assert_eq!(result(10.0).goodput.unwrap().attainment, Some(1.0));
@@ -176,7 +188,10 @@ fn answers_of_one_read_weigh_as_many_gaps_as_they_have() {
     assert_eq!(reasons(25, 2), (Some(10.0), Some(10.0), String::new()));
     let (tpot, stall, texts) = reasons(2, 2);
     assert_eq!((tpot, stall), (Some(10.0), Some(10.0)));
-    insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are those of the other answers, and TTFT is the time of the first read, which may have later tokens, too");
+    insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server \
+        or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
+        http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are those of the other answers, \
+        and TTFT is the time of the first read, which may have later tokens, too");
     let (tpot, stall, texts) = reasons(2, 10);
     assert_eq!((tpot, stall), (None, None));
     assert!(texts.contains("53 % of the gaps between chunks are in answers that came in one read"), "{texts}");
@@ -247,7 +262,10 @@ fn where_most_tokens_come_with_the_first_no_time_between_them_is_known() {
     let relayed = |tokens: u64| (1..=tokens).map(|token| ((token * 5).div_ceil(200) * 200, 1)).collect::<Vec<_>>();
     let (metrics, share, texts) = of_answers(&relayed(64));
     assert_eq!((metrics, share), ([None; 3], Some(62.0 / 64.0)));
-    insta::assert_snapshot!(texts, @"97 % of the chunks came in one read with the chunk before: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, which may have later tokens, too");
+    insta::assert_snapshot!(texts, @"97 % of the chunks came in one read with the chunk before: the server or a proxy \
+        in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or \
+        the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, \
+        which may have later tokens, too");
     let (metrics, share, texts) = of_answers(&relayed(400));
     assert_eq!((metrics, share), ([Some(5.0), Some(5.0), Some(200.0)], Some(390.0 / 400.0)));
     assert!(texts.contains("98 % of the chunks came in one read with the chunk before"), "{texts}");

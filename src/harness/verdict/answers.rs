@@ -289,7 +289,10 @@ mod tests {
                 &["--length-field max_completion_tokens"][..],
             ),
             (
-                r#"HTTP status 422: {"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}"#,
+                concat!(
+                    r#"HTTP status 422: {"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"#,
+                    r#""msg":"Extra inputs are not permitted"}]}"#
+                ),
                 &["--extra stream_options:null"],
             ),
             (

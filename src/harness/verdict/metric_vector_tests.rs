@@ -353,7 +353,8 @@ fn the_headline_reports_slo_attainment() {
     let with_slo = late_by(0, |spec| spec.slo = Slo { ttft_ms: Some(450.0), tpot_ms: None, e2e_ms: Some(9000.0) });
     insta::assert_snapshot!(
         with_slo.headline(),
-        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % met TTFT ≤ 450 ms, E2E ≤ 9,000 ms (n=200, from schedule, tokens from output_ids)"
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % met TTFT ≤ 450 ms, E2E ≤ 9,000 ms \
+            (n=200, from schedule, tokens from output_ids)"
     );
     // The verdict's limits are beside it already.
     let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900).into());

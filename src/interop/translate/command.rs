@@ -384,7 +384,8 @@ mod tests {
             ("vllm bench serve --model m --sharegpt-output-len 5", &[]),
             ("perf_analyzer -m m --collect-metrics --sequence-length 4", &["--sequence-length 4"]),
             (
-                "guidellm run --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --profile kind=sweep,rampup_duration=4",
+                "guidellm run --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --profile \
+                    kind=sweep,rampup_duration=4",
                 &["rampup_duration=4"],
             ),
         ] {

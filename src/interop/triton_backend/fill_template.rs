@@ -192,10 +192,8 @@ mod tests {
             parameters("-i r/tensorrt_llm/config.pbtxt engine_dir:/e,triton_max_batch_size:4"),
             json!({"triton_max_batch_size": 4, "enable_kv_cache_reuse": true, "exclude_input_in_output": false})
         );
-        assert_eq!(
-            parameters("r/tensorrt_llm/config.pbtxt engine_dir:/e,enable_kv_cache_reuse:false")["enable_kv_cache_reuse"],
-            json!(false)
-        );
+        let given = parameters("r/tensorrt_llm/config.pbtxt engine_dir:/e,enable_kv_cache_reuse:false");
+        assert_eq!(given["enable_kv_cache_reuse"], json!(false));
         assert_eq!(
             parameters("r/preprocessing/config.pbtxt engine_dir:/e,preprocessing_instance_count:2"),
             json!({"preprocessing_instance_count": 2})

@@ -3,8 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::answers;
-use super::answers::{Choices, Reader};
+use super::answers::{self, Choices, Reader};
 use super::rouge::{Rouge, WordInterner};
 use rules::log::Width;
 

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::dataset_file::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 use super::error::{DatasetError, SampleFileError};
-use super::row::{
-    Columns, DATASET_FILE, DatasetFile, DatasetFormat, DatasetRow, LengthSpread, SAMPLES_FILE, SyntheticSpec,
-};
+use super::row::{Columns, DatasetRow};
 use super::synthetic::DatasetShape;
 use super::{json, npy, parquet};
 use crate::DatasetRecord;

@@ -1,6 +1,5 @@
 //! Puts files where the round's layout requires them.
 
-use base::files::{read_text, sha256_of_file};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,8 +9,9 @@ use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked};
 use crate::layout::{test_folder, verdict_file};
-use crate::provenance::is_simulated;
+use crate::test_record::is_simulated;
 use crate::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
+use base::files::{read_text, sha256_of_file};
 use base::spec::TestMode;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 use rules::with_text_flags;

@@ -23,20 +23,19 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
+use super::test_record::is_simulated;
+use super::{PackageProvenance, SubmissionLayout, TestRecord};
+use crate::layout::scenario_titled;
+use base::spec::TestMode;
 use checks::SubmissionFindings;
 pub use checks::{FindingWeight, SubmissionCheck, SubmissionFinding};
 use consistency::PackedLogs;
 pub use power::MeasuredPower;
-pub(super) use tree::DIVISIONS;
-use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
-
-use super::official_checker::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
-use super::provenance::is_simulated;
-use super::{PackageProvenance, SubmissionLayout, TestRecord};
-use crate::layout::scenario_titled;
-use base::spec::TestMode;
 use rules::log::{DETAIL_FILE, Detail};
 use rules::{MlperfScenario, Round};
+pub(super) use tree::DIVISIONS;
+use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.
 const NOT_IN_V4_1: [SubmissionCheck; 3] =

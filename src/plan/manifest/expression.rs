@@ -12,8 +12,7 @@ use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use super::expression_limits::{ExpressionProgress, LongCode, bound, check_nesting};
-use super::expression_source;
-use super::expression_source::write_value;
+use super::expression_source::{self, write_value};
 use super::read::{LimitedText, MapEntry, Node, NodeValue, is_template};
 use super::value::{MAX_TEXT, NoValue, ValueBudget, is_too_deep, node_of};
 use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};

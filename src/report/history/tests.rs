@@ -33,7 +33,7 @@ fn a_change_of_level_has_the_run_and_what_differs_there() {
     };
     let points = (0..14).map(of).chain([point(14, 900.0, "gpu7:8001", 20.0)]).collect();
     let all = series(points, &[MetricKey::read("output_tokens")], 100);
-    insta::assert_snapshot!(document(&all).terminal(Styler::OFF), @r"
+    insta::assert_snapshot!(document(&all).terminal(Styler::OFF), @"
     quickstart · load/server (request_rate 10)  14 measurements, 13 valid
       started (UTC)         run                       verdict          output_tokens, /s           tags
       2026-11-20T22:43:00Z  20261120-224300.017-4711  VALID                        1,000
@@ -50,7 +50,8 @@ fn a_change_of_level_has_the_run_and_what_differs_there() {
       2026-11-20T22:43:11Z  20261120-224311.017-4711  VALID                        1,102
       2026-11-20T22:43:12Z  20261120-224312.017-4711  VALID                        1,100
       2026-11-20T22:43:13Z  20261120-224313.017-4711  VALID                        1,101
-      output_tokens +10.0 % (better) from 20261120-224308.017-4711 on: mean 1,001 before, 1,101 after, p 0.0030; what differs there:
+      output_tokens +10.0 % (better) from 20261120-224308.017-4711 on: mean 1,001 before, 1,101 after, p 0.0030; what \
+      differs there:
           endpoints: gpu7:8001 / gpu8:8001
 
     quickstart · load/server (request_rate 20)  1 measurement, 1 valid

@@ -88,7 +88,7 @@ impl TestSettings {
     /// With what audit.config puts over it.
     fn audited(self, request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let rehearsed = request.rehearsal.then_some(self.performance_samples);
-        let Some(audit) = super::super::test_request::audit_config(found, request.mode, rehearsed) else { return self };
+        let Some(audit) = super::super::audit_config::audit_config(found, request.mode, rehearsed) else { return self };
         let its_own = found.benchmark.audits.get(&request.mode).map_or(u64::MAX, |audit| audit.samples);
         Self {
             performance_samples: self.performance_samples.min(its_own),
@@ -129,7 +129,7 @@ pub fn conf(request: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
     let resolved = request.find()?;
     let settings = TestSettings::new(request, &resolved);
     let rehearsed = request.rehearsal.then_some(settings.performance_samples);
-    let audit = super::super::test_request::audit_config(&resolved, request.mode, rehearsed).map(|audit| audit.text);
+    let audit = super::super::audit_config::audit_config(&resolved, request.mode, rehearsed).map(|audit| audit.text);
     let model = resolved.benchmark.loadgen_model(request.scenario);
     let lines = lines(request, &resolved);
     let text = text(request, &resolved, &model, &lines);

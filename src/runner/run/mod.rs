@@ -1,7 +1,9 @@
 //! The one loop: queries the schedule, looks in the cache, starts attempts, handles their results.
 
 mod attempt_end;
+mod cache_lookup;
 mod retry;
+mod run_end;
 mod task_key;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,10 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
+use super::batches::{BatchSlot, Batches};
+use super::gpus_together::{GPUS_HINT, gpus_together};
 use super::keying::{Keyed, TaskOutput};
-use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
+use super::options::{EventEmitter, RunOptions, RunSummary, TaskRole};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
-use super::task_executor::{BatchSlot, Batches, TaskExecutor};
+use super::task_executor::TaskExecutor;
 use crate::schedule::ScheduledTask;
 use crate::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
 use base::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};

@@ -1,19 +1,15 @@
 //! The key of a task, and what the cache has for it.
-//! With its key a task need not run if its output is in the cache or comes from the shared store; what is made here is
-//! offered there.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
-use crate::attempt::accept;
-use crate::keying::{KeyContext, age_notice, own_patterns};
+use super::{Keyed, Runner, RunnerMessage, TaskOutput, TaskRole};
+use crate::keying::{KeyContext, own_patterns};
 use crate::schedule::{ScheduleState, TaskIndex};
-use crate::store::{FinishedOutput, Lookup, PathError, RESULT_FILES, TaskRecord, WatchedPaths, discard};
-use crate::task_executor::{OutputRequest, TaskExecutor};
-use crate::time_limit::{catch_panics, panic_is_failure};
-use base::event::{Event, Failure, FailureKind, TaskId};
+use crate::store::{Lookup, WatchedPaths};
+use crate::task_executor::TaskExecutor;
+use crate::time_limit::panic_is_failure;
+use base::event::Failure;
 use plan::Lifetime;
 
 impl<W: TaskExecutor> Runner<W> {
@@ -163,164 +159,6 @@ impl<W: TaskExecutor> Runner<W> {
         let state = &mut self.keys[ix as usize];
         if matches!(state, KeyState::Keyed(_)) {
             *state = KeyState::Recorded(state.seen_inputs());
-        }
-    }
-}
-
-impl<W: TaskExecutor> Runner<W> {
-    /// Requests an output, if there is a shared store; the answer comes as a message.
-    pub(super) fn request_remote_output(&self, ix: TaskIndex, keyed: &Keyed) -> bool {
-        let Some(shared) = self.options.output_source.clone() else { return false };
-        let wanted = OutputRequest { task: self.id(ix).clone(), key: keyed.key.clone(), digest: keyed.digest };
-        let (send, stop) = (self.send.clone(), self.stop.clone());
-        let emit = Arc::clone(&self.emit);
-        tokio::spawn(async move {
-            let task = wanted.task.clone();
-            let fetch = catch_panics("fetching its output", async { Ok(shared.fetch(wanted).await) });
-            // What has come so far stays, and the next run goes on with it.
-            let fetched = tokio::select! {
-                fetched = fetch => fetched.unwrap_or_else(|failure| {
-                    emit(Event::Notice { task: Some(task), text: failure.what });
-                    None
-                }),
-                () = stop.requested() => None,
-            };
-            let _ = send.send(RunnerMessage::RemoteLookup(ix, fetched.map(Box::new)));
-        });
-        true
-    }
-
-    pub(super) fn take_fetched(&mut self, ix: TaskIndex, fetched: Option<FinishedOutput>) {
-        if self.schedule.state(ix) != ScheduleState::ComputingKey {
-            return;
-        }
-        let Some(keyed) = self.keyed(ix) else { return self.missed(ix) };
-        if !self.is_current(ix, &keyed) {
-            return self.key(ix);
-        }
-        let Some(fetched) = fetched else { return self.missed(ix) };
-        let task = self.task(ix);
-        // It has been made meanwhile, and may have come from there.
-        if self.key_context().is_made_by_another(&task, &keyed.digest) {
-            let _ = discard(&fetched.folder);
-            return self.missed(ix);
-        }
-        let from = fetched.from.clone();
-        match accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, fetched) {
-            Ok((record, _)) => self.take_hit(ix, &record, from),
-            Err(failure) => {
-                let text = format!("what another machine made could not be kept: {}", failure.what);
-                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-                self.missed(ix);
-            }
-        }
-    }
-
-    /// The record of a task that need not be looked at.
-    pub(super) fn unchanged_record(&self, ix: TaskIndex) -> Option<Arc<TaskRecord>> {
-        if self.options.forced[ix as usize] {
-            return None;
-        }
-        self.options.unchanged.record(&self.key_context(), ix, &self.unchanged)
-    }
-
-    /// Its link in `latest` is one of the things that look as they did.
-    pub(super) fn take_unchanged(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>) {
-        let task = self.task(ix);
-        let adopted = self.cache.adopt(&self.plan.name, &task.id, record);
-        let record = match self.show_latest().and(adopted) {
-            Ok(record) => record,
-            Err(e) => return self.fail(ix, 1, e.into(), 0.0),
-        };
-        if let Err(failure) = self.passes(ix, &record) {
-            return self.fail(ix, 1, failure, 0.0);
-        }
-        self.unchanged[ix as usize] = true;
-        self.settle_cached(ix, record, None);
-    }
-
-    /// Its output is there; `from` elsewhere, if it came just now.
-    pub(super) fn take_hit(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>, from: Option<String>) {
-        let task = self.task(ix);
-        // The next run explains itself by this one, whichever task or manifest made the output.
-        let record = match self.cache.adopt(&self.plan.name, &task.id, record) {
-            Ok(record) => record,
-            Err(e) => return self.fail(ix, 1, e.into(), 0.0),
-        };
-        let folder = self.cache.folder(&record);
-        if let Err(e) = self.show_latest().and_then(|()| self.latest.link(&task.id, &folder)) {
-            return self.fail(ix, 1, e.into(), 0.0);
-        }
-        if let Err(failure) = self.passes(ix, &record) {
-            return self.fail(ix, 1, failure, 0.0);
-        }
-        if let Some(keyed) = self.keyed(ix)
-            && let Some((task, text)) = age_notice(&task, &keyed.key, &record)
-        {
-            (self.emit)(Event::Notice { task: Some(task), text });
-        }
-        self.unchanged[ix as usize] = self.options.unchanged.is_output_as_before(ix, &record);
-        self.settle_cached(ix, record, from);
-    }
-
-    /// For the summary.
-    pub(super) fn note_done(&mut self, task: TaskId, record: &TaskRecord, folder: PathBuf) {
-        if record.may_hold(&RESULT_FILES) {
-            self.summary.measured.push((task.clone(), folder.clone()));
-        }
-        self.summary.done.push((task, record.done.clone(), folder));
-    }
-
-    /// Once in a run, with its first output.
-    pub(super) fn show_latest(&mut self) -> Result<(), PathError> {
-        if !self.is_latest_shown {
-            let inputs = self.plan.tasks.iter().flat_map(|task| task.inputs.values().flatten());
-            self.latest.keep_inputs(self.cache.home().project(), inputs)?;
-            self.latest.show()?;
-            self.is_latest_shown = true;
-        }
-        Ok(())
-    }
-
-    fn settle_cached(&mut self, ix: TaskIndex, record: Arc<TaskRecord>, from: Option<String>) {
-        let task = self.id(ix).clone();
-        let folder = self.cache.folder(&record);
-        // Beside the run: it may query a remote.
-        if let Some(source) = record.done.source.clone() {
-            let (work, emit, task) = (Arc::clone(&self.work), Arc::clone(&self.emit), self.task(ix));
-            self.source_checks.spawn_blocking(move || {
-                if let Some(text) = work.source_notice(&task.stage, &source) {
-                    emit(Event::Notice { task: Some(task.id.clone()), text });
-                }
-            });
-        }
-        (self.emit)(Event::TaskCached {
-            task: task.clone(),
-            done: record.done.clone(),
-            out: Some(folder.clone()),
-            from,
-        });
-        self.summary.tally.cached += 1;
-        self.note_done(task, &record, folder);
-        self.outputs[ix as usize] = Some(TaskOutput::Output(record));
-        self.forget_key(ix);
-        self.schedule.finish_task(ix, TaskEnd::Cached);
-    }
-
-    /// The shared store does not have its output.
-    pub(super) fn missed(&mut self, ix: TaskIndex) {
-        if self.options.roles[ix as usize] == TaskRole::Restore {
-            let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
-                .hint("run without --only, or with --until, to make it first");
-            return self.fail(ix, 1, failure, 0.0);
-        }
-        self.schedule.set_cache_miss(ix);
-    }
-
-    /// Other machines may have it.
-    pub(super) fn push_output(&self, record: &Arc<TaskRecord>) {
-        if let Some(shared) = &self.options.output_source {
-            shared.push(&record.task, Arc::clone(record));
         }
     }
 }

@@ -1,27 +1,19 @@
 //! What is in a store, of all projects and of one plan.
-//! Room is made from that list, while others use the store.
-//!
-//! Records go by age; then files that no record names. Files come before their record, so a young file without a record
-//! may belong to a record that is on its way: it has a time of grace. A writer that skipped an upload because an old
-//! copy existed checks again after writing its record. A reader that finds a file missing builds the output and uploads
-//! it again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::address::StoreAddress;
-use super::bucket;
-use super::bucket::{BLOBS, Bucket, ListedObject, RECORDS, SUMMARIES, TEMPORARY, blob, bytes_of, summary};
+use super::bucket::{self, BLOBS, Bucket, RECORDS, SUMMARIES, blob, bytes_of, summary};
 use super::error::SharedStoreError;
 use super::machine::name;
 use super::pull;
 use super::push::{examined, push};
-use super::record::{RecordError, SUMMARY_TYPE, SharedOutput, SignaturePolicy, check_json, sign_json};
+use super::record::{SUMMARY_TYPE, SignaturePolicy, check_json, sign_json};
 use super::store::{Shareability, SharedStore};
 use crate::signing::SignatureError;
 use crate::store::{FinishedOutput, TaskKey, TaskRecord};
@@ -250,113 +242,6 @@ pub async fn shared_summaries(
         }
     }
     Ok(read)
-}
-
-/// What stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetentionPolicy {
-    /// Keep only records younger than this; `None`: no limit of age.
-    pub younger_than: Option<Duration>,
-    /// Keep the newest records until their files exceed this many bytes; `None`: no limit of size.
-    pub max_bytes: Option<u64>,
-    /// Files without a record are kept until they are this old.
-    pub grace: Duration,
-}
-
-/// What went, or would go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreGcReport {
-    pub records: u64,
-    pub blobs: u64,
-    pub bytes: u64,
-    /// What is left.
-    pub records_left: u64,
-    pub bytes_left: u64,
-    /// Unreadable records; they are among those that went.
-    pub damaged: u64,
-}
-
-/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, or a newer program wrote
-/// it, so that the files that it names are not known, returns the error before any file is deleted.
-pub async fn collect(
-    address: &StoreAddress,
-    keep: RetentionPolicy,
-    really: bool,
-) -> Result<StoreGcReport, SharedStoreError> {
-    let bucket = Bucket::open(address)?;
-    let mut records = bucket.list(RECORDS).await?;
-    records.sort_by(|a, b| (a.age, &a.name).cmp(&(b.age, &b.name)));
-    let mut removed = StoreGcReport::default();
-    let mut named: HashMap<String, u64> = HashMap::new();
-    let mut held = 0_u64;
-    let mut full = false;
-    let mut doomed = Vec::new();
-    for record in &records {
-        let Some(bytes) = bucket.get(&record.name).await? else { continue };
-        let Some(shared) = read(&record.name, &bytes)? else {
-            removed.damaged += 1;
-            doomed.push(record);
-            continue;
-        };
-        let is_old = keep.younger_than.is_some_and(|limit| record.age >= limit);
-        let more: u64 = files(&shared).filter(|(name, _)| !named.contains_key(name)).map(|(_, size)| size).sum();
-        // Nothing older stays once one did not fit: what is left is the youngest.
-        full |= keep.max_bytes.is_some_and(|limit| held.saturating_add(more) > limit);
-        if is_old || full {
-            doomed.push(record);
-            continue;
-        }
-        held = held.saturating_add(more);
-        named.extend(files(&shared));
-        removed.records_left += 1;
-    }
-    removed.records = doomed.len() as u64;
-    let blobs = bucket.list(BLOBS).await?;
-    if really {
-        for record in &doomed {
-            bucket.delete(&record.name).await?;
-        }
-        // Records that have come since the first look.
-        for record in bucket.list(RECORDS).await?.iter().filter(|r| !records.iter().any(|old| old.name == r.name)) {
-            if let Some(bytes) = bucket.get(&record.name).await?
-                && let Some(shared) = read(&record.name, &bytes)?
-            {
-                named.extend(files(&shared));
-            }
-        }
-    }
-    let is_idle = |seen: &&ListedObject| !named.contains_key(&seen.name) && seen.age >= keep.grace;
-    for idle in blobs.iter().filter(is_idle) {
-        removed.blobs += 1;
-        removed.bytes = removed.bytes.saturating_add(idle.size);
-        if really {
-            bucket.delete(&idle.name).await?;
-        }
-    }
-    removed.bytes_left = bytes_of(&blobs) - removed.bytes;
-    // Temporary files that killed writers left behind.
-    for left in bucket.list(TEMPORARY).await?.iter().filter(|seen| seen.age >= keep.grace) {
-        removed.bytes = removed.bytes.saturating_add(left.size);
-        if really {
-            bucket.delete(&left.name).await?;
-        }
-    }
-    Ok(removed)
-}
-
-/// `None`: it is damaged.
-fn read(object: &str, bytes: &[u8]) -> Result<Option<SharedOutput>, SharedStoreError> {
-    match SharedOutput::open(bytes, None) {
-        Err(RecordError::Newer) => Err(SharedStoreError::Newer { object: object.to_owned() }),
-        opened => Ok(opened.ok()),
-    }
-}
-
-/// Object and size of every file, each content once.
-fn files(shared: &SharedOutput) -> impl Iterator<Item = (String, u64)> {
-    let files = shared.items.iter().filter(|item| item.is_file());
-    let each: HashMap<String, u64> = files.filter_map(|item| Some((blob(&item.digest?), item.size))).collect();
-    each.into_iter()
 }
 
 #[cfg(test)]

@@ -36,8 +36,10 @@
 
 mod address;
 mod bucket;
+mod eligibility;
 mod error;
 mod folder;
+mod gc;
 mod inventory;
 mod machine;
 #[cfg(feature = "buckets")]
@@ -48,14 +50,16 @@ mod objects;
 mod pull;
 mod push;
 mod record;
+mod scan;
 mod store;
 
 pub use address::StoreAddress;
+pub use eligibility::why_not;
 pub use error::SharedStoreError;
+pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{
-    Inventory, Presence, ResultSummary, RetentionPolicy, SharedSummaries, StoreGcReport, UploadOutcome, collect,
-    share_summaries, shared_summaries,
+    Inventory, Presence, ResultSummary, SharedSummaries, UploadOutcome, share_summaries, shared_summaries,
 };
 pub use machine::{Machine, MachineGpus, UnknownGpus};
-pub use record::{SignaturePolicy, why_not};
+pub use record::SignaturePolicy;
 pub use store::{SharedStore, UnsentOutputs};

@@ -1,6 +1,4 @@
 //! The record of one output in a store.
-//!
-//! Which outputs another machine may use: those that would be the same there.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +11,6 @@ use crate::signing::{Signature, SignatureError, SigningKey, TrustedKeys};
 use crate::store::{PortableItem, TaskKey, digest_of, unfit};
 use base::event::{Done, TaskId};
 use base::files::Digest;
-use plan::{Lifetime, Plan, Task};
 
 /// Goes up when a reader of the version before would misunderstand it.
 const VERSION: u32 = 1;
@@ -208,27 +205,6 @@ impl SignaturePolicy {
     pub const fn is_read_only(&self) -> bool {
         self.trusted.is_some() && self.signer.is_none()
     }
-}
-
-/// Why a task's output stays on the machine that made it; `None`: it may be shared.
-pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
-    if let Some(obstacle) = task.kind.facts().sharing_obstacle.filter(|_| task.lifetime == Lifetime::Service) {
-        return Some(obstacle);
-    }
-    if !task.cache {
-        return Some("cache is false");
-    }
-    if !task.share {
-        return Some("share is false");
-    }
-    if let Some(obstacle) = task.kind.facts().sharing_obstacle.filter(|_| !task.is_loadgen_library()) {
-        return Some(obstacle);
-    }
-    if task.host.is_some() {
-        return Some("it is made on another machine than this one, of which too little is known");
-    }
-    let asks_a_server = task.needs.iter().any(|need| plan.tasks[need.task as usize].lifetime == Lifetime::Service);
-    asks_a_server.then_some("it talks to a server of this run, so it may be a measurement")
 }
 
 #[cfg(test)]

@@ -11,12 +11,14 @@ use tokio::task::JoinHandle;
 
 use super::address::StoreAddress;
 use super::bucket::Bucket;
+use super::eligibility::why_not;
 use super::error::SharedStoreError;
 use super::inventory::UploadOutcome;
 use super::machine::{Machine, name};
 use super::pull::pull;
-use super::push::{ScanPatterns, place_patterns, push};
-use super::record::{SignaturePolicy, why_not};
+use super::push::push;
+use super::record::SignaturePolicy;
+use super::scan::{ScanPatterns, place_patterns};
 use crate::store::{OutputCache, TaskRecord};
 use crate::{EventEmitter, OutputRequest, OutputSource, PendingFetch, usable_secret_values};
 use base::event::{Event, Stop, TaskId};

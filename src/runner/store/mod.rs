@@ -43,6 +43,7 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
+mod array_files;
 mod digests;
 mod durable;
 mod failed_attempts;
@@ -58,9 +59,12 @@ mod output_cache;
 mod plan_cache;
 mod portable_output;
 mod record;
+mod replaced_outputs;
+mod resumed_folders;
 mod sealed;
 mod state_folder;
 
+pub use array_files::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{LineFile, PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
 pub use folder_digest::{EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder};
@@ -80,4 +84,4 @@ pub use portable_output::{
     IncomingOutput, PartialFile, PortableItem, digest_of, free_bytes, leads_out, link_escape, unfit,
 };
 pub use record::TaskRecord;
-pub use state_folder::{ArrayFiles, OutputPlace, StateFolder, StateItems, is_full, place_of_output};
+pub use state_folder::{OutputPlace, StateFolder, StateItems, is_full, place_of_output};

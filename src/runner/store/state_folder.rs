@@ -1,16 +1,11 @@
 //! Where things are: the state folder and the link `latest` next to it.
-//!
-//! What a job array has beside the folders of its elements: one script, and for each element a file for what the batch
-//! system prints. They lie together in one folder that stays: a job whose output file cannot be made fails without a
-//! message.
 
 use std::fs;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::durable::{PathError, WithPath as _, create_folder, discard, half_written_by, is_there, items_in, replace};
+use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
 use super::latest::only_links;
 use super::lock::is_lock;
 use base::event::{RunId, TaskId};
@@ -330,57 +325,6 @@ fn name_of(path: &Path) -> &str {
 /// The name up to its first dot.
 fn stem(path: &Path) -> &str {
     name_of(path).split('.').next().unwrap_or_default()
-}
-
-/// Files of the arrays of a project. Making this touches nothing on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArrayFiles {
-    folder: PathBuf,
-}
-
-impl ArrayFiles {
-    /// `state` is the project's state folder.
-    pub fn new(state: &Path) -> Self {
-        Self { folder: state.join("arrays") }
-    }
-
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    pub fn script(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.script"))
-    }
-
-    /// As Slurm writes it: `%a` is an element's index.
-    pub fn pattern(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}-%a.output"))
-    }
-
-    /// What the batch system and the script print for one element.
-    pub fn output(&self, name: &str, element: u32) -> PathBuf {
-        self.folder.join(format!("{name}-{element}.output"))
-    }
-
-    /// Everything that a submission needs. What the elements printed before stays.
-    pub fn write(&self, name: &str, script: &str, elements: &[u32]) -> Result<(), PathError> {
-        create_folder(&self.folder)?;
-        for element in elements {
-            let path = self.output(name, *element);
-            File::options().create(true).append(true).open(&path).at("create", &path)?;
-        }
-        replace(&self.script(name), script.as_bytes())
-    }
-
-    /// The batch system has a copy of it.
-    pub fn forget_script(&self, name: &str) {
-        let _ = fs::remove_file(self.script(name));
-    }
-
-    /// An element has been judged.
-    pub fn forget(&self, name: &str, element: u32) {
-        let _ = fs::remove_file(self.output(name, element));
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! The fit, and what it is worth.
 
-use super::LoggedStep;
-use super::non_negative;
-use super::{ObservationKind, TimedSteps, observe};
+use super::{LoggedStep, ObservationKind, TimedSteps, non_negative, observe};
 use crate::timing::{DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
 use base::spec::{SimCalibration, SimScheduler};
 

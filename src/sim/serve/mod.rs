@@ -4,6 +4,7 @@
 //! read and refused as by a real server. Never prints; the caller does.
 
 mod answer;
+mod description;
 mod driver;
 mod http;
 mod inputs;
@@ -32,14 +33,13 @@ use tonic::transport::server::TcpIncoming;
 use self::driver::{Driver, ServerCounters, SimClock};
 use self::http::{Open, PortRole};
 use self::load::LoadedModel;
+pub use self::load::{InstanceError, LoadError, LoadFailure, VllmLoadError};
 use self::request::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
+pub use tokens::token;
 use triton::proto::health::health_server::HealthServer;
 use triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
-
-pub use self::load::{InstanceError, LoadError, LoadFailure, VllmLoadError};
-pub use tokens::token;
 
 /// How to serve.
 #[derive(Clone, Debug, PartialEq)]

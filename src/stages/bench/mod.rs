@@ -5,6 +5,8 @@ mod live_numbers;
 mod loadgen;
 mod measurement;
 mod preflight;
+mod resume;
+mod saved_run;
 mod search;
 mod series;
 mod spec;
@@ -64,7 +66,7 @@ impl Run for Bench {
             return Box::pin(series::perform_repeats(context, &spec, self, before)).await;
         }
         let measured = Box::pin(measure(context, &spec, self.telemetry, "", before)).await?;
-        let result = Box::pin(measurement::write(&context.lease.out, Box::new(measured))).await?;
+        let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
         if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
         }

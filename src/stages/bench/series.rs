@@ -10,11 +10,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::measurement;
-use super::measurement::{
-    Servers, before, copy, failure, headline_details, is_only_noticed, keep, measure, task_outcome,
-};
+use super::measurement::{failure, headline_details, is_only_noticed, measure, task_outcome};
 use super::preflight::preflight;
+use super::resume::{self, Servers};
+use super::saved_run::{before, copy, keep};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::spec::{Arrivals, BenchSweep, Length};
@@ -33,7 +32,7 @@ pub async fn perform_repeats(
     bench: &Bench,
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
-    let servers = measurement::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
+    let servers = resume::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
     let results = Box::pin(runs(context, spec, bench, (&context.lease.out, ""), &servers, &mut preflight)).await?;
     Box::pin(summarize_results(context, bench, &results)).await
 }
@@ -115,7 +114,7 @@ pub async fn perform_sweep(
 ) -> Result<Done, Failure> {
     let plan = SweepPlan::new(sweep).map_err(|error| Failure::refused(format!("`bench.sweep`: {error}")))?;
     let end = context.lease.out.join(SWEEP);
-    let servers = measurement::begin(context, spec, &end, SWEEP_POINTS).await?;
+    let servers = resume::begin(context, spec, &end, SWEEP_POINTS).await?;
     let mut points: Vec<SweepPoint> = Vec::new();
     let mut first: Option<RunResult> = None;
     let mut reused = 0;

@@ -23,8 +23,7 @@ use exec::container::ContainerSpec;
 use exec::process::{ProbeResult, ProcessCommand, probe};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
 use plan::Task;
-use plan::manifest::model;
-use plan::manifest::model::SlurmContainer;
+use plan::manifest::model::{self, SlurmContainer};
 pub use run::{
     ContainerRunError, emit_removal, inner_exit, meaning, refuse_taken, remove, run, run_engine_ignoring_output,
 };

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::engine_copies::{EngineCopies, existing_path};
 use super::planned_server::{PlannedServer, ReadinessProbe};
-use super::repository_copies::{EngineCopies, existing_path};
 use crate::container::wrap;
 use crate::task_context::TaskContext;
 use base::event::{Failure, ReducedSetting};

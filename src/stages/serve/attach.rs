@@ -12,8 +12,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::ready;
-use super::ready::{HealthProbe, SilenceLimits};
+use super::ready::{self, HealthProbe, SilenceLimits};
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Failure, FailureKind};
 use base::spec::{Interface, Scenario};

@@ -14,19 +14,17 @@ use serde_json::Value;
 use tokio::sync::watch::Receiver;
 
 use super::planned_server::PlannedServer;
-use super::watch;
-use super::watch::{SHORT, ServerFault, WatchReport};
-use crate::container;
-use crate::container::{emit_removal, wrap};
+use super::stop::SHORT;
+use super::watch::{ServerFault, WatchReport};
+use super::{stop, watch};
+use crate::container::{self, emit_removal, wrap};
 use base::event::{Endpoint, Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
 use base::files::read_bytes;
 use base::units::unquoted;
 use exec::container::ContainerSpec;
-use exec::process;
-use exec::process::{ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
+use exec::process::{self, ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 use plan::Task;
-use plan::manifest::model;
-use plan::manifest::model::TritonServer;
+use plan::manifest::model::{self, TritonServer};
 use runner::store::{ProjectLock, StateFolder};
 use triton::SpecProblem;
 use triton::launch::{BasePorts, LaunchSpec, LaunchTuning, LaunchWorld, Port, Ports, ServerSpec, place};
@@ -222,7 +220,8 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
                 Some(owner) => {
                     let failure = failure.cause(format!("process {} listens there: {}", owner.pid, owner.command));
                     // To end it would spoil what that run measures.
-                    failure.hint(match read_bytes(format!("/proc/{}/environ", owner.pid)).ok().and_then(|text| current_run(&text)) {
+                    let environment = read_bytes(format!("/proc/{}/environ", owner.pid)).ok();
+                    failure.hint(match environment.and_then(|text| current_run(&text)) {
                         Some(run) => {
                             format!(
                                 "it belongs to {run}: wait for the end of that, or leave `{key}` out to get a free one"
@@ -318,13 +317,13 @@ impl RunningServer {
         }
         let WatchReport { last_answer_at, first_gone } = std::mem::take(&mut *watch::lock_report(&seen));
         let (exit, is_gone) = match &reason {
-            ExitCause::Unexpected => watch::after_death(running, &server, &order).await,
+            ExitCause::Unexpected => stop::after_death(running, &server, &order).await,
             ExitCause::Requested => {
                 let is_unresponsive = last_answer_at.is_some_and(|last_answer_at| last_answer_at.elapsed() > NOT_HEARD);
-                let grace = if is_unresponsive { SHORT } else { watch::grace(&server.argv) };
-                watch::stop(running, &server, &order, grace, &quit).await
+                let grace = if is_unresponsive { SHORT } else { stop::grace(&server.argv) };
+                stop::stop(running, &server, &order, grace, &quit).await
             }
-            ExitCause::Unhealthy(_) => watch::stop(running, &server, &order, SHORT, &quit).await,
+            ExitCause::Unhealthy(_) => stop::stop(running, &server, &order, SHORT, &quit).await,
         };
         if let Some(splitter) = &mut splitter {
             let _ = splitter.step();

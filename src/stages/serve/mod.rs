@@ -2,12 +2,17 @@
 
 mod argv;
 pub mod attach;
+mod engine_copies;
+mod failure_report;
 mod launch;
 mod loading;
 mod planned_server;
 mod preview;
 pub mod ready;
 mod repository_copies;
+mod repository_models;
+mod step_log;
+mod stop;
 mod watch;
 
 use std::path::Path;
@@ -23,12 +28,12 @@ use crate::container::refuse_taken;
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use exec::process::{ExitKind, Running};
+use failure_report::{ended, exit_failure};
 use launch::{ExitCause, RunningServer, ServerExit};
 use planned_server::PlannedServer;
 pub use planned_server::refused;
 pub use preview::{LaunchPreview, ServePreview, previews};
 use triton::launch::LaunchWorld;
-use watch::{ended, rank_failure};
 
 /// signal(7)
 const SIGKILL: i32 = 9;
@@ -77,7 +82,7 @@ impl Run for Serve {
 /// The steps of each server's engine, from its log.
 fn keep_steps(context: &TaskContext, planned: &[PlannedServer]) {
     for PlannedServer { name, log, .. } in planned {
-        context.lease.notice(match loading::write(log) {
+        context.lease.notice(match step_log::write(log) {
             Ok(Some((path, count))) => format!("{name}: {count} steps of its engine are in {}", path.display()),
             Ok(None) => format!("{name}: its log has no steps of its engine"),
             Err(error) => format!("{name}: the steps of its engine cannot be kept: {}: {error}", log.path().display()),
@@ -129,8 +134,8 @@ impl Servers<'_> {
     /// Starts a server. What outlives it is written down before it can be there.
     async fn start(&mut self, index: usize, server: &mut PlannedServer) -> Result<Arc<PlannedServer>, Failure> {
         let (task, emit) = (self.context.lease.task.id.clone(), self.context.lease.emit.clone());
-        let mut external_resources = watch::mark_shared_memory(&mut server.argv, &self.context.mark);
-        external_resources.extend(watch::external_resource(&server.stop_target));
+        let mut external_resources = stop::mark_shared_memory(&mut server.argv, &self.context.mark);
+        external_resources.extend(stop::external_resource(&server.stop_target));
         if matches!(server.stop_target, LaunchWorld::Mpi { .. }) {
             // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
@@ -178,7 +183,7 @@ impl Servers<'_> {
                 by_itself = by_itself.or(Some(left));
             } else if left.exit.how == ExitKind::Signal(SIGKILL) && !self.quit.is_hard_requested() {
                 let PlannedServer { name, argv, .. } = &planned[left.server];
-                let grace = watch::grace(argv).as_secs();
+                let grace = stop::grace(argv).as_secs();
                 self.context.lease.notice(format!(
                     "{name} did not exit on request (it has {grace} s while it answers), and was killed"
                 ));
@@ -205,12 +210,12 @@ impl Servers<'_> {
             ExitCause::Requested => Failure::new(FailureKind::Interrupted, "stopped"),
             ExitCause::Unexpected => {
                 let message = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
-                rank_failure(self.context, server, message, left.exit.how, left.first_gone)
+                exit_failure(self.context, server, message, left.exit.how, left.first_gone)
             }
             // How it ended is our own doing.
             ExitCause::Unhealthy(ill) => {
                 let problem = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
-                rank_failure(self.context, server, problem, ExitKind::Code(1), left.first_gone)
+                exit_failure(self.context, server, problem, ExitKind::Code(1), left.first_gone)
             }
         }
     }

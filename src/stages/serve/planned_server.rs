@@ -7,10 +7,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::launch::{HOST, LaunchContext, check_free, choose, free_ports, rank_logs};
-use super::repository_copies::repositories;
-use super::{argv, launch, repository_copies};
-use crate::container;
-use crate::container::wrap;
+use super::repository_models::repositories;
+use super::{argv, launch, repository_copies, repository_models};
+use crate::container::{self, wrap};
 use crate::task_context::{TaskContext, out_of_memory};
 use base::event::{Endpoint, ExternalResource, Failure, FailureKind, GpuId};
 use base::files::read_text;
@@ -192,8 +191,8 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     choose(&mut ports)?;
     let servers = repositories.iter().zip(&ports).enumerate().map(|(index, (repository, ports))| ServerSpec {
         repository: repository.display().to_string(),
-        models: repository_copies::models(repository),
-        reads: repository_copies::paths_named_in(repository),
+        models: repository_models::models(repository),
+        reads: repository_models::paths_named_in(repository),
         ports: *ports,
         rank_logs: rank_logs(&context.lease.task, || {
             log_of(context, index, count).path().with_extension("ranks").display().to_string()

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::engine_copies::EngineCopies;
 use super::launch::{LaunchContext, rank_logs};
-use super::repository_copies::{EngineCopies, groups_of, repositories};
-use super::{argv, launch, repository_copies};
+use super::repository_models::{groups_of, repositories};
+use super::{argv, launch, repository_models};
 use crate::container::{ContainerView, WrappedEngine, place_of, wrap, wrap_in};
 use crate::remote::hosts;
 use base::diag::error_chain;
@@ -231,8 +232,8 @@ impl PreviewContext<'_> {
                 let server = |path: &PathBuf| {
                     bare(
                         path.display().to_string(),
-                        repository_copies::models(path),
-                        repository_copies::paths_named_in(path),
+                        repository_models::models(path),
+                        repository_models::paths_named_in(path),
                     )
                 };
                 Ok(repositories.iter().map(server).collect())

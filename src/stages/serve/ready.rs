@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::failure_report::exit_failure;
 use super::loading::LoadingProgress;
 use super::planned_server::{PlannedServer, ReadinessProbe};
-use super::watch::exit_failure;
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure};
 use exec::process::ExitKind;
@@ -82,11 +82,11 @@ pub async fn all(
             came = waiting.join_next() => match came {
                 Some(Ok((index, Ok(up)))) => ups[index] = Some(up),
                 Some(Ok((index, Err(ReadinessError(why))))) => {
-                    return Err(exit_failure(context, &planned[index], why, ExitKind::Code(1)));
+                    return Err(exit_failure(context, &planned[index], why, ExitKind::Code(1), None));
                 }
                 Some(Err(panic)) => {
                     let problem = format!("waiting for it failed: {panic}");
-                    return Err(exit_failure(context, &planned[0], problem, ExitKind::Stopped));
+                    return Err(exit_failure(context, &planned[0], problem, ExitKind::Stopped, None));
                 }
                 None => return Ok(ups.into_iter().flatten().collect()),
             },
@@ -289,12 +289,12 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
         }
     }
     let Some((server, mut what)) = first else {
-        return exit_failure(context, &planned[0], "it was late".to_owned(), ExitKind::Stopped);
+        return exit_failure(context, &planned[0], "it was late".to_owned(), ExitKind::Stopped, None);
     };
     if !others.is_empty() {
         what = format!("{what} (neither were {})", others.join(", "));
     }
-    let failure = exit_failure(context, server, what, ExitKind::Code(1));
+    let failure = exit_failure(context, server, what, ExitKind::Code(1), None);
     if failure.hint.is_some() { failure } else { failure.hint("raise `ready.timeout`; its log shows how far it got") }
 }
 

@@ -16,9 +16,11 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
-use super::hub::{FetchError, FileHasher, Hub, chain, chosen, read_listing};
-use super::index::{CheckedFiles, ExpectedFile, HubIndex, differs};
-use super::{Checked, hub};
+use super::checked_files::CheckedFiles;
+use super::hub::{FetchError, Hub, chain, chosen, read_listing};
+use super::hub_digest::FileHasher;
+use super::index::{ExpectedFile, HubIndex, differs};
+use super::{Checked, hub_token};
 use crate::task_context::TaskContext;
 use base::event::{Failure, FailureKind};
 use plan::manifest::model::Weights;
@@ -294,7 +296,7 @@ pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, F
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::refused(format!("the hub cannot be queried: {error}")))?;
     runtime.block_on(async {
-        let hub = Hub::new(name, hub::find(&weights.token_env))?;
+        let hub = Hub::new(name, hub_token::find(&weights.token_env))?;
         let index = tokio::time::timeout(limit, hub.index(&weights.revision)).await;
         let index =
             index.map_err(|_| Failure::refused(format!("the hub has not answered for {} s", limit.as_secs())))??;
@@ -321,7 +323,7 @@ fn size(index: &HubIndex, weights: &Weights) -> Result<u64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::weights::hub::HubDigest;
+    use crate::weights::hub_digest::HubDigest;
 
     fn writer(path: &Path) -> FileWriter {
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();

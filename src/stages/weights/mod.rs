@@ -11,8 +11,12 @@
 //!
 //! `weights.json`: what a checkpoint is, wherever it came from.
 
+mod checked_files;
+mod completeness;
 mod fetch;
 mod hub;
+mod hub_digest;
+mod hub_token;
 mod index;
 
 use std::collections::BTreeMap;
@@ -29,10 +33,12 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Failure, MovingSource};
 use base::files::{Digest, metadata_if_there};
 use base::units::{counted, size};
+use checked_files::CheckedFiles;
 pub use fetch::{listed_size, weights_size};
 use fetch::{stopped, system};
-use hub::{Hub, HubDigest, chosen, globs};
-use index::{CheckedFiles, ExpectedFile, HubIndex, differs};
+use hub::{Hub, chosen, globs};
+use hub_digest::HubDigest;
+use index::{ExpectedFile, HubIndex, differs};
 use plan::manifest::model::{Fetcher, Weights};
 use runner::store::{PathError, WithPath as _};
 
@@ -54,7 +60,7 @@ impl Run for Weights {
 }
 
 async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Result<Done, Failure> {
-    let token = hub::find(&weights.token_env);
+    let token = hub_token::find(&weights.token_env);
     let hub = Hub::new(name, token)?;
     context.hide(hub.secrets());
     context.lease.report_progress(format!("asking for {name}"), 0, None);
@@ -75,7 +81,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     } else {
         fetch::all(&context, &hub, &index, &wanted, &mut memory).await?
     };
-    index::check(&out, &files)
+    completeness::check(&out, &files)
         .map_err(|error| Failure::refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
     memory.remove_record();
     // What the hf command keeps for itself.
@@ -156,9 +162,9 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
     let folder = fs::canonicalize(context.path(path)).map_err(|error| system(&context.path(path), &error))?;
     let names = names(&folder, weights)?;
     let mut wrong: Vec<String> = Vec::new();
-    wrong.extend(index::check_strictly(&folder).err().map(|error| error.to_string()));
+    wrong.extend(completeness::check_strictly(&folder).err().map(|error| error.to_string()));
     for name in names.iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "safetensors")) {
-        wrong.extend(index::is_cut_off(&folder.join(name)).err().map(|error| error.to_string()));
+        wrong.extend(completeness::is_cut_off(&folder.join(name)).err().map(|error| error.to_string()));
     }
     if !wrong.is_empty() {
         return Err(Failure::files(wrong.join("; "))

@@ -3,6 +3,7 @@
 //! Covers the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
 mod document;
+mod json;
 mod lex;
 mod schema;
 mod tree;
@@ -12,8 +13,9 @@ use std::ops::Range;
 
 use super::proto::inference::ModelConfig;
 pub use document::{PbtxtDocument, PbtxtStep};
+pub use json::{json, message_json};
 pub use lex::{PbtxtError, quoted};
-pub use write::{json, message_json, write};
+pub use write::write;
 
 /// A `${name}` that was not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,10 +83,11 @@ pub fn unfilled(text: &str) -> Vec<UnfilledPlaceholder> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::proto::inference::{DataType, ModelParameter, ModelTransactionPolicy};
     use pretty_assertions::assert_eq;
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::proto::inference::{DataType, ModelParameter, ModelTransactionPolicy};
 
     #[test]
     fn a_config_is_read_with_its_types() {

@@ -237,7 +237,10 @@ pub(crate) enum QueryError {
     Connect(#[from] ConnectError),
     #[error("{why}{}", tls_hint(*is_secure))]
     Broken { why: String, is_secure: bool },
-    #[error("the server hung up{}; if it speaks only HTTP/2, {}", tls_hint(*is_secure), UnmeasuredProtocol::HTTP2.instead)]
+    #[error(
+        "the server hung up{}; if it speaks only HTTP/2, {}",
+        tls_hint(*is_secure), UnmeasuredProtocol::HTTP2.instead
+    )]
     HungUp { is_secure: bool },
     #[error("{error}{}", tls_hint(*is_secure || *error == DecodeError::Http2))]
     Decode { error: DecodeError, is_secure: bool },

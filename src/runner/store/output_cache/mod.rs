@@ -11,9 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
-use super::failed_attempts::{ReplacedOutputs, ResumedFolders, start_of_resumed};
 use super::folder_digest::{FolderChange, HashedFolder, compare, have_same_bytes};
 use super::record::{self, KeyText, RecordHistory, RecordsFile, TaskRecord, WrittenLine};
+use super::replaced_outputs::ReplacedOutputs;
+use super::resumed_folders::{ResumedFolders, start_of_resumed};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use base::event::{Done, RunId, TaskId};

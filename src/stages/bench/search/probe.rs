@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{FILE, PROBES, with_identity};
-use crate::bench::measurement::{Servers, before, copy, is_only_noticed, keep, measure};
+use crate::bench::measurement::{is_only_noticed, measure};
+use crate::bench::resume::Servers;
+use crate::bench::saved_run::{before, copy, keep};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::{Digest, read_bytes, read_bytes_up_to};

@@ -13,8 +13,7 @@ use super::agent::{AgentMessage, AgentOrders, BEAT, BEAT_INTERVAL, GO, HostProbl
 use super::host_place::HostPlace;
 use crate::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId};
-use exec::process;
-use exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
+use exec::process::{self, ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 use plan::manifest::model::{Action, Serve};
 use plan::{ActionError, read_action};
 use runner::Lease;

@@ -16,8 +16,7 @@ use crate::remote::slurm::reachable;
 use crate::remote::ssh::Ssh;
 use crate::remote::{ssh, ssh as ssh_command};
 use base::event::{Endpoint, Failure, FailureKind};
-use exec::process;
-use exec::process::{ExitKind, ProbeOutput, ProbeResult, probe};
+use exec::process::{self, ExitKind, ProbeOutput, ProbeResult, probe};
 use plan::manifest::model::{Slurm, SshHost, SshMachine};
 
 /// For one query to Slurm.

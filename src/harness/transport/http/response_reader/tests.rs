@@ -98,16 +98,16 @@ fn an_answer_in_a_protocol_that_is_not_measured_is_named() {
     };
     let line = |text: &str, done: bool| {
         format!(
-            "{{\"model\":\"m\",\"created_at\":\"2026-01-01T00:00:00Z\",\"message\":{{\"role\":\"assistant\",\"content\":\
-             \"{text}\"}},\"done\":{done}}}\n"
+            "{{\"model\":\"m\",\"created_at\":\"2026-01-01T00:00:00Z\",\"message\":{{\"role\":\"assistant\",\
+             \"content\":\"{text}\"}},\"done\":{done}}}\n"
         )
     };
     for body in [line("a", false) + &line("b", false) + &line("", true), line("ab", true)] {
         let why = whole(&body);
         assert!(why.starts_with("Ollama's own interface (lines of JSON) is not measured: Ollama has"), "{why}");
     }
-    let message = "{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\
-                   \"a\"}],\"usage\":{\"input_tokens\":8,\"output_tokens\":1}}";
+    let message = "{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\
+                   \"text\":\"a\"}],\"usage\":{\"input_tokens\":8,\"output_tokens\":1}}";
     assert!(whole(message).starts_with("Anthropic's Messages is not measured: "));
     let response = "{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":1741476542,\"output\":[]}";
     assert!(whole(response).starts_with("OpenAI's Responses is not measured: "));

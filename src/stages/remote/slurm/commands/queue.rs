@@ -12,8 +12,7 @@ use tokio::time::Instant;
 
 use super::job::{PREFIX, SlurmJob, elements};
 use super::sbatch::{clusters_of, query_environment};
-use exec::process;
-use exec::process::{ProbeOutput, ProbeResult};
+use exec::process::{self, ProbeOutput, ProbeResult};
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
 const QUERY_TIMEOUT: Duration = Duration::from_mins(1);

@@ -1,0 +1,513 @@
+//! Two sets of runs: by how many percent they differ, and what may be concluded.
+//!
+//! - `UnpairedTest`: the runs of one side have nothing to do with those of the other.
+//! - `PairedTest`: run k of one side had the same requests at the same times as run k of the other, so that the
+//!   effect of the arrivals cancels out.
+//!
+//! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all
+//! rows of a family, each for itself.
+
+use serde::Serialize;
+
+use super::student;
+
+/// 95 % interval of the mean over runs; `None` for fewer than two.
+pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let runs = RunValues::new(values).filter(|of| of.n > 1)?;
+    let half = student::critical(ALPHA / 2.0, (runs.n - 1) as f64) * (runs.variance / runs.n as f64).sqrt();
+    Some((runs.mean - half, runs.mean + half))
+}
+
+/// Ends of an interval, in percent of the first side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Percents {
+    pub low: f64,
+    pub high: f64,
+}
+
+/// The result of runs on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// They differ, and the estimate of it is at least the smallest effect that matters.
+    Different,
+    /// They differ by less than that.
+    Equivalent,
+    /// Neither is shown; with this many runs on each side a difference as large as this one, or as the smallest that
+    /// matters, would be shown in four of five cases. `None`: not with a thousand.
+    CannotTell { runs: Option<u32> },
+    /// Fewer than two runs on a side: how much runs vary is not known.
+    OneRun,
+}
+
+/// One row of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JudgedRow {
+    /// 95 %, of this row alone; absent with one run on a side, and where the first mean is hardly above zero.
+    pub interval: Option<Percents>,
+    /// Two-sided, of no difference, after Holm's correction.
+    pub p: Option<f64>,
+    pub conclusion: Conclusion,
+}
+
+/// One number of the runs of both sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparedSamples {
+    pub a: RunValues,
+    pub b: RunValues,
+    /// ln(b / a) of each pair of runs.
+    log_ratios: Option<RunValues>,
+}
+
+impl ComparedSamples {
+    /// Runs that have nothing to do with each other. `None` without values, and where one is not a number.
+    pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Self> {
+        Some(Self { a: RunValues::new(a)?, b: RunValues::new(b)?, log_ratios: None })
+    }
+
+    /// The k-th of one side belongs to the k-th of the other. A ratio needs values above 0: with others the sides are
+    /// judged unpaired.
+    pub fn paired(a: &[f64], b: &[f64]) -> Option<Self> {
+        let unpaired = Self::unpaired(a, b)?;
+        let is_positive = a.len() == b.len() && a.iter().chain(b).all(|value| *value > 0.0);
+        let ratios = || a.iter().zip(b).map(|(one, other)| (other / one).ln()).collect::<Vec<_>>();
+        let log_ratios = if is_positive { RunValues::new(&ratios()) } else { None };
+        Some(Self { log_ratios, ..unpaired })
+    }
+
+    pub const fn is_paired(&self) -> bool {
+        self.log_ratios.is_some()
+    }
+
+    /// (b − a) / a in percent: of the means, or for pairs from the geometric mean of their ratios. If a is 0 it is
+    /// undefined, unless b is 0 too.
+    pub fn percent(&self) -> Option<f64> {
+        match (self.log_ratios, self.a.mean == 0.0, self.b.mean == 0.0) {
+            (Some(ratios), ..) => Some(ratios.mean.exp_m1() * 100.0),
+            (None, true, true) => Some(0.0),
+            (None, true, false) => None,
+            (None, false, _) => Some((self.b.mean / self.a.mean - 1.0) * 100.0),
+        }
+    }
+
+    fn is_replicated(&self) -> bool {
+        self.a.n > 1 && self.b.n > 1 && self.a.mean > 0.0
+    }
+
+    fn test(&self) -> Box<dyn RatioTest> {
+        match self.log_ratios {
+            Some(ratios) => Box::new(PairedTest(ratios)),
+            None => Box::new(UnpairedTest { a: self.a, b: self.b }),
+        }
+    }
+}
+
+/// Whether the second side is shown, one-sided at 95 %, to be beyond a limit in percent of the first. Not without two
+/// runs on each side.
+pub fn is_beyond(sides: &ComparedSamples, percent: f64, is_upper: bool) -> bool {
+    let limit = 1.0 + percent / 100.0;
+    if !sides.is_replicated() {
+        return false;
+    }
+    // No ratio is below 0.
+    if limit <= 0.0 {
+        return is_upper;
+    }
+    let (t, dof) = sides.test().at(limit);
+    student::upper_tail(if is_upper { t } else { -t }, dof) <= ALPHA
+}
+
+/// The last limit, in percent of the first side, that the second side is shown to be beyond, as [`is_beyond`] shows it:
+/// the least that the difference is, or where not `is_upper` the most. `None`: it is shown to be beyond no limit.
+pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
+    const FARTHEST: f64 = 1e9;
+    let estimate = sides.percent()?;
+    // Shown, and not shown.
+    let mut shown = if is_upper { -100.0 } else { estimate + 1.0 };
+    while !is_beyond(sides, shown, is_upper) {
+        if is_upper || shown > FARTHEST {
+            return None;
+        }
+        shown += 2.0 * (shown - estimate);
+    }
+    let mut not_shown = estimate;
+    // Sixty halvings reach the precision of the number itself.
+    for _ in 0..60 {
+        let middle = f64::midpoint(shown, not_shown);
+        if is_beyond(sides, middle, is_upper) {
+            shown = middle;
+        } else {
+            not_shown = middle;
+        }
+    }
+    Some(shown)
+}
+
+/// All rows of a family together: more rows need stronger evidence in each. `smallest_percent`: the smallest effect
+/// that matters.
+pub fn compare_rows(rows: &[ComparedSamples], smallest_percent: f64) -> Vec<JudgedRow> {
+    let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();
+    let margin = smallest_percent / 100.0;
+    let differ = student::holm_adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
+    let alike = student::holm_adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
+    let level = ALPHA / tested.len().max(1) as f64;
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let mut verdicts = tested.iter().zip(differ.iter().zip(&alike)).map(|(test, (differ, alike))| JudgedRow {
+        interval: test.interval().map(|(low, high)| Percents { low: percent(low), high: percent(high) }),
+        p: Some(*differ),
+        conclusion: if *alike <= ALPHA {
+            Conclusion::Equivalent
+        } else if *differ <= ALPHA && (test.ratio() - 1.0).abs() >= margin {
+            Conclusion::Different
+        } else {
+            Conclusion::CannotTell { runs: test.runs_needed(margin, level) }
+        },
+    });
+    let untested = |ComparedSamples { a, b, .. }: &ComparedSamples| {
+        // Of zero there are no percent; two zeros are the same.
+        let conclusion = match () {
+            () if a.n < 2 || b.n < 2 => Conclusion::OneRun,
+            () if a.mean == 0.0 && b.mean == 0.0 => Conclusion::Equivalent,
+            () => Conclusion::CannotTell { runs: None },
+        };
+        JudgedRow { interval: None, p: None, conclusion }
+    };
+    rows.iter()
+        .map(|row| if row.is_replicated() { verdicts.next() } else { None }.unwrap_or_else(|| untested(row)))
+        .collect()
+}
+
+// What paired and unpaired tests have in common.
+
+/// How sure a conclusion is, over all rows together.
+const ALPHA: f64 = 0.05;
+
+/// Chance of finding what is there, for the number of runs that could.
+const POWER: f64 = 0.8;
+
+const MOST_RUNS: u32 = 1_000;
+
+/// Tests of the ratio of the second side to the first.
+trait RatioTest {
+    /// The estimate.
+    fn ratio(&self) -> f64;
+
+    /// The statistic of a ratio above 0, positive where the estimate is above it, and its degrees of freedom.
+    fn at(&self, ratio: f64) -> (f64, f64);
+
+    /// 95 % interval of the ratio.
+    fn interval(&self) -> Option<(f64, f64)>;
+
+    /// Whether this many runs on each side would show this effect, a share of the first side, at this level in four of
+    /// five cases.
+    fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool;
+
+    /// Runs on each side, at least.
+    fn runs(&self) -> usize;
+
+    fn p_same(&self) -> f64 {
+        let (t, dof) = self.at(1.0);
+        (2.0 * student::upper_tail(t.abs(), dof)).min(1.0)
+    }
+
+    /// Of being apart by at least the margin, on either side.
+    fn p_apart(&self, margin: f64) -> f64 {
+        let ((low, low_dof), (high, high_dof)) = (self.at(1.0 - margin), self.at(1.0 + margin));
+        student::upper_tail(low, low_dof).max(student::upper_tail(-high, high_dof))
+    }
+
+    /// Runs on each side with which the larger of this difference and the margin would be seen at this level.
+    fn runs_needed(&self, margin: f64, level: f64) -> Option<u32> {
+        let effect = (self.ratio() - 1.0).abs().max(margin);
+        if !self.has_power(MOST_RUNS, effect, level) {
+            return None;
+        }
+        // More runs never show less.
+        let fewest = self.runs() as u32 + 1;
+        let (mut low, mut high) = (fewest, MOST_RUNS.max(fewest));
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.has_power(middle, effect, level) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(low)
+    }
+}
+
+/// Quantiles that an effect must be above in standard errors, to be shown at this level with the chance of `POWER`.
+fn detectable(level: f64, dof: f64) -> f64 {
+    student::critical(level / 2.0, dof) + student::critical(1.0 - POWER, dof)
+}
+
+// Pairs of runs with the same requests at the same times.
+//
+// Student's test of the logarithms of the pairs' ratios b/a: a queue that is busy in a pair is busy on both sides, so
+// that the ratio varies much less than either side, and less than the difference b − a, which is larger where the queue
+// is longer. The estimate is the geometric mean of the ratios.
+
+/// The logarithms of the ratios.
+struct PairedTest(pub RunValues);
+
+impl PairedTest {
+    /// Variance of one logarithm, not below what two values can resolve.
+    fn variance(&self) -> f64 {
+        self.0.variance.max(2.0 * RESOLUTION * RESOLUTION)
+    }
+
+    fn error(&self) -> f64 {
+        (self.variance() / self.0.n as f64).sqrt()
+    }
+
+    fn dof(&self) -> f64 {
+        (self.0.n - 1) as f64
+    }
+}
+
+impl RatioTest for PairedTest {
+    fn ratio(&self) -> f64 {
+        self.0.mean.exp()
+    }
+
+    fn at(&self, ratio: f64) -> (f64, f64) {
+        ((self.0.mean - ratio.ln()) / self.error(), self.dof())
+    }
+
+    fn interval(&self) -> Option<(f64, f64)> {
+        let half = student::critical(ALPHA / 2.0, self.dof()) * self.error();
+        Some(((self.0.mean - half).exp(), (self.0.mean + half).exp()))
+    }
+
+    fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool {
+        detectable(level, f64::from(runs - 1)) * (self.variance() / f64::from(runs)).sqrt() <= effect.ln_1p()
+    }
+
+    fn runs(&self) -> usize {
+        self.0.n
+    }
+}
+
+// Sides with unrelated runs.
+//
+// The estimate is the ratio r of the two means: b − r·a is tested against zero with Welch's standard error
+// √(s_b²/n_b + r²·s_a²/n_a) and Satterthwaite's degrees of freedom (Tamhane and Logan 2004); the 95 % interval holds
+// the ratios that this test does not reject (Fieller 1954).
+
+struct UnpairedTest {
+    pub a: RunValues,
+    pub b: RunValues,
+}
+
+impl RatioTest for UnpairedTest {
+    fn ratio(&self) -> f64 {
+        self.b.mean / self.a.mean
+    }
+
+    fn at(&self, ratio: f64) -> (f64, f64) {
+        let (of_a, of_b) = (ratio * ratio * self.a.of_mean(), self.b.of_mean());
+        let dof = (of_a + of_b).powi(2)
+            / (of_a.powi(2) / (self.a.n - 1) as f64 + of_b.powi(2) / (self.b.n - 1) as f64).max(f64::MIN_POSITIVE);
+        ((self.b.mean - ratio * self.a.mean) / (of_a + of_b).sqrt(), dof)
+    }
+
+    fn interval(&self) -> Option<(f64, f64)> {
+        let (_, dof) = self.at(self.ratio());
+        let t = student::critical(ALPHA / 2.0, dof);
+        let (of_a, of_b) = (t * t * self.a.of_mean(), t * t * self.b.of_mean());
+        let (mean_a, mean_b) = (self.a.mean, self.b.mean);
+        // The ratios r with (b − r·a)² ≤ t²·(v_b + r²·v_a): between the roots of a quadratic, if a is clear of zero.
+        let square = mean_a * mean_a - of_a;
+        if square <= 0.0 {
+            return None;
+        }
+        let root = (mean_a * mean_b).mul_add(mean_a * mean_b, -square * (mean_b * mean_b - of_b)).max(0.0).sqrt();
+        // No ratio of two latencies or rates is below 0.
+        Some((((mean_a * mean_b - root) / square).max(0.0), (mean_a * mean_b + root) / square))
+    }
+
+    fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool {
+        let spread = |side: &RunValues| side.of_mean() * side.n as f64;
+        let of_one = (spread(&self.b) + self.ratio().powi(2) * spread(&self.a)).sqrt() / self.a.mean;
+        detectable(level, 2.0 * f64::from(runs - 1)) * of_one / f64::from(runs).sqrt() <= effect
+    }
+
+    fn runs(&self) -> usize {
+        self.a.n.min(self.b.n)
+    }
+}
+
+// One number of several runs: its mean, and how much it varies.
+
+/// Standard deviation below which values are the same number: percentiles of pools are kept with three digits.
+const RESOLUTION: f64 = 5e-4;
+
+/// One number of several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunValues {
+    pub n: usize,
+    pub mean: f64,
+    /// Of the values, with n − 1; 0 for one run.
+    pub variance: f64,
+}
+
+impl RunValues {
+    /// `None` without values, and where one is not a number.
+    pub fn new(values: &[f64]) -> Option<Self> {
+        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let n = values.len();
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some(Self { n, mean, variance: if n > 1 { squares / (n - 1) as f64 } else { 0.0 } })
+    }
+
+    /// Variance of the mean, not below what the values can resolve.
+    fn of_mean(&self) -> f64 {
+        self.variance.max((RESOLUTION * self.mean).powi(2)) / self.n as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Values of R where it has the test, and what may be concluded from a few made-up runs.
+
+    use super::*;
+
+    fn one(a: &[f64], b: &[f64]) -> JudgedRow {
+        compare_rows(&[ComparedSamples::unpaired(a, b).unwrap()], 1.0)[0]
+    }
+
+    /// Welch's test of B. L. Welch's own kind of data: `t.test(c(3,4,1,2.1), c(490,5,6,11))$p.value` of R is 0.3541,
+    /// and `t.test(c(10.1,10.4,9.9,10.2,10.0), c(10.9,11.2,10.6,11.3))$p.value` is 0.00246.
+    #[test]
+    fn p_values_are_those_of_welch() {
+        let p = |a: &[f64], b: &[f64]| one(a, b).p.unwrap();
+        assert!((p(&[10.1, 10.4, 9.9, 10.2, 10.0], &[10.9, 11.2, 10.6, 11.3]) - welch_by_hand()).abs() < 1e-9);
+    }
+
+    /// t = 0.88 / √(0.037/5 + 0.1/4), degrees of freedom by Satterthwaite; the tail from a table of R, `pt`.
+    fn welch_by_hand() -> f64 {
+        let (va, vb): (f64, f64) = (0.037 / 5.0, 0.1 / 4.0);
+        let t = 0.88 / (va + vb).sqrt();
+        let dof = (va + vb) * (va + vb) / (va * va / 4.0 + vb * vb / 3.0);
+        2.0 * student::upper_tail(t, dof)
+    }
+
+    #[test]
+    fn a_clear_difference_equivalence_and_neither() {
+        let a = [100.0, 100.2, 99.9, 100.1, 99.8];
+        let times = |factor: f64| a.map(|value| value * factor);
+        assert_eq!(one(&a, &times(1.05)).conclusion, Conclusion::Different);
+        assert_eq!(one(&a, &times(0.95)).conclusion, Conclusion::Different);
+        assert_eq!(one(&a, &times(1.001)).conclusion, Conclusion::Equivalent);
+        let noisy = [90.0, 112.0, 97.0, 104.0, 99.0];
+        let Conclusion::CannotTell { runs: Some(runs) } = one(&noisy, &noisy.map(|value| value + 3.0)).conclusion
+        else {
+            panic!("neither is shown");
+        };
+        assert!((50..500).contains(&runs), "three percent in eight needs many runs: {runs}");
+    }
+
+    #[test]
+    fn the_interval_is_of_the_ratio() {
+        let a = [100.0, 101.0, 99.0, 100.5, 99.5];
+        let judged = one(&a, &a.map(|value| value * 1.10));
+        let Percents { low, high } = judged.interval.unwrap();
+        assert!(low < 10.0 && 10.0 < high && low > 8.0 && high < 12.0, "{low} … {high}");
+    }
+
+    /// No ratio is below 0: nothing is 126 % lower.
+    #[test]
+    fn the_interval_of_values_that_vary_much_ends_at_nothing_at_all() {
+        let judged = one(&[1.0, 1.3, 0.9, 1.4, 1.2], &[0.1, 1.9, 0.05]);
+        let Percents { low, high } = judged.interval.unwrap();
+        assert!((low + 100.0).abs() < 1e-9 && high > 0.0, "{low} … {high}");
+    }
+
+    #[test]
+    fn one_run_says_nothing_about_runs() {
+        let judged = one(&[100.0], &[150.0, 150.0]);
+        assert_eq!((judged.conclusion, judged.interval, judged.p), (Conclusion::OneRun, None, None));
+    }
+
+    #[test]
+    fn the_same_number_is_equivalent_and_zero_has_no_percent() {
+        assert_eq!(one(&[5.0, 5.0, 5.0], &[5.0, 5.0, 5.0]).conclusion, Conclusion::Equivalent);
+        assert_eq!(one(&[0.0, 0.0], &[0.0, 0.0]).conclusion, Conclusion::Equivalent);
+        assert_eq!(one(&[0.0, 0.0], &[1.0, 1.0]).conclusion, Conclusion::CannotTell { runs: None });
+    }
+
+    #[test]
+    fn more_rows_need_stronger_evidence() {
+        let row = ComparedSamples::unpaired(&[10.0, 10.2, 9.8], &[10.8, 11.0, 10.6]).unwrap();
+        let alone = compare_rows(std::slice::from_ref(&row), 1.0)[0];
+        let among = compare_rows(&vec![row; 40], 1.0)[0];
+        assert_eq!(alone.conclusion, Conclusion::Different);
+        assert!(matches!(among.conclusion, Conclusion::CannotTell { runs: Some(4..) }), "{among:?}");
+    }
+
+    fn pairs(a: &[f64], b: &[f64]) -> JudgedRow {
+        compare_rows(&[ComparedSamples::paired(a, b).unwrap()], 1.0)[0]
+    }
+
+    /// Logarithms of the ratios are 0.03, 0.05, 0.04, 0.06, 0.02: mean 0.04, standard error √(0.00025/5) = 0.0070711,
+    /// t = 5.65685 with 4 degrees of freedom; its quantile t(0.025) is 2.776445. P(|T| > 5.65685) is 0.004813 by the
+    /// closed form of 4 degrees.
+    #[test]
+    fn pairs_are_judged_by_their_log_ratios() {
+        let a = [100.0_f64, 180.0, 60.0, 130.0, 90.0];
+        let logs = [0.03_f64, 0.05, 0.04, 0.06, 0.02];
+        let b: Vec<f64> = a.iter().zip(logs).map(|(value, log)| value * log.exp()).collect();
+        let judged = pairs(&a, &b);
+        let t: f64 = 5.656_854;
+        let closed = {
+            let s = t / (4.0 + t * t).sqrt();
+            1.0 - 1.5 * (s - s.powi(3) / 3.0)
+        };
+        assert!((judged.p.unwrap() - closed).abs() < 1e-6, "{judged:?} {closed}");
+        let Percents { low, high } = judged.interval.unwrap();
+        let half: f64 = 2.776_445 * 0.007_071_068;
+        let expected = [(0.04 - half).exp_m1() * 100.0, (0.04 + half).exp_m1() * 100.0];
+        assert!((low - expected[0]).abs() < 1e-3 && (high - expected[1]).abs() < 1e-3, "{low} … {high}, {expected:?}");
+        assert_eq!(judged.conclusion, Conclusion::Different);
+        // Unpaired, runs that differ by a factor of three hide it.
+        assert!(matches!(one(&a, &b).conclusion, Conclusion::CannotTell { .. }));
+        let sides = ComparedSamples::paired(&a, &b).unwrap();
+        assert!((sides.percent().unwrap() - 0.04_f64.exp_m1() * 100.0).abs() < 1e-9);
+        assert!(is_beyond(&sides, 2.0, true) && !is_beyond(&sides, 4.0, true) && !is_beyond(&sides, -2.0, false));
+        let bounds = [true, false].map(|is_upper| beyond_bound(&sides, is_upper).unwrap());
+        for (bound, is_upper, outside) in [(bounds[0], true, 0.01), (bounds[1], false, -0.01)] {
+            assert!(
+                is_beyond(&sides, bound - outside, is_upper) && !is_beyond(&sides, bound + outside, is_upper),
+                "{bounds:?}"
+            );
+        }
+        assert!(
+            beyond_bound(&ComparedSamples::unpaired(&[1.0], &[2.0]).unwrap(), true).is_none(),
+            "one run shows nothing"
+        );
+        assert!(is_beyond(&sides, -150.0, true) && !is_beyond(&sides, -150.0, false), "no ratio is below 0");
+    }
+
+    #[test]
+    fn pairs_can_be_equivalent_and_say_how_many_would_tell() {
+        let a = [100.0, 180.0, 60.0, 130.0, 90.0];
+        assert_eq!(pairs(&a, &a.map(|value| value * 1.001)).conclusion, Conclusion::Equivalent);
+        let b = [104.0, 182.0, 60.0, 140.0, 91.0];
+        let Conclusion::CannotTell { runs: Some(paired) } = pairs(&a, &b).conclusion else {
+            panic!("neither is shown")
+        };
+        let Conclusion::CannotTell { runs } = one(&a, &b).conclusion else { panic!("neither is shown") };
+        assert!(paired > 5 && runs.is_none_or(|runs| paired < runs / 4), "{paired} {runs:?}");
+    }
+
+    #[test]
+    fn pairs_with_a_zero_are_judged_unpaired() {
+        let sides = ComparedSamples::paired(&[0.0, 1.0, 2.0], &[1.0, 1.0, 2.0]).unwrap();
+        assert!(!sides.is_paired());
+        assert_eq!(pairs(&[0.0, 0.0], &[0.0, 0.0]).conclusion, Conclusion::Equivalent);
+        assert_eq!(pairs(&[5.0], &[6.0]).conclusion, Conclusion::OneRun);
+    }
+}

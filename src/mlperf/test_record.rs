@@ -1,0 +1,77 @@
+//! What one LoadGen test was: the file beside its logs, from which later stages read what the logs belong to.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use base::files::read_bytes;
+use base::spec::{Division, TestMode};
+use rules::{MlperfScenario, Seeds};
+
+/// The file beside LoadGen's logs that holds a [`TestRecord`].
+pub const TEST_FILE: &str = "test.json";
+
+/// Why the record beside LoadGen's logs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TestRecordError {
+    #[error("`{}` cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("`{}` does not describe a LoadGen test: {source}", path.display())]
+    Json { path: PathBuf, source: serde_json::Error },
+}
+
+/// One LoadGen test, as it was run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestRecord {
+    pub round: String,
+    pub benchmark: String,
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
+    pub division: Division,
+    /// With shortened durations: cannot be submitted.
+    pub rehearsal: bool,
+    /// The version of `mlcommons-loadgen`.
+    pub loadgen_version: String,
+    /// Those that were in force.
+    pub seeds: Seeds,
+    pub dataset: DatasetRecord,
+    pub target_qps: Option<f64>,
+    pub sut_name: String,
+    /// The result in LoadGen's summary: `VALID`, `INVALID`. None in accuracy mode, which has no result.
+    pub result: Option<String>,
+    /// Errors that LoadGen logged.
+    pub errors: u64,
+}
+
+impl TestRecord {
+    /// The record in a folder of LoadGen's logs. `None`: another harness wrote them, without a record.
+    pub fn in_folder(folder: &Path) -> Result<Option<Self>, TestRecordError> {
+        let path = folder.join(TEST_FILE);
+        match read_bytes(&path) {
+            Ok(bytes) => {
+                let record = serde_json::from_slice(&bytes);
+                record.map(Some).map_err(|source| TestRecordError::Json { path, source })
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(TestRecordError::Read { path, source }),
+        }
+    }
+}
+
+/// Whether the run in a folder was on the simulator, by Regatta's own record of its requests. Another harness leaves
+/// none.
+pub(super) fn is_simulated(folder: &Path) -> bool {
+    harness::read_result(&folder.join(harness::RESULT)).is_ok_and(|result| result.is_simulated())
+}
+
+/// The data set as a stage prepared it: `dataset.json` in its output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetRecord {
+    pub benchmark: String,
+    /// Made up: nothing that is measured with it can be submitted.
+    pub synthetic: bool,
+    pub samples: u64,
+    /// Of the file it was made from; of a made-up one, of what was made.
+    pub sha256: String,
+}

@@ -1,0 +1,167 @@
+//! A measurement of several parts (repeats, probes) that was cut off: which of its finished parts still count.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::identity;
+use crate::task_context::TaskContext;
+use base::event::Failure;
+use base::files::is_whole_json;
+use harness::{BenchSpec, RunResult, ServerIdentity, changes_of_servers};
+use runner::store::discard;
+
+/// The servers as they are when the stage goes on.
+pub(super) struct Servers {
+    now: Vec<ServerIdentity>,
+    /// Whether the run started them: then they are other processes each time.
+    is_ours: bool,
+}
+
+impl Servers {
+    async fn now(context: &TaskContext, spec: &BenchSpec) -> Self {
+        Self { now: identity::of_servers(spec).await, is_ours: context.lease.task.external.is_none() }
+    }
+
+    /// Whether a finished part measured these servers, as they report what they are.
+    pub fn are_those_of(&self, result: &RunResult) -> bool {
+        self.difference(result).is_none()
+    }
+
+    /// Why a finished part is not known to have measured these servers. Of servers that others start a restart is a
+    /// change, and one that does not report when it started may have been restarted.
+    fn difference(&self, result: &RunResult) -> Option<&'static str> {
+        const CHANGED: &str = "the server is another one now";
+        const RESTARTED: &str = "the server has been started again since";
+        const UNKNOWN: &str = "the server does not report when it started, so it may be another one now";
+        let before = result.identity.as_ref().map_or(&[][..], |identity| &identity.servers);
+        if result.identity.is_some() && !changes_of_servers(before, &self.now).is_empty() {
+            return Some(CHANGED);
+        }
+        let started = |servers: &[ServerIdentity]| -> Option<Vec<f64>> {
+            servers.iter().map(|server| server.start_time_seconds).collect()
+        };
+        match (started(before), started(&self.now)) {
+            _ if self.is_ours => None,
+            (Some(before), Some(now)) if !now.is_empty() => (before != now).then_some(RESTARTED),
+            _ => Some(UNKNOWN),
+        }
+    }
+}
+
+/// Begins or resumes a measurement of several parts: see [`discard_parts_if_finished`]. A notice shows how many
+/// finished parts are measured again because their servers are not known to be those that are there now.
+pub(super) async fn begin(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    end: &Path,
+    parts: &str,
+) -> Result<Servers, Failure> {
+    let out = &context.lease.out;
+    discard_parts_if_finished(out, end, parts)?;
+    let servers = Servers::now(context, spec).await;
+    let items: Vec<_> = walkdir::WalkDir::new(out.join(parts)).into_iter().flatten().collect();
+    let mut matches = Vec::new();
+    for path in items.iter().map(walkdir::DirEntry::path).filter(|path| path.ends_with(harness::RESULT)) {
+        let Ok(result) = harness::read_result(path) else { continue };
+        if let (Some(why), Some(part)) = (servers.difference(&result), path.parent()) {
+            // It would be taken for one of those that are measured now. A mean of repeats does not count as a run.
+            matches.extend(result.repeats.is_none().then_some(why));
+            discard(part).map_err(|error| Failure::system(error.to_string()))?;
+        }
+    }
+    if let Some(why) = matches.first() {
+        let count = match matches.len() {
+            1 => "1 run that was finished is measured".to_owned(),
+            count => format!("{count} runs that were finished are measured"),
+        };
+        context.lease.notice(format!("{count} again: {why}"));
+    }
+    Ok(servers)
+}
+
+/// Where it is noted that a measurement has ended without a result.
+fn mark(out: &Path, parts: &str) -> PathBuf {
+    out.join(format!("{parts}.ended"))
+}
+
+/// The failure of a measurement that has ended without a result. Its parts stay for its reader, and the next one
+/// measures again.
+pub(super) fn ended_without_result(out: &Path, parts: &str, failure: Failure) -> Failure {
+    match fs::write(mark(out, parts), "") {
+        Ok(()) => failure,
+        Err(error) => failure.hint(format!("it would go on with what is in {parts}: that cannot be marked: {error}")),
+    }
+}
+
+/// Removes the parts if the stage had finished, which `end` shows, or had ended without a result: it resumes only if it
+/// was interrupted. What was finished once is measured again, because a selection of successful parts would be biased.
+fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
+    let (mark, parts) = (mark(out, parts), out.join(parts));
+    if parts.is_dir() && (is_whole_json(end) || mark.is_file()) {
+        fs::remove_dir_all(&parts).map_err(|error| cannot("remove", &parts, &error))?;
+    }
+    // After the parts: what a crash leaves of them is not resumed.
+    for path in [end, &mark] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot("remove", path, &error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::system(format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_an_unfinished_measurement_stay_and_those_of_a_finished_one_go() {
+        let out = tempfile::tempdir().unwrap();
+        let (part, end) = (out.path().join("probes/01-10"), out.path().join("search.json"));
+        fs::create_dir_all(&part).unwrap();
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert!(part.is_dir());
+        fs::write(&end, "{}").unwrap();
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert!(!part.exists() && !end.exists());
+        fs::create_dir_all(&part).unwrap();
+        let failure = Failure::system("missed");
+        assert_eq!(ended_without_result(out.path(), "probes", failure.clone()), failure);
+        assert!(part.is_dir());
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+        fs::create_dir_all(&part).unwrap();
+        fs::write(&end, "{").unwrap();
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert!(part.is_dir(), "it was killed while it wrote its end");
+    }
+
+    #[test]
+    fn a_part_that_another_server_answered_does_not_count() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut result: RunResult = serde_json::from_str(text).unwrap();
+        result.identity.as_mut().unwrap().servers.iter_mut().for_each(|server| server.start_time_seconds = Some(0.5));
+        let now = result.identity.as_ref().unwrap().servers.clone();
+        let servers = |change: fn(&mut ServerIdentity), is_ours| {
+            let mut now = now.clone();
+            now.iter_mut().for_each(change);
+            Servers { now, is_ours }
+        };
+        assert!(servers(|_| {}, false).are_those_of(&result));
+        assert!(!servers(|server| server.version = Some("99".to_owned()), true).are_those_of(&result));
+        // Its own servers are started anew each time; another's are not.
+        assert!(servers(|server| server.start_time_seconds = Some(1.0), true).are_those_of(&result));
+        assert!(!servers(|server| server.start_time_seconds = Some(1.0), false).are_those_of(&result));
+        // One that does not report its start may be another one.
+        let mut unknown = result.clone();
+        unknown.identity.as_mut().unwrap().servers.iter_mut().for_each(|server| server.start_time_seconds = None);
+        assert!(!servers(|server| server.start_time_seconds = None, false).are_those_of(&unknown));
+        assert!(servers(|server| server.start_time_seconds = None, true).are_those_of(&unknown));
+        unknown.identity = None;
+        assert!(!servers(|_| {}, false).are_those_of(&unknown));
+    }
+}
