@@ -296,8 +296,6 @@ pub(super) mod tests {
 
     use super::*;
     use crate::timing::tests::{h200, llama_8b};
-    use crate::timing::{Drafter, Drafting};
-    use base::spec::AcceptanceRate;
 
     pub(crate) fn spec() -> EngineSpec {
         EngineSpec {

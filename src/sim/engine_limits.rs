@@ -96,6 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::engine::tests::spec;
     use crate::timing::{Drafter, Drafting};
     use base::spec::{AcceptanceRate, SimCalibration};
 
