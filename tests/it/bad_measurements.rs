@@ -493,7 +493,6 @@ fn rows(written: &str) -> Vec<Row> {
             if written.contains(&row.text) {
                 break;
             }
-            eprintln!("measured again, as a busy machine may have disturbed it:\n{}", row.text);
             *row = Row::of(all().swap_remove(*index));
         }
     }
