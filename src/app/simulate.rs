@@ -18,7 +18,7 @@ use base::spec::SimScheduler;
 use plan::manifest::ManifestLibrary;
 use plan::manifest::model::{Action, Engine, ModelShape, Repository, Serve, SystemShape};
 use plan::{Plan, Task};
-use report::{calibration_json, calibration_preset, calibration_text};
+use report::{calibration, calibration_json, calibration_preset};
 use runner::store::write_named;
 use sim::{
     Addresses, CalibrationTarget, EngineServing, Faults, GroundTruthServer, Parallelism, Precision, ResponsePattern,
@@ -184,7 +184,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
         max_cudagraph_capture_size: request.max_cudagraph_capture_size,
     };
     let fit = sim::calibrate(&target, &logs).map_err(CommandError::usage)?;
-    print_as(global, request.json, || calibration_json(&fit), |styler| calibration_text(&fit, styler));
+    print_as(global.styler(), request.json, || calibration_json(&fit), |styler| calibration(&fit).terminal(styler));
     let preset = calibration_preset(&fit);
     match &request.output {
         Some(path) => {

@@ -43,14 +43,14 @@ mod sweep_charts;
 mod test_runs;
 mod what_if;
 
-pub use calibration::{calibration_json, calibration_preset, calibration_text};
+pub use calibration::{calibration, calibration_json, calibration_preset};
 pub use ci::{OPEN_METRICS_TYPE, junit_xml, markdown_summary, open_metrics};
 pub use command_tables::{
-    BulkRow, ManifestRow, RunRow, ValueRow, bulk_table, manifest_list, manifest_list_json, run_list, run_list_json,
-    run_status, run_status_json, tool_metrics, value_table,
+    BulkRow, ManifestRow, RunRow, bulk_table, manifest_list, run_list, run_status, run_status_json, tool_metrics,
+    value_table,
 };
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
-pub use document::Document;
+pub use document::{Block, Cell, Document, Section, Table};
 pub use fleet::{FleetRow, fleet, fleet_json};
 pub use launch::{LaunchKind, LaunchRow, launch_json, launch_problems, launch_text};
 pub use live::{LiveDisplay, LiveOptions};
@@ -63,7 +63,7 @@ pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskSta
 pub use server::{
     EndpointRow, ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts, endpoints_json, endpoints_text,
 };
-pub use styler::{Styler, TextRole, clean, cut, signed_percent, table};
+pub use styler::{Styler, TextRole, clean, cut, signed_percent};
 pub use summary::{RunPaths, summary};
 pub use sweep::sweep;
 pub use what_if::{WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if, what_if_json};

@@ -28,6 +28,7 @@ use super::store::{LockRequest, StoreRequest};
 use super::triton::{RepositoryRequest, TritonRequest};
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
 use base::diag::ErrorText;
+use report::Styler;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,13 @@ pub struct Global {
     pub home: PathBuf,
     pub color: Color,
     pub loudness: OutputVerbosity,
+}
+
+impl Global {
+    /// How text for stdout looks.
+    pub fn styler(&self) -> Styler {
+        Styler::chosen(self.color.choice())
+    }
 }
 
 /// When to use color.

@@ -193,11 +193,12 @@ fn table(
     is_shown: impl Fn(&Delta) -> bool,
 ) -> Table {
     let bars = format!("− {0} % … + {0} %", crate::chart::number(scale));
+    let side = |name| TableColumn { digits: compared_number, ..TableColumn::number(name) };
     let columns = [
         TableColumn::new("metric"),
         TableColumn::new(""),
-        TableColumn::number("A").digits(compared_number),
-        TableColumn::number(letter(n)).digits(compared_number),
+        side("A".to_owned()),
+        side(letter(n)),
         TableColumn::number("difference"),
         TableColumn::number("95 % interval"),
         TableColumn::new(""),
@@ -522,7 +523,7 @@ type Settings = fn(&ComparedResult) -> &std::collections::BTreeMap<String, Strin
 
 /// Lines with a cell for each result; a line whose cells differ is marked. A missing value is not a known difference.
 fn lines_table(title: &str, columns: usize, lines: Vec<(String, Vec<Option<&str>>)>) -> Table {
-    let letters = (0..columns).map(|n| TableColumn::new(letter(n)).color(color(n)));
+    let letters = (0..columns).map(|n| TableColumn { color: color(n), ..TableColumn::new(letter(n)) });
     let columns = std::iter::once(TableColumn::new(title)).chain(letters);
     let mut table = Table::new("how they were measured", columns).look("lines");
     for (name, cells) in lines {
