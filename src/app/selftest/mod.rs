@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::{CliExit, Global, OutputVerbosity, SelftestRequest};
-use crate::console::{print, print_error};
+use crate::console::{print_as, print_error};
 use crate::error::CommandError;
 use base::event::{Endpoint, Stop, Verdict};
 use base::files::{cores, read_text};
@@ -128,7 +128,7 @@ pub(super) fn selftest(global: &Global, request: &SelftestRequest) -> Result<Cli
             print_error(&format!("measuring: {what}\n"));
         }
     }))?;
-    print(&if request.json { format!("{:#}\n", serde_json::json!(report)) } else { report.to_text() });
+    print_as(global.styler(), request.json, || &report, |styler| report.document().terminal(styler));
     Ok(if report.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
 }
 
@@ -324,6 +324,7 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use report::Styler;
 
     #[test]
     fn measurements_are_compared_with_ground_truth() {
@@ -336,12 +337,12 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let Ok(report) = runtime.block_on(measure(&effort, |_| {})) else { panic!("it could not be proven") };
         let row = &report.scripted[0];
-        assert!(report.verdict.is_valid() || report.to_text().contains(&report.reasons[0].text));
+        assert!(report.verdict.is_valid() || report.document().terminal(Styler::OFF).contains(&report.reasons[0].text));
         assert!(row.requests > 20);
         assert_eq!(row.ttft_error_us.n, row.requests);
         assert_eq!(row.gap_error_us.n, row.requests * u64::from(TOKENS - 1));
         assert!(report.ceilings.iter().all(|row| row.requests_per_s > 0.0 && row.cpu_ms_per_1000 > 0.0));
-        assert!(report.to_text().contains("Errors are measured minus actual times"));
+        assert!(report.document().terminal(Styler::OFF).contains("Errors are measured minus actual times"));
     }
 
     #[test]
@@ -360,7 +361,7 @@ mod tests {
             scripted: Vec::new(),
             ceilings: Vec::new(),
         };
-        let text = report.to_text();
+        let text = report.document().terminal(Styler::OFF);
         for wanted in [
             "INVALID(client)",
             "✗ 1000 req/s: lag: the client was late",
