@@ -19,8 +19,8 @@ pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliEx
         None => print_as(global.styler(), request.json, explain::list_json, explain::list),
         Some(topic) => {
             let root = ManifestKey::root();
-            let found = Topic::find(topic, &root).ok_or_else(|| unknown(topic, &root))?;
-            print_as(global.styler(), request.json, || found.json(), |styler| found.text(styler));
+            let topic = Topic::find(topic, &root).ok_or_else(|| unknown(topic, &root))?;
+            print_as(global.styler(), request.json, || topic.json(), |styler| topic.text(styler));
         }
     }
     Ok(CliExit::Done)

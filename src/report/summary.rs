@@ -45,7 +45,7 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
 
 fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
     let row = |(task, entry): (&TaskId, &TaskState)| {
-        let notes = entry.notes(if entry.service { Some("service") } else { None });
+        let notes = entry.notes(entry.service.then_some("service"));
         let took = entry.seconds.map(duration_text).unwrap_or_default();
         [Cell::new(TextRole::Good, "✓"), Cell::name(task.as_str()), took.into(), Cell::quiet(notes.join(", "))]
     };

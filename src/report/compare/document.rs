@@ -5,6 +5,7 @@ use super::fail_condition::has_one_definition;
 use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RowFamily, RunSet};
 use crate::chart::{OverlayCurve, SvgCanvas, color, course, spread};
 use crate::document::{Badge, Block, Cell, Document, Figure, Item, Section, Table, TableColumn};
+use crate::result_page::second_series;
 use crate::styler::{TextRole, clean, signed_percent, to_the_second};
 use crate::what_if::distinct;
 use base::event::Verdict;
@@ -485,22 +486,9 @@ fn courses(measured_runs: &[MeasuredRun]) -> Vec<String> {
         measured_runs.iter().filter_map(|run| run.result.own()).any(|result| result.tokens.chunk_source.is_some());
     // Files of earlier versions do not have them.
     let has_peaks = measured_runs.iter().flat_map(|run| run.result.slices()).all(|slice| slice.in_flight_max.is_some());
-    [
-        ("Requests sent in each second", series(&sent)),
-        if has_peaks {
-            ("Requests in flight, the most in each second", series(&slices(|slice| Some(slice.in_flight_max? as f64))))
-        } else {
-            ("Requests in flight when each second began", series(&slices(|slice| Some(slice.in_flight as f64))))
-        },
-        (
-            if is_of_chunks { "Chunks or output tokens in each second" } else { "Output tokens in each second" },
-            series(&slices(|slice| Some(slice.tokens as f64))),
-        ),
-        ("Mean TTFT of each second's first tokens, ms", series(&slices(|slice| slice.ttft_ms))),
-    ]
-    .into_iter()
-    .filter_map(|(title, curves)| course(title, across, &curves))
-    .collect()
+    let of_slices = second_series(is_of_chunks, has_peaks).map(|(title, value, _)| (title, series(&slices(value))));
+    let curves = [("Requests sent in each second", series(&sent))].into_iter().chain(of_slices);
+    curves.filter_map(|(title, curves)| course(title, across, &curves)).collect()
 }
 
 /// How many were sent in each second after the first was due or sent.
