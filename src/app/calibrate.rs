@@ -13,7 +13,7 @@ use base::files::read_text;
 use base::spec::SimScheduler;
 use plan::manifest::ManifestLibrary;
 use plan::manifest::model::{ModelShape, SystemShape};
-use report::{calibration_json, calibration_preset, calibration_text};
+use report::{calibration, calibration_json, calibration_preset};
 use runner::store::write_named;
 use sim::{CalibrationTarget, Parallelism, Precision};
 use stages::{decoder_model, gpu_timing};
@@ -56,7 +56,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
         max_cudagraph_capture_size: request.max_cudagraph_capture_size,
     };
     let fit = sim::calibrate(&target, &logs).map_err(CommandError::usage)?;
-    print_as(global, request.json, || calibration_json(&fit), |styler| calibration_text(&fit, styler));
+    print_as(global.styler(), request.json, || calibration_json(&fit), |styler| calibration(&fit).terminal(styler));
     let preset = calibration_preset(&fit);
     match &request.output {
         Some(path) => {

@@ -12,11 +12,11 @@ use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::diag::ErrorText;
 use interop::{COPY_REPEATS, MeasuredRun, Tool};
+use report::Document;
 use report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
     RunSet,
 };
-use report::{Document, Styler};
 use runner::store::write_named;
 
 /// A side of a comparison as it was named, task by task.
@@ -68,7 +68,7 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
         let [first, others @ ..] = sets.as_slice() else { continue };
         let comparisons: Vec<Comparison> =
             others.iter().map(|other| Comparison::new(first, other, rules(request))).collect();
-        texts.push(compare::document(&sets, &comparisons, &[]).terminal(Styler::chosen(global.color.choice())));
+        texts.push(compare::document(&sets, &comparisons, &[]).terminal(global.styler()));
         if let Some(path) = &request.html {
             let firsts: Vec<MeasuredRun> = row.iter().filter_map(|(_, runs)| Some(runs.first()?.run.clone())).collect();
             write_page(Some(path), &compare::document(&sets, &comparisons, &firsts))?;
@@ -76,7 +76,8 @@ pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliEx
         all_sets.extend(sets);
         all_comparisons.extend(comparisons);
     }
-    print(&if request.json { format!("{:#}\n", compare::json(&all_sets, &all_comparisons)) } else { texts.join("\n") });
+    let json = || compare::json(&all_sets, &all_comparisons);
+    print_as(global.styler(), request.json, json, |_| texts.join("\n"));
     // An INVALID run fails every condition, however good its numbers are.
     for set in all_sets.iter().filter(|_| !conditions.is_empty()) {
         for line in compare::invalid_runs(set) {
@@ -227,12 +228,8 @@ fn compare_sweeps(
 ) -> Result<CliExit, CommandError> {
     let rules = rules(request);
     let document = compare::sweeps_document(sweeps, rules);
-    print_as(
-        global,
-        request.json,
-        || format!("{:#}\n", compare::sweeps_json(sweeps, rules)),
-        |styler| document.terminal(styler),
-    );
+    let json = || compare::sweeps_json(sweeps, rules);
+    print_as(global.styler(), request.json, json, |styler| document.terminal(styler));
     write_page(request.html.as_deref(), &document)?;
     Ok(CliExit::Done)
 }
@@ -338,7 +335,7 @@ pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit
         Some(argument) => argument.clone(),
         None => super::past_runs::last(global)?,
     };
-    let styler = Styler::chosen(global.color.choice());
+    let styler = global.styler();
     let mut by_name = serde_json::Map::new();
     for found in find_all(global, &argument)? {
         let measured_run = found.run;

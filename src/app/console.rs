@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, panic};
 
 use rustix::process::Signal;
+use serde::Serialize;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{CliExit, Global};
+use crate::cli::CliExit;
 use base::diag::{is_panic_caught, panic_text};
 use report::{LiveOptions, Styler};
 
@@ -78,13 +80,13 @@ pub(super) fn print(text: &str) {
 }
 
 /// As JSON, or as text with colors where the user wants them.
-pub(super) fn print_as(
-    global: &Global,
+pub(super) fn print_as<J: Serialize>(
+    styler: Styler,
     is_json: bool,
-    json: impl FnOnce() -> String,
+    json: impl FnOnce() -> J,
     text: impl FnOnce(Styler) -> String,
 ) {
-    print(&if is_json { json() } else { text(Styler::chosen(global.color.choice())) });
+    print(&if is_json { format!("{:#}\n", json!(json())) } else { text(styler) });
 }
 
 pub(super) fn print_bytes(bytes: &[u8]) {

@@ -5,27 +5,24 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::cli::{CliExit, ExplainRequest, Global};
-use crate::console::print;
+use crate::console::print_as;
 use crate::error::CommandError;
 use base::diag::{list_of, nearest};
 use base::event::Verdict;
 use harness::{KNEE_DEFINITION, VerdictReason, Violation};
 use plan::manifest::ManifestKey;
 use report::explain::{self, ENTRIES, ExplainedNumber};
-use report::{Styler, TextRole, table};
+use report::{Cell, Styler, Table, TextRole};
 
 pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliExit, CommandError> {
-    let styler = Styler::chosen(global.color.choice());
-    let text = match &request.topic {
-        None if request.json => format!("{:#}\n", explain::list_json()),
-        None => explain::list(styler),
-        Some(topic) => match Topic::find(topic, &ManifestKey::root()) {
-            Some(found) if request.json => format!("{:#}\n", found.json()),
-            Some(found) => found.text(styler),
-            None => return Err(unknown(topic, &ManifestKey::root())),
-        },
-    };
-    print(&text);
+    match &request.topic {
+        None => print_as(global.styler(), request.json, explain::list_json, explain::list),
+        Some(topic) => {
+            let root = ManifestKey::root();
+            let topic = Topic::find(topic, &root).ok_or_else(|| unknown(topic, &root))?;
+            print_as(global.styler(), request.json, || topic.json(), |styler| topic.text(styler));
+        }
+    }
     Ok(CliExit::Done)
 }
 
@@ -141,11 +138,9 @@ fn reason_text(reason: &VerdictReason, keys: &[&str], styler: Styler) -> String 
 }
 
 fn titled(name: &str, kind: &str, about: &str, facts: &[(&str, &str)], styler: Styler) -> String {
-    let row = |(name, text): &(&str, &str)| {
-        vec![(TextRole::Quiet, (*name).to_owned()), (TextRole::Plain, (*text).to_owned())]
-    };
-    let rows: Vec<_> = facts.iter().map(row).collect();
-    format!("{}: {kind}\n{about}\n\n{}", styler.tone(TextRole::Name, name), table(styler, "  ", &rows))
+    let rows = facts.iter().map(|(name, text)| [Cell::quiet(*name), (*text).into()]);
+    let facts = Table::list([], rows).terminal(styler, "  ");
+    format!("{}: {kind}\n{about}\n\n{facts}", styler.tone(TextRole::Name, name))
 }
 
 /// One key, and the keys directly below it.
@@ -158,21 +153,18 @@ fn text(key: &ManifestKey, styler: Styler) -> String {
     let mut facts = vec![("required", if key.required { "yes" } else { "no" }.to_owned())];
     facts.extend(key.default_text().map(|default| ("default", default)));
     facts.push(("expression", if key.expression { "allowed: {{ … }}" } else { "not allowed" }.to_owned()));
-    let row = |(name, text): (&str, String)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text)];
-    out.push('\n');
-    out.push_str(&table(styler, "  ", &facts.into_iter().map(row).collect::<Vec<_>>()));
-    let row = |name: &str, text: &str| vec![(TextRole::Name, name.to_owned()), (TextRole::Plain, text.to_owned())];
-    if !key.values.is_empty() {
-        out.push_str("\nValues\n");
-        let rows: Vec<_> = key.values.iter().map(|allowed| row(&allowed.value, &allowed.about)).collect();
-        out.push_str(&table(styler, "  ", &rows));
-    }
-    for (title, are_actions) in [("Actions", true), ("Keys", false)] {
-        let rows: Vec<_> = key.keys.iter().filter(|one| one.is_action() == are_actions).map(summary).collect();
+    let mut list = |title: &str, rows: Vec<Vec<Cell>>| {
         if !rows.is_empty() {
-            let _ = writeln!(out, "\n{}", if key.keys.iter().any(|one| one.choice) { "One of" } else { title });
-            out.push_str(&table(styler, "  ", &rows));
+            let _ = write!(out, "\n{title}{}", Table::list([], rows).terminal(styler, "  "));
         }
+    };
+    list("", facts.into_iter().map(|(name, text)| vec![Cell::quiet(name), text.into()]).collect());
+    let values = key.values.iter().map(|allowed| vec![Cell::name(&allowed.value), (&allowed.about).into()]);
+    list("Values\n", values.collect());
+    let is_choice = key.keys.iter().any(|one| one.choice);
+    for (title, are_actions) in [("Actions\n", true), ("Keys\n", false)] {
+        let rows = key.keys.iter().filter(|one| one.is_action() == are_actions).map(summary);
+        list(if is_choice { "One of\n" } else { title }, rows.collect());
     }
     if let Some(example) = key.example() {
         out.push_str("\nExample\n");
@@ -185,7 +177,7 @@ fn text(key: &ManifestKey, styler: Styler) -> String {
 }
 
 /// A key among its siblings: its name, its type, whether it is required, and the first sentence on it.
-fn summary(key: &ManifestKey) -> Vec<(TextRole, String)> {
+fn summary(key: &ManifestKey) -> Vec<Cell> {
     let default = match key.default_text() {
         _ if key.required => "required".to_owned(),
         Some(default) => format!("[{default}]"),
@@ -197,12 +189,7 @@ fn summary(key: &ManifestKey) -> Vec<(TextRole, String)> {
         key.values.iter().map(|allowed| allowed.value.as_str()).collect::<Vec<_>>().join(" | ")
     };
     let about = key.about.split_inclusive(". ").next().unwrap_or_default().trim_end();
-    vec![
-        (TextRole::Name, key.name().to_owned()),
-        (TextRole::Quiet, types),
-        (TextRole::Plain, default),
-        (TextRole::Plain, about.to_owned()),
-    ]
+    vec![Cell::name(key.name()), Cell::quiet(types), default.into(), about.into()]
 }
 
 #[cfg(test)]

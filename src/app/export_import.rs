@@ -15,7 +15,6 @@ use base::files::{metadata_if_there, read_text};
 use base::units::size;
 use harness::{RESULT, SWEEP};
 use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns};
-use report::Styler;
 
 use runner::store::write_named;
 
@@ -147,7 +146,7 @@ fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Res
     for name in [SWEEP, "sweep.html"] {
         print(&format!("{}\n", request.out.join(name).display()));
     }
-    print(&format!("\n{}", document.terminal(Styler::chosen(global.color.choice()))));
+    print(&format!("\n{}", document.terminal(global.styler())));
     Ok(CliExit::Done)
 }
 

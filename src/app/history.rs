@@ -40,7 +40,7 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     reject_unknown(&keys, &points)?;
     let series = history::series(points, &keys, request.most);
     let document = history::document(&series);
-    print_as(global, request.json, || history::json(&series), |styler| document.terminal(styler));
+    print_as(global.styler(), request.json, || history::json(&series), |styler| document.terminal(styler));
     write_page(request.html.as_deref(), &document)?;
     Ok(CliExit::Done)
 }

@@ -18,6 +18,7 @@ use base::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_
 use base::units::counted;
 use plan::manifest::{DeclaredParam, ManifestOutline, list_manifests, outline, schema as manifest_schema, shipped};
 use runner::store::{is_there, readable_runs, tags_of, write_named};
+use serde_json::json;
 
 /// The errors of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, CommandError> {
@@ -60,17 +61,9 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
 
 pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, CommandError> {
     let manifest = Project::open_current(global)?.manifest(&request.subject.manifest, &request.subject.settings)?;
-    let values: Vec<report::ValueRow> = manifest
-        .values()
-        .into_iter()
-        .map(|shown| report::ValueRow { path: shown.path, value: shown.value, from: shown.origin })
-        .collect();
-    print_as(
-        global,
-        request.json,
-        || format!("{:#}\n", serde_json::json!({ "values": values })),
-        |styler| report::value_table(&values, styler),
-    );
+    let values = manifest.values();
+    let json = || json!({ "values": values });
+    print_as(global.styler(), request.json, json, |styler| report::value_table(&values, styler));
     Ok(CliExit::Done)
 }
 
@@ -87,7 +80,8 @@ pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, Com
             },
         })
         .collect();
-    print_as(global, request.json, || report::manifest_list_json(&rows), |styler| report::manifest_list(&rows, styler));
+    let json = || json!({ "manifests": rows });
+    print_as(global.styler(), request.json, json, |styler| report::manifest_list(&rows, styler));
     Ok(CliExit::Done)
 }
 

@@ -10,7 +10,7 @@ use crate::console::print;
 use crate::doctor::gpu_names;
 use crate::error::CommandError;
 use base::diag::nearest;
-use report::{Styler, TextRole, table};
+use report::{Cell, Styler, Table};
 
 macro_rules! chapters {
     ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!("../../tests/manual/", $name, ".md")))),+] };
@@ -56,26 +56,19 @@ const NOTATION: &str = "In an output, `[..]` stands for what differs from run to
 /// Prints a chapter as it is written, or the list of chapters.
 pub(super) fn manual(global: &Global, chapter: Option<&str>) -> Result<CliExit, CommandError> {
     print(&match chapter {
-        None => contents(Styler::chosen(global.color.choice())),
+        None => contents(global.styler()),
         Some(wanted) => find(wanted)?.1.to_owned(),
     });
     Ok(CliExit::Done)
 }
 
 fn contents(styler: Styler) -> String {
-    let rows: Vec<_> = CHAPTERS
-        .iter()
-        .map(|(name, text)| {
-            let (number, word) = parts(name);
-            let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
-            vec![
-                (TextRole::Quiet, number.to_owned()),
-                (TextRole::Name, word.to_owned()),
-                (TextRole::Plain, title.to_owned()),
-            ]
-        })
-        .collect();
-    let mut out = table(styler, "", &rows);
+    let row = |(name, text): &(&str, &str)| {
+        let (number, word) = parts(name);
+        let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
+        [Cell::quiet(number), Cell::name(word), title.into()]
+    };
+    let mut out = Table::list([], CHAPTERS.iter().map(row)).terminal(styler, "");
     let _ =
         write!(out, "\nPrint one by its number or name: `regatta manual 8`, `regatta manual sweeps`.\n{NOTATION}\n");
     out

@@ -22,11 +22,12 @@ use base::files::{is_absence, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
-use report::{PageResult, RunState, Styler};
+use report::{PageResult, RunState};
 use runner::store::{
     Latest, PathError, StateFolder, WithPath as _, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
     write_named,
 };
+use serde_json::json;
 
 /// Erases the screen of a terminal, and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -43,9 +44,9 @@ pub(super) fn status(global: &Global, request: StatusRequest) -> Result<CliExit,
             }
         }
         let text = if request.json {
-            report::run_status_json(&run_state, alive)
+            format!("{:#}\n", report::run_status_json(&run_state, alive))
         } else {
-            report::run_status(&run_state, alive, Styler::chosen(global.color.choice()))
+            report::run_status(&run_state, alive, global.styler())
         };
         let is_repainted = request.follow && is_terminal && !request.json;
         print(&if is_repainted { format!("{CLEAR}{text}") } else { text });
@@ -108,8 +109,12 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
             rows.push(row);
         }
     }
-    print_as(global, request.json, || report::run_list_json(&rows), |styler| report::run_list(&rows, styler));
+    print_runs(global, request, &rows);
     Ok(CliExit::Done)
+}
+
+fn print_runs(global: &Global, request: &cli::RunsRequest, rows: &[report::RunRow]) {
+    print_as(global.styler(), request.json, || json!({ "runs": rows }), |styler| report::run_list(rows, styler));
 }
 
 /// The runs of all machines whose results are in a shared store, newest first.
@@ -129,7 +134,7 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
             None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, &started(result), line)),
         }
     }
-    print_as(global, request.json, || report::run_list_json(&rows), |styler| report::run_list(&rows, styler));
+    print_runs(global, request, &rows);
     Ok(CliExit::Done)
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::before_run::{decide, environment_faults};
 use crate::cli::{CliExit, Global, KeyValueArg, PlanFormat, PlanRequest, Select};
-use crate::console::{print, print_error, print_json};
+use crate::console::{print, print_as, print_error, print_json};
 use crate::error::CommandError;
 use crate::project::{Project, options};
 use crate::simulate::ServedTwin;
@@ -16,9 +16,7 @@ use base::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
 use mlperf::dataset::{LengthDistribution, assumed_lengths};
 use plan::manifest::model::{Bench, Engine, RepeatRole};
 use plan::{MeasurementCost, Plan, Task, loadgen};
-use report::{
-    BenchEstimate, DecisionKind, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, Styler, estimates_note,
-};
+use report::{BenchEstimate, DecisionKind, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, estimates_note};
 use rules::MlperfScenario;
 use runner::RunOptions;
 use sim::{EngineLimits, VirtualBenchmark, VirtualResult, VirtualWorkload};
@@ -59,7 +57,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 let name = &request.manifest;
                 notes.push(format!("{store} was not queried: `regatta store status {name}` shows what it has"));
             }
-            let styler = Styler::chosen(global.color.choice());
+            let styler = global.styler();
             match as_what {
                 PlanFormat::Json => print_json(|out| report::write_decisions_json(&decisions, out)),
                 _ => print(&report::decisions_text(&decisions, styler)),
@@ -85,11 +83,8 @@ fn launches(
 ) -> Result<CliExit, CommandError> {
     let options = options(plan, select)?;
     let launches: Vec<LaunchRow> = launch_previews(project, plan, &options)?.into_iter().map(launch_row).collect();
-    print(&if json {
-        report::launch_json(&launches)
-    } else {
-        report::launch_text(&launches, Styler::chosen(global.color.choice()))
-    });
+    let text = |styler| report::launch_text(&launches, styler);
+    print_as(global.styler(), json, || report::launch_json(&launches), text);
     Ok(refuse(&report::launch_problems(&launches)))
 }
 

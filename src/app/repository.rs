@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use super::project::colored;
 use crate::cli::{CliExit, Global, RepositoryFill, RepositoryRequest};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics, Severity, Span};
 use base::files::read_text;
 use base::units::counted;
-use triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
+use report::{Cell, Styler, Table};
+use triton::repository::{FilledModel, PARAMETERS, Parameter, TreeError, Values, check, fill_tree, pairs};
 
 pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<CliExit, CommandError> {
     match request {
@@ -29,7 +30,7 @@ pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<Cl
         }
         RepositoryRequest::Fill(request) => fill(request),
         RepositoryRequest::Parameters { json } => {
-            print(&parameters(*json));
+            print_as(global.styler(), *json, parameters_json, parameters);
             Ok(CliExit::Done)
         }
     }
@@ -138,32 +139,29 @@ fn report(models: &[FilledModel]) -> String {
     text
 }
 
-fn parameters(json: bool) -> String {
-    if json {
-        let rows: Vec<serde_json::Value> = PARAMETERS
-            .iter()
-            .map(|one| {
-                serde_json::json!({
-                    "name": one.name, "models": one.models, "key": one.key,
-                    "position": if one.is_bare { "bare" } else { "quoted" },
-                    "allowed": one.kind.to_string(), "default": one.default,
-                    "backend_default": one.unset, "about": one.about,
-                })
-            })
-            .collect();
-        return format!("{:#}\n", serde_json::Value::from(rows));
-    }
-    let width = PARAMETERS.iter().map(|one| one.name.len()).max().unwrap_or_default();
-    let mut text = String::new();
-    for one in PARAMETERS.iter() {
+fn parameters_json() -> serde_json::Value {
+    let row = |one: &Parameter| {
+        serde_json::json!({
+            "name": one.name, "models": one.models, "key": one.key,
+            "position": if one.is_bare { "bare" } else { "quoted" },
+            "allowed": one.kind.to_string(), "default": one.default,
+            "backend_default": one.unset, "about": one.about,
+        })
+    };
+    PARAMETERS.iter().map(row).collect()
+}
+
+fn parameters(styler: Styler) -> String {
+    let rows = |one: &Parameter| {
         let position = if one.is_bare { "bare" } else { "quoted" };
         let default = match (one.default, one.unset) {
             (Some(default), _) => default.to_owned(),
             (None, "") => "from the stage".to_owned(),
             (None, unset) => format!("not written; the backend's: {unset}"),
         };
-        let _ = writeln!(text, "{:width$}  {position}; {}; default {default}", one.name, one.kind);
-        let _ = writeln!(text, "{:width$}  {} ({})", "", one.about, one.models.join(", "));
-    }
-    text
+        let kind = format!("{position}; {}; default {default}", one.kind);
+        let about = format!("{} ({})", one.about, one.models.join(", "));
+        [[Cell::name(one.name), kind.into()], [Cell::default(), about.into()]]
+    };
+    Table::list([], PARAMETERS.iter().flat_map(rows)).terminal(styler, "")
 }

@@ -2,19 +2,19 @@
 //! it is, and how much it can do. The output lists what it could not measure, for example for lack of a core.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::cli::{CliExit, Global, OutputVerbosity, SelftestRequest};
-use crate::console::{print, print_error};
+use crate::console::{print_as, print_error};
 use crate::error::CommandError;
 use base::event::{Endpoint, Stop, Verdict};
 use base::files::{cores, read_text};
 use base::spec::{Arrivals, Length, Limits, StopAfter};
 use base::units::counted;
 use harness::{BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
+use report::{Block, Cell, Document, Section, Table};
 use sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 
 /// Tokens of an answer that follows the script.
@@ -127,7 +127,7 @@ pub(super) fn selftest(global: &Global, request: &SelftestRequest) -> Result<Cli
             print_error(&format!("measuring: {what}\n"));
         }
     }))?;
-    print(&if request.json { format!("{:#}\n", serde_json::json!(report)) } else { report.to_text() });
+    print_as(global.styler(), request.json, || &report, |styler| report.document().terminal(styler));
     Ok(if report.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
 }
 
@@ -320,94 +320,87 @@ impl Spread {
     }
 }
 
-// Text output of a self-test.
-
 impl SelftestReport {
-    /// As text for display.
-    pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
+    /// As it is shown.
+    pub fn document(&self) -> Document {
+        let about = format!(
             "The load generator on this machine ({} cores), against a server in the same process with known write \
-             times.\n\
-             Errors are measured minus actual times: p50 / p99 / max, in µs.\n",
+             times. Errors are measured minus actual times: p50 / p99 / max, in µs.",
             self.cores
         );
-        let _ = writeln!(
-            out,
-            "{:>8}  {:>8}  {:>24}  {:>24}  {:>24}  {:>24}  Poisson",
-            "req/s", "requests", "TTFT from issue", "gap between tokens", "issue behind schedule", "late at the server"
-        );
-        for row in &self.scripted {
-            let spread = |s: &Spread| format!("{:.0} / {:.0} / {:.0}", s.p50, s.p99, s.max);
-            let poisson = match (row.ks_distance, row.ks_critical) {
-                (Some(distance), Some(critical)) if distance <= critical => {
-                    format!("yes, {distance:.3} ≤ {critical:.3}")
-                }
-                (Some(distance), Some(critical)) => format!("NO, {distance:.3} > {critical:.3}"),
-                _ => "too few".to_owned(),
-            };
-            let _ = writeln!(
-                out,
-                "{:>8}  {:>8}  {:>24}  {:>24}  {:>24}  {:>24}  {poisson}",
-                row.rate,
-                row.requests,
-                spread(&row.ttft_error_us),
-                spread(&row.gap_error_us),
-                spread(&row.lag_us),
-                spread(&row.lateness_at_server_us),
-            );
-        }
-        if self.scripted.is_empty() {
-            let _ = writeln!(out, "{:>8}", "none");
-        }
-        let _ =
-            writeln!(out, "\nAgainst a server that answers at once and shares these cores, 64 requests under way:\n");
-        for row in &self.ceilings {
-            let _ = writeln!(
-                out,
-                "{:>5} tokens an answer: {:>9.0} tokens/s  {:>7.0} requests/s  {:>6.2} ms of CPU for 1,000 responses",
-                row.tokens_per_answer, row.tokens_per_s, row.requests_per_s, row.cpu_ms_per_1000
-            );
-        }
-        if self.ceilings.is_empty() {
-            let _ = writeln!(out, "    not measured");
-        }
-        self.write_verdict(&mut out);
-        out
+        let heads = [
+            "req/s",
+            "requests",
+            "TTFT from issue",
+            "gap between tokens",
+            "issue behind schedule",
+            "late at the server",
+            "Poisson",
+        ];
+        let scripted = match self.scripted.as_slice() {
+            [] => Block::plain("none"),
+            rows => Block::table(Table::list(heads, rows.iter().map(scripted_row))),
+        };
+        let ceilings = match self.ceilings.as_slice() {
+            [] => Block::plain("not measured"),
+            rows => Block::list(rows.iter().map(ceiling_row)),
+        };
+        let flood = "Against a server that answers at once and shares these cores, 64 requests under way";
+        let sections = [Section::new(about).with([scripted]), Section::new(flood).with([ceilings]), self.verdict()];
+        Document::of_sections(sections)
     }
 
-    fn write_verdict(&self, out: &mut String) {
-        let means = match self.verdict {
+    fn verdict(&self) -> Section {
+        let meaning = match self.verdict {
             Verdict::Valid => "this machine can generate these loads, and the numbers above are its error bounds",
             Verdict::ValidWithWarnings => "this machine can generate these loads, with the warnings below",
             _ => "this machine could not generate these loads now; a benchmark at them would measure the client",
         };
-        let _ = writeln!(out, "\n{}: {means}", self.verdict.as_str());
+        let mut lines = Vec::new();
         for reason in &self.reasons {
             let mark = if reason.severity == ReasonSeverity::Warning { '!' } else { '✗' };
-            let _ = writeln!(out, "  {mark} {}: {}", reason.of, reason.text);
+            lines.push(format!("{mark} {}: {}", reason.of, reason.text));
         }
-        if self.reasons.is_empty() {
-            return;
-        }
-        if let Some(load) = self.load_average.filter(|load| *load > 0.5) {
+        if let Some(load) = self.load_average.filter(|load| *load > 0.5 && !self.reasons.is_empty()) {
             let cores = self.cores;
-            let _ = writeln!(
-                out,
-                "  in the minute before, other processes needed {load:.1} of {cores} cores: repeat it when the machine \
+            lines.push(format!(
+                "in the minute before, other processes needed {load:.1} of {cores} cores: repeat it when the machine \
                  is idle"
-            );
+            ));
         }
-        if self.is_debug {
-            let _ = writeln!(out, "  this is a debug build: one with `--release` needs a fraction of the CPU");
+        if self.is_debug && !self.reasons.is_empty() {
+            lines.push("this is a debug build: one with `--release` needs a fraction of the CPU".to_owned());
         }
+        let section = Section::new(format!("{}: {meaning}", self.verdict.as_str()));
+        section.with(lines.into_iter().map(Block::plain))
     }
+}
+
+fn scripted_row(row: &Scripted) -> Vec<Cell> {
+    let spread = |spread: &Spread| format!("{:.0} / {:.0} / {:.0}", spread.p50, spread.p99, spread.max);
+    let poisson = match (row.ks_distance, row.ks_critical) {
+        (Some(distance), Some(critical)) if distance <= critical => format!("yes, {distance:.3} ≤ {critical:.3}"),
+        (Some(distance), Some(critical)) => format!("NO, {distance:.3} > {critical:.3}"),
+        _ => "too few".to_owned(),
+    };
+    let errors = [&row.ttft_error_us, &row.gap_error_us, &row.lag_us, &row.lateness_at_server_us].map(spread);
+    let load = [row.rate.to_string(), row.requests.to_string()];
+    load.into_iter().chain(errors).chain([poisson]).map(Cell::from).collect()
+}
+
+fn ceiling_row(row: &MaxRateResult) -> [Cell; 4] {
+    [
+        Cell::name(format!("{} tokens an answer", row.tokens_per_answer)),
+        format!("{:.0} tokens/s", row.tokens_per_s).into(),
+        format!("{:.0} requests/s", row.requests_per_s).into(),
+        format!("{:.2} ms of CPU for 1,000 responses", row.cpu_ms_per_1000).into(),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use report::Styler;
 
     #[test]
     fn measurements_are_compared_with_ground_truth() {
@@ -420,12 +413,12 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let Ok(report) = runtime.block_on(measure(&effort, |_| {})) else { panic!("it could not be proven") };
         let row = &report.scripted[0];
-        assert!(report.verdict.is_valid() || report.to_text().contains(&report.reasons[0].text));
+        assert!(report.verdict.is_valid() || report.document().terminal(Styler::OFF).contains(&report.reasons[0].text));
         assert!(row.requests > 20);
         assert_eq!(row.ttft_error_us.n, row.requests);
         assert_eq!(row.gap_error_us.n, row.requests * u64::from(TOKENS - 1));
         assert!(report.ceilings.iter().all(|row| row.requests_per_s > 0.0 && row.cpu_ms_per_1000 > 0.0));
-        assert!(report.to_text().contains("Errors are measured minus actual times"));
+        assert!(report.document().terminal(Styler::OFF).contains("Errors are measured minus actual times"));
     }
 
     #[test]
@@ -444,7 +437,7 @@ mod tests {
             scripted: Vec::new(),
             ceilings: Vec::new(),
         };
-        let text = report.to_text();
+        let text = report.document().terminal(Styler::OFF);
         for wanted in [
             "INVALID(client)",
             "✗ 1000 req/s: lag: the client was late",

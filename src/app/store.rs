@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreGc, StoreRequest, StoreSelection, Subject};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
+use crate::doctor::nvidia_smi;
 use crate::error::CommandError;
 use crate::project::{Project, options};
 use base::diag::ErrorText;
 use base::event::{Done, Event, RunId, Stop, TaskId};
 use base::files::{Digest, read_text};
 use base::units::{counted, size};
-use exec::process::{ProbeOutput, ProbeResult, probe};
 use harness::RESULT;
 use interop::MeasuredResult;
 use plan::{ActionKind, Plan, Task};
+use report::{Cell, Styler, Table};
 use runner::shared_store::{
     Inventory, Machine, MachineGpus, Presence, ResultSummary, SharedStore, SharedSummaries, SignaturePolicy,
     StoreAddress, UnsentOutputs, UploadOutcome, share_summaries, shared_summaries, why_not,
@@ -135,15 +135,7 @@ impl StoreOperation<'_> {
 
     fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {
         let totals = self.totals()?;
-        if json {
-            let object = json!({
-                "store": self.address.to_string(), "outputs": totals.records, "files": totals.blobs,
-                "bytes": totals.bytes,
-            });
-            print(&format!("{object:#}\n"));
-        } else {
-            print(&in_all(&self.address, totals));
-        }
+        print_as(self.global.styler(), json, || self.as_json(totals), |_| in_all(&self.address, totals));
         Ok(CliExit::Done)
     }
 
@@ -192,7 +184,12 @@ impl StoreOperation<'_> {
         }
         let damaged =
             rows.iter().any(|(_, presence)| matches!(presence, Some(Presence::Damaged(_) | Presence::Untrusted(_))));
-        print(&if json { self.as_json(totals, &rows) } else { self.as_text(totals, &rows) });
+        let as_json = || {
+            let mut object = self.as_json(totals);
+            object["tasks"] = rows.iter().map(row_json).collect();
+            object
+        };
+        print_as(self.global.styler(), json, as_json, |styler| self.as_text(totals, &rows, styler));
         Ok(if damaged { CliExit::Failed } else { CliExit::Done })
     }
 
@@ -377,33 +374,26 @@ fn signatures_text(signatures: &SignaturePolicy) -> Option<String> {
     Some(format!("signatures: of {} are taken; {signs}\n", ids.join(", ")))
 }
 
+fn row_json((standing, presence): &(TaskStatus, Option<Presence>)) -> Value {
+    let (state, about) = status_words(standing, presence.as_ref());
+    let from = standing.record.as_ref().and_then(|record| record.from.clone());
+    json!({"task": standing.task, "state": state, "about": about, "from": from})
+}
+
 impl StoreOperation<'_> {
-    fn as_text(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
-        let mut text = in_all(&self.address, all);
-        text.extend(signatures_text(&self.signatures));
-        let wide = rows.iter().map(|(standing, _)| standing.task.as_str().len()).max().unwrap_or(0);
-        for (standing, presence) in rows {
+    fn as_text(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)], styler: Styler) -> String {
+        let row = |(standing, presence): &(TaskStatus, Option<Presence>)| {
             let (state, about) = status_words(standing, presence.as_ref());
-            let line = format!("{state:<8} {:<wide$}  {about}", standing.task);
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
-        text
+            [format!("{state:<7}").into(), Cell::name(standing.task.as_str()), about.into()]
+        };
+        let table = Table::list([], rows.iter().map(row)).terminal(styler, "");
+        let signatures = signatures_text(&self.signatures).unwrap_or_default();
+        format!("{}{signatures}{table}", in_all(&self.address, all))
     }
 
-    fn as_json(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
-        let tasks: Vec<_> = rows
-            .iter()
-            .map(|(standing, presence)| {
-                let (state, about) = status_words(standing, presence.as_ref());
-                let from = standing.record.as_ref().and_then(|record| record.from.clone());
-                json!({"task": standing.task, "state": state, "about": about, "from": from})
-            })
-            .collect();
-        let object = json!({
-            "store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes,
-            "tasks": tasks,
-        });
-        format!("{object:#}\n")
+    fn as_json(&self, all: Inventory) -> Value {
+        let store = self.address.to_string();
+        json!({"store": store, "outputs": all.records, "files": all.blobs, "bytes": all.bytes})
     }
 }
 
@@ -498,22 +488,16 @@ pub(super) async fn finish(store: &SharedStore, stop: &Stop, manifest: &str, emi
 
 /// The GPUs of this machine, queried only if an output that may be shared is made with some.
 pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
-    const LIMIT: Duration = Duration::from_mins(1);
     if !plan.tasks.iter().any(|task| task.gpus > 0 && why_not(plan, task).is_none()) {
         return MachineGpus::Known(BTreeSet::new());
     }
-    match probe(["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"], LIMIT) {
-        ProbeResult::Missing => MachineGpus::Known(BTreeSet::new()),
-        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
-            let lines = out.lines().map(|line| line.replace(',', "")).filter(|line| !line.trim().is_empty());
+    match nvidia_smi("--query-gpu=name,compute_cap", "--format=csv,noheader") {
+        Ok(None) => MachineGpus::Known(BTreeSet::new()),
+        Ok(Some(text)) => {
+            let lines = text.lines().map(|line| line.replace(',', "")).filter(|line| !line.trim().is_empty());
             MachineGpus::Known(lines.map(|line| line.trim().to_owned()).collect())
         }
-        ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
-            let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
-            MachineGpus::Unknown(format!("nvidia-smi: {}", text.unwrap_or("no answer").trim()))
-        }
-        ProbeResult::TimedOut => MachineGpus::Unknown(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs())),
-        ProbeResult::Failed(why) => MachineGpus::Unknown(format!("nvidia-smi: {why}")),
+        Err(problem) => MachineGpus::Unknown(problem),
     }
 }
 

@@ -4,69 +4,55 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::styler::{Styler, TextRole, signed_percent, table};
+use crate::document::{Block, Cell, Document, Section, Table};
+use crate::styler::signed_percent;
 use base::spec::SimCalibration;
-use sim::StepTimeFit;
+use sim::{FittedStep, RegionError, StepTimeFit};
 
 /// The coefficients with what they mean, and the errors by what the steps compute.
-pub fn calibration_text(fit: &StepTimeFit, paint: Styler) -> String {
-    let mut out = format!("{} steps in {} loads give {} usable times\n\n", fit.logged_steps, fit.loads, fit.rows.len());
-    out.push_str("Coefficients\n");
-    let rows: Vec<_> = coefficients(&fit.calibration)
-        .into_iter()
-        .map(|(name, value, meaning)| {
-            vec![(TextRole::Name, name.to_owned()), (TextRole::Plain, value), (TextRole::Quiet, meaning.to_owned())]
-        })
-        .collect();
-    out.push_str(&table(paint, "  ", &rows));
-    out.push_str("\nErrors, (modeled − measured) / measured\n");
+pub fn calibration(fit: &StepTimeFit) -> Document {
+    let coefficients = coefficients(&fit.calibration).into_iter();
+    let coefficients =
+        coefficients.map(|(name, value, meaning)| [Cell::name(name), value.into(), Cell::quiet(meaning)]);
+    let regions = fit.regions.iter().map(|region| {
+        let errors = [signed_percent(100.0 * region.bias), percent(region.mean), percent(region.largest)];
+        [Cell::name(region.region), region.count.to_string().into()].into_iter().chain(errors.map(Cell::from))
+    });
     let heads = ["steps", "times", "mean", "mean, absolute", "largest"];
-    let mut rows = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
-    rows.extend(fit.regions.iter().map(|region| {
-        vec![
-            (TextRole::Name, region.region.to_owned()),
-            (TextRole::Plain, region.count.to_string()),
-            (TextRole::Plain, signed_percent(100.0 * region.bias)),
-            (TextRole::Plain, percent(region.mean)),
-            (TextRole::Plain, percent(region.largest)),
-        ]
-    }));
-    out.push_str(&table(paint, "  ", &rows));
     let held_out = fit.held_out_error.map_or_else(
         || "too few loads to hold some out".to_owned(),
         |error| format!("on every second load, with a fit to the others, {}", percent(error)),
     );
-    let _ = writeln!(out, "\nR² {:.5}, mean absolute error {}; {held_out}", fit.r_squared, percent(fit.mean_error));
-    for assumed in &fit.assumed {
-        let _ = writeln!(out, "assumed: {assumed}");
+    let mean_error = percent(fit.mean_error);
+    let fitted = format!("R² {:.5}, mean absolute error {mean_error}; {held_out}", fit.r_squared);
+    let assumed = fit.assumed.iter().map(|assumed| Block::plain(format!("assumed: {assumed}")));
+    let steps = format!("{} steps in {} loads give {} usable times", fit.logged_steps, fit.loads, fit.rows.len());
+    Document {
+        head: vec![Block::plain(steps)],
+        sections: vec![
+            Section::new("Coefficients").with([Block::list(coefficients)]),
+            Section::new("Errors, (modeled − measured) / measured").with([Block::table(Table::list(heads, regions))]),
+            Section::new("The fit").with([Block::plain(fitted)]).with(assumed),
+        ],
+        ..Document::default()
     }
-    out
 }
 
 /// All of it.
-pub fn calibration_json(fit: &StepTimeFit) -> String {
-    let regions: Vec<_> = fit
-        .regions
-        .iter()
-        .map(|region| {
-            json!({"region": region.region, "count": region.count, "mean_error": region.bias,
-                "mean_absolute_error": region.mean, "largest_error": region.largest})
-        })
-        .collect();
-    let rows: Vec<_> = fit
-        .rows
-        .iter()
-        .map(|row| {
-            json!({"step": row.step, "steps": row.steps, "batch": row.batch, "prompt_tokens": row.prompt_tokens,
-                "measured_ms": row.measured * 1e3, "modelled_ms": row.modeled * 1e3})
-        })
-        .collect();
-    format!(
-        "{:#}\n",
-        json!({"calibration": fit.calibration, "r_squared": fit.r_squared, "mean_absolute_error": fit.mean_error,
-            "held_out_mean_absolute_error": fit.held_out_error, "loads": fit.loads, "logged_steps": fit.logged_steps,
-            "assumed": fit.assumed, "regions": regions, "times": rows})
-    )
+pub fn calibration_json(fit: &StepTimeFit) -> Value {
+    let region = |region: &RegionError| {
+        json!({"region": region.region, "count": region.count, "mean_error": region.bias,
+            "mean_absolute_error": region.mean, "largest_error": region.largest})
+    };
+    let row = |row: &FittedStep| {
+        json!({"step": row.step, "steps": row.steps, "batch": row.batch, "prompt_tokens": row.prompt_tokens,
+            "measured_ms": row.measured * 1e3, "modelled_ms": row.modeled * 1e3})
+    };
+    let regions: Vec<Value> = fit.regions.iter().map(region).collect();
+    let rows: Vec<Value> = fit.rows.iter().map(row).collect();
+    json!({"calibration": fit.calibration, "r_squared": fit.r_squared, "mean_absolute_error": fit.mean_error,
+        "held_out_mean_absolute_error": fit.held_out_error, "loads": fit.loads, "logged_steps": fit.logged_steps,
+        "assumed": fit.assumed, "regions": regions, "times": rows})
 }
 
 /// A manifest to include: `vars: { calibration: … }`.

@@ -1,12 +1,15 @@
 //! The small tables: `list`, `show`, `status`, `runs`, the end of `bulk`, and metrics of other tools.
 
+use crate::document::{Cell, Table};
 use crate::run_state::{RunState, TaskState};
-use crate::styler::{Styler, TextRole, clean, cut, duration_text, ragged, table, to_the_second};
-use base::event::{RunTag, Verdict};
+use crate::styler::{Styler, TextRole, clean, cut, duration_text, to_the_second};
+use base::event::{FailureKind, RunTag, TaskId, Verdict};
 use base::units::counted;
+use indexmap::IndexMap;
 use interop::{CompatRow, MetricStats, Tool};
+use plan::manifest::ShownValue;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -19,49 +22,23 @@ pub struct ManifestRow {
     pub about: Option<String>,
 }
 
-/// One value of a manifest, and where it was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ValueRow {
-    /// `stages.engine.gpus`.
-    pub path: String,
-    pub value: String,
-    /// `file:line`, `command line`, `default`, …
-    pub from: String,
-}
-
-pub fn manifest_list(manifests: &[ManifestRow], paint: Styler) -> String {
+pub fn manifest_list(manifests: &[ManifestRow], styler: Styler) -> String {
     if manifests.is_empty() {
         return "no manifests here; `regatta init DIR` starts a project with one\n".to_owned();
     }
-    let rows: Vec<_> = manifests
-        .iter()
-        .map(|ManifestRow { name, path, about }| {
-            vec![
-                (TextRole::Name, clean(name)),
-                (TextRole::Plain, about.as_deref().map(clean).unwrap_or_default()),
-                (TextRole::Quiet, clean(path)),
-            ]
-        })
-        .collect();
-    table(paint, "", &rows)
-}
-
-pub fn manifest_list_json(manifests: &[ManifestRow]) -> String {
-    format!("{:#}\n", json!({ "manifests": manifests }))
+    let row = |row: &ManifestRow| {
+        [Cell::name(&row.name), row.about.as_deref().unwrap_or_default().into(), Cell::quiet(&row.path)]
+    };
+    Table::list([], manifests.iter().map(row)).terminal(styler, "")
 }
 
 /// A longer value is cut in the table.
 const WIDEST: usize = 100;
 
 /// Values under each other with where they come from, a line each. What is cut ends with `…`; JSON has all of it.
-pub fn value_table(values: &[ValueRow], paint: Styler) -> String {
-    let rows: Vec<_> = values
-        .iter()
-        .map(|ValueRow { path, value, from }| {
-            vec![(TextRole::Name, clean(path)), (TextRole::Plain, cut(value, WIDEST)), (TextRole::Quiet, clean(from))]
-        })
-        .collect();
-    ragged(paint, "", &rows)
+pub fn value_table(values: &[ShownValue], styler: Styler) -> String {
+    let row = |row: &ShownValue| [Cell::name(&row.path), cut(&row.value, WIDEST).into(), Cell::quiet(&row.origin)];
+    Table::list([], values.iter().map(row)).ragged().terminal(styler, "")
 }
 
 /// The status of a run; `alive`: its process still exists.
@@ -71,36 +48,26 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
     let name = styler.tone(TextRole::Strong, clean(&run_state.manifest));
     let started = to_the_second(&run_state.started_at);
     let mut out = styler.fit(format!("{name}  run {run}, started {started}: {}\n", styler.tone(tone, state)));
-    let rows: Vec<_> = run_state
-        .tasks
-        .iter()
-        .filter(|(_, entry)| alive || entry.state.is_finished())
-        .flat_map(|(task, entry)| {
-            let failure = entry.failure.as_deref().map(|failure| match &failure.cause {
-                Some(cause) => format!("{}: {cause}", failure.what),
-                None => failure.what.clone(),
-            });
-            let progress = entry.progress.as_ref().map(|progress| match progress.total {
-                Some(total) => format!("{} of {total} {}", progress.done, progress.text),
-                None => progress.text.clone(),
-            });
-            let summary =
-                entry.headline.as_deref().or(entry.why.as_deref()).or(failure.as_deref()).or(progress.as_deref());
-            let row = vec![
-                (TextRole::Plain, entry.label().to_owned()),
-                (TextRole::Name, task.to_string()),
-                (TextRole::Plain, entry.seconds.map(duration_text).unwrap_or_default()),
-                (TextRole::Quiet, clean(summary.unwrap_or_default())),
-            ];
-            let below = |text: String| {
-                let empty = (TextRole::Plain, String::new());
-                vec![empty.clone(), empty.clone(), empty, (TextRole::Warning, text)]
-            };
-            let warnings = entry.warnings.iter().map(move |warning| below(format!("warning: {}", clean(warning))));
-            std::iter::once(row).chain(warnings).collect::<Vec<_>>()
-        })
-        .collect();
-    out.push_str(&table(styler, "  ", &rows));
+    let rows = |(task, entry): (&TaskId, &TaskState)| {
+        let failure = entry.failure.as_deref().map(|failure| match &failure.cause {
+            Some(cause) => format!("{}: {cause}", failure.what),
+            None => failure.what.clone(),
+        });
+        let progress = entry.progress.as_ref().map(|progress| match progress.total {
+            Some(total) => format!("{} of {total} {}", progress.done, progress.text),
+            None => progress.text.clone(),
+        });
+        let summary = entry.headline.clone().or_else(|| entry.why.clone()).or(failure).or(progress);
+        let took = entry.seconds.map(duration_text).unwrap_or_default();
+        let row =
+            [entry.label().into(), Cell::name(task.as_str()), took.into(), Cell::quiet(summary.unwrap_or_default())];
+        let below = |warning: &String| {
+            ["".into(), "".into(), "".into(), Cell::new(TextRole::Warning, format!("warning: {warning}"))]
+        };
+        std::iter::once(row).chain(entry.warnings.iter().map(below)).collect::<Vec<_>>()
+    };
+    let tasks = run_state.tasks.iter().filter(|(_, entry)| alive || entry.state.is_finished());
+    out.push_str(&Table::list([], tasks.flat_map(rows)).terminal(styler, "  "));
     let finished = run_state.finished_tasks();
     let left = run_state.total.saturating_sub(finished);
     // What is left out of a run that ended well are servers that no task needed.
@@ -114,8 +81,8 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
     out
 }
 
-pub fn run_status_json(run_state: &RunState, alive: bool) -> String {
-    format!("{:#}\n", json!({ "state": run_word(run_state, alive).1, "run_state": run_state }))
+pub fn run_status_json(run_state: &RunState, alive: bool) -> Value {
+    json!({ "state": run_word(run_state, alive).1, "run_state": run_state })
 }
 
 /// How a run stands; `alive`: its process still exists.
@@ -157,10 +124,10 @@ impl RunRow {
     /// `is_alive`: its process still exists.
     pub fn new(state: &RunState, tags: Vec<RunTag>, is_alive: bool) -> Self {
         let (role, word) = run_word(state, is_alive);
-        let result = |(task, one): (&base::event::TaskId, &TaskState)| {
+        let result = |(task, one): (&TaskId, &TaskState)| {
             let text = one.headline.clone().or_else(|| {
                 let failure = one.failure.as_deref()?;
-                matches!(failure.kind, base::event::FailureKind::Invalid(_)).then(|| failure.what.clone())
+                matches!(failure.kind, FailureKind::Invalid(_)).then(|| failure.what.clone())
             })?;
             let short = text.split_once(" (").map_or(text.as_str(), |(numbers, _)| numbers);
             Some((task.to_string(), short.trim().to_owned(), one.workload().cloned()))
@@ -180,9 +147,7 @@ impl RunRow {
             results: state.tasks.iter().filter_map(result).collect(),
         }
     }
-}
 
-impl RunRow {
     /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
     pub fn shared(run: &str, manifest: String, started: &str, result: (String, String, Option<String>)) -> Self {
         Self {
@@ -208,31 +173,21 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
             [(row.ran, "ran"), (row.cached, "cached"), (row.failed, "failed"), (row.interrupted, "interrupted")];
         let counts: Vec<String> =
             counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+        let tags = row.tags.iter().map(RunTag::as_str).collect::<Vec<_>>().join(" ");
         lines.push(vec![
-            (TextRole::Name, clean(&row.run)),
-            (row.role, row.state.to_owned()),
-            (TextRole::Plain, row.seconds.map(duration_text).unwrap_or_default()),
-            (TextRole::Strong, clean(&row.manifest)),
-            (TextRole::Quiet, counts.join(", ")),
-            (TextRole::Name, row.tags.iter().map(RunTag::as_str).collect::<Vec<_>>().join(" ")),
+            Cell::name(&row.run),
+            Cell::new(row.role, row.state),
+            row.seconds.map(duration_text).unwrap_or_default().into(),
+            Cell::new(TextRole::Strong, &row.manifest),
+            Cell::quiet(counts.join(", ")),
+            Cell::name(tags),
         ]);
         for (task, text, workload) in &row.results {
-            let mut line = |role, first: String, text: &str| {
-                let empty = (TextRole::Plain, String::new());
-                lines.push(vec![(TextRole::Plain, first), empty.clone(), empty, (role, clean(text))]);
-            };
-            line(TextRole::Plain, format!("  {}", clean(task)), text);
-            if let Some(workload) = workload {
-                line(TextRole::Quiet, String::new(), workload);
-            }
+            lines.push(vec![format!("  {task}").into(), "".into(), "".into(), text.into()]);
+            lines.extend(workload.as_ref().map(|line| vec!["".into(), "".into(), "".into(), Cell::quiet(line)]));
         }
     }
-    ragged(styler, "", &lines)
-}
-
-/// All rows as JSON.
-pub fn run_list_json(rows: &[RunRow]) -> String {
-    format!("{:#}\n", json!({ "runs": rows }))
+    Table::list([], lines).ragged().terminal(styler, "")
 }
 
 /// One run of the list.
@@ -257,37 +212,27 @@ pub struct BulkRow {
 /// A cause is cut after this many characters; the output of the run itself has it in full.
 const LONGEST_REASON: usize = 160;
 
-pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
-    let mut out = String::from("\n");
-    let mut rows = Vec::new();
-    for (index, one) in ended.iter().enumerate() {
-        let tone = match one.outcome {
+pub fn bulk_table(ended: &[BulkRow], styler: Styler) -> String {
+    let row = |(n, one): (usize, &BulkRow)| {
+        let role = match one.outcome {
             "ran" | "cached" => TextRole::Good,
             "failed" => TextRole::Bad,
             _ => TextRole::Warning,
         };
-        rows.push(vec![
-            (TextRole::Quiet, (index + 1).to_string()),
-            (tone, one.outcome.to_owned()),
-            (TextRole::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
-            (TextRole::Quiet, one.seconds.map(duration_text).unwrap_or_default()),
-            (TextRole::Name, clean(&one.run)),
-        ]);
-    }
-    let lines = table(paint, "", &rows);
-    for (line, one) in lines.lines().zip(ended) {
-        let _ = writeln!(out, "{line}");
-        let rows: Vec<_> = one
-            .headlines
-            .iter()
-            .map(|(task, line)| vec![(TextRole::Quiet, clean(task)), (TextRole::Plain, clean(line))])
-            .collect();
-        out.push_str(&table(paint, "   ", &rows));
+        let exit = one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"));
+        let took = one.seconds.map(duration_text).unwrap_or_default();
+        [Cell::quiet(n.to_string()), Cell::new(role, one.outcome), exit.into(), Cell::quiet(took), Cell::name(&one.run)]
+    };
+    let mut out = String::from("\n");
+    for (text, one) in Table::list([], (1..).zip(ended).map(row)).row_texts(styler).into_iter().zip(ended) {
+        out.push_str(&text);
+        let rows = one.headlines.iter().map(|(task, line)| [Cell::quiet(task), line.into()]);
+        out.push_str(&Table::list([], rows).terminal(styler, "   "));
         if let Some(why) = &one.reason {
-            let _ = writeln!(out, "   {}", paint.tone(TextRole::Bad, cut(why, LONGEST_REASON)));
+            let _ = writeln!(out, "   {}", styler.tone(TextRole::Bad, cut(why, LONGEST_REASON)));
         }
     }
-    out.push_str(&spreads(ended, paint));
+    out.push_str(&spreads(ended, styler));
     let done = ended.iter().filter(|one| one.exit == Some(0)).count();
     let _ = writeln!(out, "{done} of {} done", counted(ended.len(), "run"));
     if done < ended.len() {
@@ -297,39 +242,30 @@ pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
 }
 
 /// Mean and range of what repeats measured.
-fn spreads(ended: &[BulkRow], paint: Styler) -> String {
-    let mut groups: Vec<(&str, Vec<&BulkRow>)> = Vec::new();
+fn spreads(ended: &[BulkRow], styler: Styler) -> String {
+    let mut groups: IndexMap<&str, Vec<&BulkRow>> = IndexMap::new();
     for one in ended.iter().filter(|one| one.exit == Some(0)) {
-        match groups.iter_mut().find(|(run, _)| *run == one.first_repeat) {
-            Some((_, all)) => all.push(one),
-            None => groups.push((&one.first_repeat, vec![one])),
-        }
+        groups.entry(&one.first_repeat).or_default().push(one);
     }
     let mut out = String::new();
-    for (run, all) in groups.iter().filter(|(_, all)| all.len() > 1) {
-        let _ = writeln!(out, "{} repeats of {}", all.len(), paint.tone(TextRole::Name, clean(run)));
-        let mut rows = Vec::new();
-        for task in all[0].rates.keys() {
-            let rates: Vec<f64> = all.iter().filter_map(|one| one.rates.get(task).copied()).collect();
-            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-            let (low, high) =
-                rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
-            let text =
-                format!("output tok/s: mean {mean:.1}, {low:.1} to {high:.1} (n={}, one of each run)", rates.len());
-            rows.push(vec![(TextRole::Quiet, clean(task)), (TextRole::Plain, text)]);
-        }
-        out.push_str(&table(paint, "   ", &rows));
+    for (run, repeats) in groups.iter().filter(|(_, repeats)| repeats.len() > 1) {
+        let _ = writeln!(out, "{} repeats of {}", repeats.len(), styler.tone(TextRole::Name, clean(run)));
+        let row = |task: &String| {
+            let rates: Vec<f64> = repeats.iter().filter_map(|one| one.rates.get(task).copied()).collect();
+            let n = rates.len();
+            let mean = rates.iter().sum::<f64>() / n as f64;
+            let [low, high] = [rates.iter().copied().reduce(f64::min), rates.iter().copied().reduce(f64::max)]
+                .map(Option::unwrap_or_default);
+            let text = format!("output tok/s: mean {mean:.1}, {low:.1} to {high:.1} (n={n}, one of each run)");
+            [Cell::quiet(task), text.into()]
+        };
+        out.push_str(&Table::list([], repeats[0].rates.keys().map(row)).terminal(styler, "   "));
     }
     out
 }
 
 /// The rows of several tools as a table for a terminal.
-pub fn tool_metrics(rows: &[CompatRow], paint: Styler) -> String {
-    let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"));
-    let cell = |stat: Option<MetricStats>, pick: fn(&MetricStats) -> Option<f64>| match stat {
-        Some(stat) => number(pick(&stat)),
-        None => "–".to_owned(),
-    };
+pub fn tool_metrics(rows: &[CompatRow], styler: Styler) -> String {
     let imported_from = rows.iter().map(|row| row.measured_by.as_str()).find(|tool| *tool != Tool::Regatta.name());
     let heads = match imported_from {
         None => ["", "", "ours mean", "p99", "theirs mean", "p99", "n", "what they mean"],
@@ -337,28 +273,21 @@ pub fn tool_metrics(rows: &[CompatRow], paint: Styler) -> String {
             ["", "", "by Regatta's rule: mean", "p99", "by the tool's rule: mean", "p99", "n", "the tool's rule"]
         }
     };
-    let mut lines = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
-    for row in rows {
-        let meaning = match (&row.formula, &row.note) {
-            (Some(formula), Some(note)) => format!("{formula}; {note}"),
-            (Some(text), None) | (None, Some(text)) => text.clone(),
-            (None, None) => String::new(),
+    let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"));
+    let line = |row: &CompatRow| {
+        let is_ms = row.unit == "ms";
+        let numbers = move |stats: Option<MetricStats>| match stats {
+            Some(stats) => [number(stats.mean), if is_ms { number(stats.p99) } else { String::new() }],
+            None => ["–", if is_ms { "–" } else { "" }].map(str::to_owned),
         };
-        lines.push(vec![
-            (TextRole::Name, row.tool.to_owned()),
-            (TextRole::Strong, format!("{} {}", row.word, if row.unit == "ms" { "ms" } else { "" }).trim().to_owned()),
-            (TextRole::Plain, cell(row.ours, |stat| stat.mean)),
-            (TextRole::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
-            (TextRole::Plain, cell(row.theirs, |stat| stat.mean)),
-            (TextRole::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
-            (
-                TextRole::Plain,
-                row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string()),
-            ),
-            (TextRole::Quiet, clean(&meaning)),
-        ]);
-    }
-    let table = table(paint, "", &lines);
+        let n = row.theirs.filter(|_| is_ms).map(|stats| stats.n.to_string()).unwrap_or_default();
+        let meaning: Vec<&str> = [&row.formula, &row.note].into_iter().filter_map(Option::as_deref).collect();
+        let numbers = [row.ours, row.theirs].into_iter().flat_map(numbers).chain([n]).map(Cell::from);
+        let title = format!("{}{}", row.word, if is_ms { " ms" } else { "" });
+        let names = [Cell::name(row.tool), Cell::new(TextRole::Strong, title)];
+        names.into_iter().chain(numbers).chain([Cell::quiet(meaning.join("; "))])
+    };
+    let table = Table::list(heads, rows.iter().map(line)).terminal(styler, "");
     match imported_from {
         None => table,
         Some(tool) => format!("measured by {}, not by Regatta\n{table}", clean(tool)),
@@ -411,10 +340,10 @@ mod tests {
 
     #[test]
     fn every_value_is_shown_with_its_place() {
-        let shown = |path: &str, value: &str, from: &str| ValueRow {
+        let shown = |path: &str, value: &str, origin: &str| ShownValue {
             path: path.to_owned(),
             value: value.to_owned(),
-            from: from.to_owned(),
+            origin: origin.to_owned(),
         };
         let values = [
             shown("stages.engine.gpus", "2", "systems/h200-x8.yaml:7"),
@@ -437,7 +366,6 @@ mod tests {
             manifest_list(std::slice::from_ref(&listed), Styler::OFF),
             "quickstart  benchmark two servers  manifests/quickstart.yaml\n"
         );
-        assert!(manifest_list_json(&[listed]).contains("\"manifests\""));
         assert!(manifest_list(&[], Styler::OFF).contains("regatta init"));
     }
 
@@ -466,7 +394,7 @@ mod tests {
         20261120-224301-4711  failed       14 s    quickstart                           1 ran, 1 cached, 2 failed
         20261120-224301-4711  interrupted          quickstart                           1 ran, 1 cached, 2 failed
         ");
-        assert!(run_list_json(&rows).contains("\"state\": \"interrupted\""));
+        assert_eq!(json!(rows)[2]["state"], "interrupted");
         assert_eq!(run_list(&[], Styler::OFF), "no run\n");
     }
 

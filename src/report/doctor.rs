@@ -1,9 +1,10 @@
 //! What a machine has and lacks: the output of `regatta doctor`.
 
-use crate::styler::{Styler, TextRole, clean, table};
+use crate::document::{Cell, Table};
+use crate::styler::{Styler, TextRole, clean};
 use base::units::counted;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,9 +51,12 @@ impl DoctorFinding {
         }
     }
 
-    /// Needed by the tasks `by`.
+    /// Needed by the tasks `by`; without any it stays a fact.
     #[must_use]
     pub fn needed(mut self, what: impl Into<String>, by: &[String], level: FindingLevel) -> Self {
+        if by.is_empty() {
+            return self;
+        }
         self.needed = Some(what.into());
         self.by = by.to_vec();
         self.level = level;
@@ -80,11 +84,10 @@ const NAMED: usize = 2;
 
 /// A line for each thing; below what is missing, what helps.
 pub fn doctor_text(findings: &[DoctorFinding], paint: Styler) -> String {
-    let rows: Vec<_> = findings.iter().map(row).collect();
-    let lines = table(paint, "", &rows);
+    let rows = Table::list([], findings.iter().map(row)).row_texts(paint);
     let mut out = String::new();
-    for (line, finding) in lines.lines().zip(findings) {
-        let _ = writeln!(out, "{}", line.trim_end());
+    for (row, finding) in rows.into_iter().zip(findings) {
+        out.push_str(&row);
         if let Some(fix) = &finding.fix {
             let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, "try"), clean(fix));
         }
@@ -104,29 +107,23 @@ pub fn doctor_text(findings: &[DoctorFinding], paint: Styler) -> String {
     out
 }
 
-fn row(finding: &DoctorFinding) -> Vec<(TextRole, String)> {
-    let (tone, mark) = match finding.level {
+fn row(finding: &DoctorFinding) -> [Cell; 5] {
+    let (role, mark) = match finding.level {
         FindingLevel::Good => (TextRole::Good, "✓"),
         FindingLevel::Missing => (TextRole::Bad, "✗"),
         FindingLevel::Doubtful => (TextRole::Warning, "!"),
         FindingLevel::Fact => (TextRole::Quiet, "·"),
     };
-    let needed = finding.needed.as_ref().map_or_else(String::new, |needed| format!("needs {}", clean(needed)));
-    let mut by = finding.by.iter().take(NAMED).map(|task| clean(task)).collect::<Vec<_>>().join(", ");
+    let needed = finding.needed.as_ref().map_or_else(String::new, |needed| format!("needs {needed}"));
+    let mut by = finding.by.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     if finding.by.len() > NAMED {
         let _ = write!(by, " and {} more", finding.by.len() - NAMED);
     }
-    vec![
-        (tone, mark.to_owned()),
-        (TextRole::Name, clean(&finding.about)),
-        (TextRole::Plain, clean(&finding.found)),
-        (TextRole::Plain, needed),
-        (TextRole::Quiet, by),
-    ]
+    [Cell::new(role, mark), Cell::name(&finding.about), (&finding.found).into(), needed.into(), Cell::quiet(by)]
 }
 
 /// All of it.
-pub fn doctor_json(findings: &[DoctorFinding]) -> String {
+pub fn doctor_json(findings: &[DoctorFinding]) -> Value {
     let missing = findings.iter().filter(|finding| finding.level == FindingLevel::Missing).count();
-    format!("{:#}\n", json!({ "missing": missing, "findings": findings }))
+    json!({ "missing": missing, "findings": findings })
 }

@@ -13,7 +13,7 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 use crate::page_template::render_page;
-use crate::styler::{Styler, TextRole, clean, columns_of};
+use crate::styler::{Styler, TextRole, clean, rows_with};
 use base::units::three_digits;
 
 const PAGE: &str = include_str!("../../templates/report/document.html");
@@ -41,14 +41,14 @@ pub(crate) type Fact = [String; 3];
 
 /// A text in a frame: a verdict, `SIMULATED`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Badge {
+pub struct Badge {
     pub role: TextRole,
     pub text: String,
 }
 
 /// A part with a heading.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Section {
+pub struct Section {
     pub heading: String,
     /// A terminal leaves it out.
     pub is_on_page: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Section {
 
 /// A piece of a section.
 #[derive(Debug, Serialize)]
-pub(crate) struct Block {
+pub struct Block {
     #[serde(skip)]
     is_on_page: bool,
     fold: Option<Fold>,
@@ -83,6 +83,7 @@ enum Content {
     Text(Badge),
     Items(Vec<Item>),
     Table(Table),
+    Facts(Vec<Fact>),
     /// Commands to paste: never broken.
     Commands(Vec<String>),
     Charts(Vec<Figure>),
@@ -99,7 +100,7 @@ pub(crate) struct Figure {
 
 /// One line of a list.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Item {
+pub struct Item {
     pub role: TextRole,
     /// `≠1`: what refers to it.
     pub mark: String,
@@ -108,7 +109,8 @@ pub(crate) struct Item {
 }
 
 impl Section {
-    pub(crate) fn new(heading: impl Into<String>) -> Self {
+    /// Without blocks.
+    pub fn new(heading: impl Into<String>) -> Self {
         Self { heading: heading.into(), ..Self::default() }
     }
 
@@ -123,7 +125,7 @@ impl Section {
 
     /// With these blocks.
     #[must_use]
-    pub(crate) fn with(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
+    pub fn with(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
         self.blocks.extend(blocks);
         self
     }
@@ -132,6 +134,16 @@ impl Section {
 impl Block {
     const fn new(content: Content) -> Self {
         Self { is_on_page: false, fold: None, content }
+    }
+
+    /// Rows under each other.
+    pub fn list<R: IntoIterator<Item = Cell>>(rows: impl IntoIterator<Item = R>) -> Self {
+        Self::table(Table::list([], rows))
+    }
+
+    /// A line of text.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self::text(TextRole::Plain, text)
     }
 
     pub(crate) fn text(role: TextRole, text: impl Into<String>) -> Self {
@@ -147,8 +159,13 @@ impl Block {
         Self::new(Content::Items(items))
     }
 
-    pub(crate) const fn table(table: Table) -> Self {
+    /// Rows of cells.
+    pub const fn table(table: Table) -> Self {
         Self::new(Content::Table(table))
+    }
+
+    pub(crate) const fn facts(facts: Vec<Fact>) -> Self {
+        Self::new(Content::Facts(facts))
     }
 
     pub(crate) const fn commands(commands: Vec<String>) -> Self {
@@ -185,13 +202,16 @@ impl Block {
 
 /// Rows of cells under columns that are declared once.
 #[derive(Debug, Serialize)]
-pub(crate) struct Table {
+pub struct Table {
     /// For screen readers.
     label: &'static str,
     /// Its class on a page.
     look: &'static str,
     columns: Vec<TableColumn>,
     rows: Vec<Row>,
+    /// Any cell but the first may be a sentence: the next cell follows it directly.
+    #[serde(skip)]
+    is_ragged: bool,
 }
 
 /// A column: its title with the unit, how its numbers look, and who needs it.
@@ -199,18 +219,18 @@ pub(crate) struct Table {
 pub(crate) struct TableColumn {
     pub title: String,
     /// Shown on a page; on a terminal the notes have it.
-    unit: &'static str,
+    pub unit: &'static str,
     /// Numbers end under each other.
-    is_number: bool,
+    pub is_number: bool,
     #[serde(skip)]
-    digits: fn(f64) -> String,
+    pub digits: fn(f64) -> String,
     #[serde(skip)]
-    is_on_page: bool,
+    pub is_on_page: bool,
     /// A terminal too narrow for all columns leaves out the highest first; 0 stays.
     #[serde(skip)]
-    priority: u8,
+    pub priority: u8,
     /// The color of a curve that the column is of.
-    color: String,
+    pub color: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -222,7 +242,7 @@ struct Row {
 
 /// A cell. The last one of a row that has fewer than there are columns is as wide as those that are missing.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Cell {
+pub struct Cell {
     role: TextRole,
     text: String,
     /// To be written with the digits of its column.
@@ -261,20 +281,8 @@ impl TableColumn {
     }
 
     #[must_use]
-    pub(crate) const fn digits(mut self, digits: fn(f64) -> String) -> Self {
-        self.digits = digits;
-        self
-    }
-
-    #[must_use]
     pub(crate) const fn priority(mut self, priority: u8) -> Self {
         self.priority = priority;
-        self
-    }
-
-    #[must_use]
-    pub(crate) fn color(mut self, color: String) -> Self {
-        self.color = color;
         self
     }
 
@@ -287,8 +295,19 @@ impl TableColumn {
 }
 
 impl Cell {
-    pub(crate) fn new(role: TextRole, text: impl Into<String>) -> Self {
+    /// A text in this role.
+    pub fn new(role: TextRole, text: impl Into<String>) -> Self {
         Self { role, text: text.into(), ..Self::default() }
+    }
+
+    /// The name of a thing.
+    pub fn name(text: impl Into<String>) -> Self {
+        Self::new(TextRole::Name, text)
+    }
+
+    /// A remark.
+    pub fn quiet(text: impl Into<String>) -> Self {
+        Self::new(TextRole::Quiet, text)
     }
 
     /// A number with the digits of its column; `n/a` for `None`.
@@ -313,6 +332,12 @@ impl From<String> for Cell {
     }
 }
 
+impl From<&String> for Cell {
+    fn from(text: &String) -> Self {
+        Self::new(TextRole::Plain, text)
+    }
+}
+
 impl From<&str> for Cell {
     fn from(text: &str) -> Self {
         Self::new(TextRole::Plain, text)
@@ -321,7 +346,38 @@ impl From<&str> for Cell {
 
 impl Table {
     pub(crate) fn new(label: &'static str, columns: impl IntoIterator<Item = TableColumn>) -> Self {
-        Self { label, look: "deltas", columns: columns.into_iter().collect(), rows: Vec::new() }
+        Self { label, look: "deltas", columns: columns.into_iter().collect(), rows: Vec::new(), is_ragged: false }
+    }
+
+    /// Rows of texts under `heads`, where there are any. A row may have fewer cells than others.
+    pub fn list<'h, R: IntoIterator<Item = Cell>>(
+        heads: impl IntoIterator<Item = &'h str>,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let rows: Vec<Vec<Cell>> = rows.into_iter().map(|row| row.into_iter().collect()).collect();
+        let mut columns: Vec<TableColumn> = heads.into_iter().map(TableColumn::new).collect();
+        let width = rows.iter().map(Vec::len).max().unwrap_or_default().max(columns.len());
+        columns.resize_with(width, || TableColumn::new(""));
+        let mut table = Self::new("list", columns);
+        for row in rows {
+            let missing = width - row.len();
+            table.row(row.into_iter().chain(std::iter::repeat_n(Cell::default(), missing)));
+        }
+        table
+    }
+
+    /// For rows whose sentences are not at their ends.
+    #[must_use]
+    pub(crate) const fn ragged(mut self) -> Self {
+        self.is_ragged = true;
+        self
+    }
+
+    /// For a terminal, each line after `indent`.
+    pub fn terminal(&self, styler: Styler, indent: &str) -> String {
+        let mut out = String::new();
+        self.write(styler, indent, &mut out);
+        out
     }
 
     /// With another class on a page.
@@ -371,14 +427,26 @@ impl Table {
         }
     }
 
-    /// Whether a line of these columns has more characters.
+    /// Whether a row of these columns has more characters. One with fewer cells is text, which is broken.
     fn is_wider(&self, columns: &[usize], indent: &str, width: usize) -> bool {
-        self.lines(Styler::OFF, indent, columns).lines().any(|line| line.chars().count() > width)
+        let rows = self.plain_rows(columns);
+        let texts = self.rows_of_columns(Styler::OFF, indent, columns);
+        let whole = texts.iter().zip(&rows).filter(|(_, row)| row.len() == columns.len());
+        whole.map(|(text, _)| text.trim_end().chars().count()).any(|length| length > width)
+    }
+
+    /// Of each row its text, which has several lines where it is wider than the terminal.
+    pub(crate) fn row_texts(&self, styler: Styler) -> Vec<String> {
+        self.rows_of_columns(styler, "", &(0..self.columns.len()).collect::<Vec<_>>())
     }
 
     fn lines(&self, styler: Styler, indent: &str, columns: &[usize]) -> String {
+        self.rows_of_columns(styler, indent, columns).concat()
+    }
+
+    fn rows_of_columns(&self, styler: Styler, indent: &str, columns: &[usize]) -> Vec<String> {
         let is_number = |column: usize| columns.get(column).is_some_and(|column| self.columns[*column].is_number);
-        columns_of(styler, indent, &self.plain_rows(columns), columns.len(), is_number)
+        rows_with(styler, indent, &self.plain_rows(columns), columns.len(), self.is_ragged, is_number)
     }
 
     /// The heads, where there are any, and the cells of these columns.
@@ -401,11 +469,11 @@ impl Table {
         for row in &self.rows {
             let cells = columns.iter().filter_map(|column| row.cells.get(*column));
             let text = |cell: &Cell| {
-                let mut text = clean(&cell.text);
-                cell.marks.iter().for_each(|mark| {
-                    let _ = write!(text, " {mark}");
+                let text = cell.marks.iter().fold(clean(&cell.text), |text, mark| match text.as_str() {
+                    "" => mark.clone(),
+                    _ => format!("{text} {mark}"),
                 });
-                (cell.role, text.trim_start().to_owned())
+                (cell.role, text)
             };
             rows.push(cells.map(text).collect());
         }
@@ -414,6 +482,11 @@ impl Table {
 }
 
 impl Document {
+    /// Sections alone.
+    pub fn of_sections(sections: impl IntoIterator<Item = Section>) -> Self {
+        Self { sections: sections.into_iter().collect(), ..Self::default() }
+    }
+
     /// For a terminal of the width of `styler`. Commands stay whole.
     pub fn terminal(&self, styler: Styler) -> String {
         let mut out = String::new();
@@ -481,6 +554,14 @@ impl Block {
                 }
             }
             Content::Table(table) => table.write(styler, indent, out),
+            Content::Facts(facts) => {
+                let columns = [TableColumn::new(""), TableColumn::number(""), TableColumn::new("")];
+                let mut table = Table::new("", columns);
+                for [name, value, about] in facts {
+                    table.row([Cell::name(name), value.into(), Cell::quiet(about)]);
+                }
+                table.write(styler, indent, out);
+            }
             Content::Commands(commands) => {
                 for command in commands {
                     let _ = writeln!(out, "{indent}{}", clean(command));

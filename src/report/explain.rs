@@ -2,16 +2,18 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use serde_json::{Value, json as value};
 
-use crate::styler::{Styler, TextRole, table};
+use crate::document::{Cell, Table};
+use crate::styler::{Styler, TextRole};
 use harness::{
     CountedIn, E2E, E2E_SENT, ICL, ITL_TOKEN, LatencyMetric, MAX_STALL, QUEUE_CLIENT, TPOT, TTFT, TTFT_SENT,
 };
 use interop::{MetricConcept, MetricMeaning, Tool, vector};
 
 /// One number of `result.json`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct ExplainedNumber {
     /// As it is typed, and as `result.json` has it.
     pub name: &'static str,
@@ -29,6 +31,7 @@ pub struct ExplainedNumber {
     /// What to keep in mind.
     pub mind: &'static str,
     /// The term that other tools use for something like it.
+    #[serde(skip)]
     pub concept: Option<MetricConcept>,
 }
 
@@ -329,11 +332,8 @@ pub fn text(entry: &ExplainedNumber, styler: Styler) -> String {
     let mut out =
         format!("{}: {}{unit}\n", styler.tone(TextRole::Name, entry.name), styler.tone(TextRole::Strong, entry.title));
     let _ = writeln!(out, "{}\n", entry.about);
-    let rows: Vec<_> = facts(entry)
-        .into_iter()
-        .map(|(name, text)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text.to_owned())])
-        .collect();
-    out.push_str(&table(styler, "  ", &rows));
+    let rows = facts(entry).into_iter().map(|(name, text)| [Cell::quiet(name), text.into()]);
+    out.push_str(&Table::list([], rows).terminal(styler, "  "));
     if let Some(concept) = entry.concept {
         let others = others(concept);
         let ours = others.iter().find(|other| other.tool == Tool::Regatta).and_then(|other| other.value);
@@ -343,33 +343,21 @@ pub fn text(entry: &ExplainedNumber, styler: Styler) -> String {
             "\nWhat `{}` means elsewhere, and its mean on one set of five requests (the golden vector):",
             concept.title()
         );
-        let rows: Vec<_> = others
-            .iter()
-            .map(|other| {
-                let away =
-                    deviation_percent(other.value, ours).map_or_else(String::new, |away| format!("{away:+.1} %"));
-                let away = if other.tool == Tool::Regatta { String::new() } else { away };
-                let n = other.n.map_or_else(String::new, |n| format!("n={n}"));
-                let value = other.value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}{unit}"));
-                vec![
-                    (TextRole::Name, other.tool.title().to_owned()),
-                    (TextRole::Plain, value),
-                    (TextRole::Warning, away),
-                    (TextRole::Quiet, n),
-                    (TextRole::Plain, other.meaning.formula.clone()),
-                ]
-            })
-            .collect();
-        out.push_str(&table(styler, "  ", &rows));
+        let row = |other: &Other| {
+            let away = deviation_percent(other.value, ours).filter(|_| other.tool != Tool::Regatta);
+            [
+                Cell::name(other.tool.title()),
+                other.value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}{unit}")).into(),
+                Cell::new(TextRole::Warning, away.map_or_else(String::new, |away| format!("{away:+.1} %"))),
+                Cell::quiet(other.n.map_or_else(String::new, |n| format!("n={n}"))),
+                (&other.meaning.formula).into(),
+            ]
+        };
+        out.push_str(&Table::list([], others.iter().map(row)).terminal(styler, "  "));
         out.push('\n');
-        let notes = others.iter().filter(|other| !other.tool.caveat().is_empty());
-        let rows: Vec<_> = notes
-            .map(|other| {
-                let who = (TextRole::Name, other.tool.name().to_owned());
-                vec![who, (TextRole::Quiet, other.tool.caveat().to_owned())]
-            })
-            .collect();
-        out.push_str(&table(styler, "  ", &rows));
+        let notes = others.iter().map(|other| other.tool).filter(|tool| !tool.caveat().is_empty());
+        let rows = notes.map(|tool| [Cell::name(tool.name()), Cell::quiet(tool.caveat())]);
+        out.push_str(&Table::list([], rows).terminal(styler, "  "));
     }
     out
 }
@@ -394,26 +382,15 @@ pub fn json(entry: &ExplainedNumber) -> Value {
             })
             .collect()
     });
-    value!({
-        "name": entry.name, "place": entry.place, "title": entry.title, "unit": entry.unit, "about": entry.about,
-        "formula": entry.formula, "population": entry.population, "zero_point": entry.zero_point,
-        "token_source": entry.token_source, "window": entry.window, "mind": entry.mind, "elsewhere": others,
-    })
+    let mut json = value!(entry);
+    json["elsewhere"] = others.into();
+    json
 }
 
 /// All of them, a line each.
 pub fn list(styler: Styler) -> String {
-    let rows: Vec<_> = ENTRIES
-        .iter()
-        .map(|entry| {
-            vec![
-                (TextRole::Name, entry.name.to_owned()),
-                (TextRole::Quiet, entry.unit.to_owned()),
-                (TextRole::Plain, entry.formula.to_owned()),
-            ]
-        })
-        .collect();
-    table(styler, "", &rows)
+    let row = |entry: &ExplainedNumber| [Cell::name(entry.name), Cell::quiet(entry.unit), entry.formula.into()];
+    Table::list([], ENTRIES.iter().map(row)).terminal(styler, "")
 }
 
 pub fn list_json() -> Value {

@@ -422,14 +422,14 @@ fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelS
 }
 
 /// All series as JSON.
-pub fn json(all: &[HistorySeries]) -> String {
+pub fn json(all: &[HistorySeries]) -> Value {
     let list: Vec<Value> = all.iter().map(series_json).collect();
     let test = format!(
         "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid \
             measurements on; differences below {} % are no change",
         SMALLEST * 100.0
     );
-    format!("{:#}\n", json!({ "series": list, "changes_are": test }))
+    json!({ "series": list, "changes_are": test })
 }
 
 fn series_json(series: &HistorySeries) -> Value {

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::styler::{Styler, TextRole, clean, table};
+use crate::document::{Cell, Table};
+use crate::styler::{Styler, TextRole, clean};
 use base::event::Endpoint;
 use base::spec::{Launcher, ServerMode};
 use triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Port, Rank};
@@ -95,11 +96,8 @@ fn server_text(server: &LaunchedServer, styler: Styler, out: &mut String) {
     if !server.unset.is_empty() {
         rows.push(("without", format!("{} of our environment", server.unset.join(", "))));
     }
-    let rows: Vec<_> = rows
-        .into_iter()
-        .map(|(what, text)| vec![(TextRole::Quiet, what.to_owned()), (TextRole::Plain, clean(&text))])
-        .collect();
-    out.push_str(&table(styler, "    ", &rows));
+    let rows = rows.into_iter().map(|(name, text)| [Cell::quiet(name), text.into()]);
+    out.push_str(&Table::list([], rows).terminal(styler, "    "));
     out.push('\n');
     for line in command(server) {
         // A script is one argument of several lines.
@@ -201,7 +199,7 @@ pub fn launch_problems(launches: &[LaunchRow]) -> String {
 
 /// `{"launches":[{"task", "servers":[…], "notes":[…]} | {"task","attach":[…],"models":[…]} |
 /// {"task","problems":[…]}]}`, indented.
-pub fn launch_json(launches: &[LaunchRow]) -> String {
+pub fn launch_json(launches: &[LaunchRow]) -> Value {
     let row = |launch: &LaunchRow| -> Value {
         match &launch.starts {
             LaunchKind::Plan(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),
@@ -215,5 +213,5 @@ pub fn launch_json(launches: &[LaunchRow]) -> String {
             }
         }
     };
-    format!("{:#}\n", json!({ "launches": launches.iter().map(row).collect::<Vec<_>>() }))
+    json!({ "launches": launches.iter().map(row).collect::<Vec<_>>() })
 }

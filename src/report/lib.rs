@@ -3,9 +3,10 @@
 //! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`run_page()`] as
 //! a report. `plan` shows what a plan would do, `server` where servers are, `command_tables` which manifests and runs
 //! exist, `doctor` what a machine has; [`compare`] compares results with each other, [`explain`] explains what a number
-//! means. A comparison, sweep, history, what-if or table of ratios is a [`Document`], drawn once for a terminal and a
-//! page. This module reads and writes no file and decides nothing about a run: its callers pass in the data to show.
-//! Everything except [`LiveDisplay`] returns text or bytes.
+//! means. A comparison, sweep, history, what-if or table of ratios, and each small report with headings, is a
+//! [`Document`], drawn once for a terminal and a page; so are the sections of a result. This module reads and writes no
+//! file and decides nothing about a run: its callers pass in the data to show. Everything except [`LiveDisplay`]
+//! returns text or bytes.
 //!
 //! ```text
 //!  Event, Event, … ─fold→ RunState ─→ LiveDisplay, summary, JSON, JUnit, HTML
@@ -43,14 +44,14 @@ mod sweep_charts;
 mod test_runs;
 mod what_if;
 
-pub use calibration::{calibration_json, calibration_preset, calibration_text};
+pub use calibration::{calibration, calibration_json, calibration_preset};
 pub use ci::{OPEN_METRICS_TYPE, junit_xml, markdown_summary, open_metrics};
 pub use command_tables::{
-    BulkRow, ManifestRow, RunRow, ValueRow, bulk_table, manifest_list, manifest_list_json, run_list, run_list_json,
-    run_status, run_status_json, tool_metrics, value_table,
+    BulkRow, ManifestRow, RunRow, bulk_table, manifest_list, run_list, run_status, run_status_json, tool_metrics,
+    value_table,
 };
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
-pub use document::Document;
+pub use document::{Block, Cell, Document, Section, Table};
 pub use fleet::{FleetRow, fleet, fleet_json};
 pub use launch::{LaunchKind, LaunchRow, launch_json, launch_problems, launch_text};
 pub use live::{LiveDisplay, LiveOptions};
@@ -58,12 +59,13 @@ pub use plan::{
     BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_dot,
     graph_mermaid, write_decisions_json,
 };
+pub use result_page::result;
 pub use run_page::{PageResult, run_page};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
 pub use server::{
     EndpointRow, ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts, endpoints_json, endpoints_text,
 };
-pub use styler::{Styler, TextRole, clean, cut, signed_percent, table};
+pub use styler::{Styler, TextRole, clean, cut, signed_percent};
 pub use summary::{RunPaths, summary};
 pub use sweep::sweep;
 pub use what_if::{WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if, what_if_json};

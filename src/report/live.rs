@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// How to show a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveOptions {
     /// One JSON object per event on stdout, and nothing else.
     pub json_lines: bool,
@@ -23,12 +23,6 @@ pub struct LiveOptions {
     pub color: anstream::ColorChoice,
     /// Everything on stderr: stdout is for a result.
     pub aside: bool,
-}
-
-impl Default for LiveOptions {
-    fn default() -> Self {
-        Self { json_lines: false, quiet: false, verbose: false, color: anstream::ColorChoice::Auto, aside: false }
-    }
 }
 
 enum OutputMode {

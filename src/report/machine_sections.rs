@@ -6,7 +6,6 @@ use crate::result_page::cell;
 use crate::result_sections::{ResultBlock, percent};
 use harness::gpu::{GpuUsage, GpusUsage};
 use harness::preflight::PreflightResult;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use triton::{ServerMetric, ServerMetrics};
@@ -22,24 +21,27 @@ const GPU_CURVES: [(&str, &str); 5] = [
 /// Of each kind.
 const PICTURES: usize = 8;
 
+/// A column of a GPU, and its number.
+type GpuColumn = (&'static str, fn(&GpuUsage) -> Option<f64>);
+
+const GPU_COLUMNS: [GpuColumn; 10] = [
+    ("mean W", |gpu| gpu.mean_power_w),
+    ("max W", |gpu| gpu.max_power_w),
+    ("energy J", |gpu| gpu.energy_j),
+    ("covered s", |gpu| Some(gpu.covered_s)),
+    ("mean util. %", |gpu| gpu.mean_utilization_percent),
+    ("max util. %", |gpu| gpu.max_utilization_percent),
+    ("max memory MiB", |gpu| gpu.max_memory_used_mib),
+    ("of MiB", |gpu| gpu.memory_total_mib),
+    ("max °C", |gpu| gpu.max_temperature_c),
+    ("mean SM MHz", |gpu| gpu.mean_sm_clock_mhz),
+];
+
 pub(crate) fn gpus(gpus: &GpusUsage) -> ResultBlock {
     let mut block = ResultBlock {
         title: "GPUs",
         about: about_gpus(gpus),
-        head: vec![
-            "GPU",
-            "mean W",
-            "max W",
-            "energy J",
-            "covered s",
-            "mean util. %",
-            "max util. %",
-            "max memory MiB",
-            "of MiB",
-            "max °C",
-            "mean SM MHz",
-            "clocks held down by",
-        ],
+        head: ["GPU"].into_iter().chain(GPU_COLUMNS.map(|(name, _)| name)).chain(["clocks held down by"]).collect(),
         plots: gpu_plots(&gpus.series),
         ..ResultBlock::default()
     };
@@ -54,24 +56,8 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
     let index = gpu.index.map(|index| number(f64::from(index)));
     let name = gpu.name.as_ref().unwrap_or(&gpu.uuid);
     let name: Vec<String> = index.into_iter().chain(Some(name.clone()).filter(|name| !name.is_empty())).collect();
-    let mut row = vec![name.join(" ")];
-    row.extend(
-        [
-            gpu.mean_power_w,
-            gpu.max_power_w,
-            gpu.energy_j,
-            Some(gpu.covered_s),
-            gpu.mean_utilization_percent,
-            gpu.max_utilization_percent,
-            gpu.max_memory_used_mib,
-            gpu.memory_total_mib,
-            gpu.max_temperature_c,
-            gpu.mean_sm_clock_mhz,
-        ]
-        .map(cell),
-    );
-    row.push(clock_reasons(gpu));
-    row
+    let numbers = GPU_COLUMNS.map(|(_, number)| cell(number(gpu)));
+    std::iter::once(name.join(" ")).chain(numbers).chain([clock_reasons(gpu)]).collect()
 }
 
 /// The source, the devices it covers, and what went wrong.
@@ -111,28 +97,17 @@ fn gpu_plots(series: &BTreeMap<String, Vec<(f64, f64)>>) -> Vec<String> {
     for (key, title) in GPU_CURVES {
         let lines = series.iter().filter_map(|(name, line)| Some((name.strip_prefix(key)?, line)));
         for (gpu, line) in lines.take(PICTURES) {
-            // The picture begins with the run.
-            let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
-            let title = format!("{title}{gpu}");
             let top = key.starts_with("utilization").then_some(100.0);
-            let across = "seconds from the start";
-            plots.extend(Plot { title: &title, across, points: &points, top, marks: &[], is_sampled: true }.draw());
+            plots.extend(over_time(&format!("{title}{gpu}"), "seconds from the start", line, top));
         }
     }
     plots
 }
 
-/// `server_metrics` of a result, ready for the template.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct ServerSection {
-    /// Which endpoint was read, how often, and what it cost.
-    pub about: String,
-    /// Model, name, value, definition.
-    pub derived: Vec<[String; 4]>,
-    /// Name and labels, growth or mean, per second or range, last.
-    pub rows: Vec<[String; 4]>,
-    /// SVG.
-    pub plots: Vec<String>,
+/// Samples of a number; the picture begins with the run.
+fn over_time(title: &str, across: &str, line: &[(f64, f64)], top: Option<f64>) -> Option<String> {
+    let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
+    Plot { title, across, points: &points, top, marks: &[], is_sampled: true }.draw()
 }
 
 /// At most this many rows; the file has all.
@@ -160,7 +135,7 @@ const SERVER_CURVES: [(&str, &str); 18] = [
     ("sglang:token_usage", "KV cache, share in use"),
 ];
 
-pub(crate) fn server(server_metrics: &ServerMetrics) -> ServerSection {
+pub(crate) fn server(server_metrics: &ServerMetrics) -> ResultBlock {
     let mut about = format!(
         "/metrics of {}, every {} s: {} answers, {} missed; polling took {} ms of CPU in the client, on a thread of \
             its own.",
@@ -179,19 +154,28 @@ pub(crate) fn server(server_metrics: &ServerMetrics) -> ServerSection {
             " Counters grew from {from:.1} s to {to:.1} s of the run, so warm-up requests may be among them."
         );
     }
-    let derived = server_metrics.derived.iter().map(|one| {
-        let value = format!("{} {}", number(one.value), one.unit);
-        [one.model.clone(), one.name.clone(), value, one.definition.clone()]
-    });
-    ServerSection {
+    about.push_str(
+        " These numbers explain the measurement and are no part of it: of a decoupled model, Triton counts cancelled \
+            and failed requests as successes.",
+    );
+    let mut block = ResultBlock {
+        title: "Server metrics",
         about,
-        derived: derived.collect(),
+        head: vec!["metric", "during the run", "rate, or least … most", "last"],
         rows: server_metrics.metrics.iter().take(SERVER_ROWS).map(server_row).collect(),
+        fold: Some("The counters and gauges"),
         plots: server_plots(server_metrics),
+        is_on_page: true,
+        ..ResultBlock::default()
+    };
+    for one in &server_metrics.derived {
+        let value = format!("{} {}", number(one.value), one.unit);
+        block.fact(&format!("{}: {}", one.model, one.name), Some(value), one.definition.as_str());
     }
+    block
 }
 
-fn server_row(metric: &ServerMetric) -> [String; 4] {
+fn server_row(metric: &ServerMetric) -> Vec<String> {
     let labels = metric.labels.iter().filter(|(name, _)| *name != "version");
     let labels: Vec<String> = labels.map(|(name, value)| format!("{name}={value}")).collect();
     let (what, more) = if metric.kind == "counter" {
@@ -203,7 +187,7 @@ fn server_row(metric: &ServerMetric) -> [String; 4] {
         let range = metric.min.zip(metric.max).map(|(min, max)| format!("{} … {}", number(min), number(max)));
         (metric.mean.map(|mean| format!("mean {}", number(mean))), range)
     };
-    [
+    vec![
         format!("{} {}", metric.name, labels.join(" ")),
         what.unwrap_or_else(|| "n/a".to_owned()),
         more.unwrap_or_default(),
@@ -215,17 +199,13 @@ fn server_plots(server_metrics: &ServerMetrics) -> Vec<String> {
     let mut plots = Vec::new();
     for (part, title) in SERVER_CURVES {
         for (key, line) in server_metrics.series.iter().filter(|(key, _)| key.contains(part)) {
-            // The picture begins with the run.
-            let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
             let model = key
                 .split_once("model=\"")
                 .or_else(|| key.split_once("model_name=\""))
                 .and_then(|(_, rest)| rest.split('"').next());
             let title = model.map_or_else(|| title.to_owned(), |model| format!("{title}: {model}"));
             let across = "seconds from the start, as the server counts";
-            plots.extend(
-                Plot { title: &title, across, points: &points, top: None, marks: &[], is_sampled: true }.draw(),
-            );
+            plots.extend(over_time(&title, across, line, None));
         }
     }
     plots
@@ -240,6 +220,7 @@ pub(crate) fn preflight(preflight: &PreflightResult) -> ResultBlock {
     let tries = if preflight.tries > 1 { " The better of two tries." } else { "" };
     let mut block = ResultBlock {
         title: "Preflight: can this machine generate the load",
+        is_on_page: true,
         about: format!(
             "Tested just before the measurement, for {} s: {load} with {} tokens an answer, against {}. The server \
                 under test received no requests.{tries}",
@@ -334,7 +315,7 @@ mod tests {
         );
         assert_eq!(server_section.rows[0], ["nv_inference_count model=m", "+40", "4 per second", "140"]);
         assert_eq!(server_section.rows[1][1..3], ["mean 50", "10 … 90"]);
-        assert_eq!(server_section.derived[0], ["m", "mean batch size", "2 requests", "a / b"]);
+        assert_eq!(server_section.facts[0], ["m: mean batch size", "2 requests", "a / b"]);
         assert!(server_section.plots.len() == 1 && server_section.plots[0].contains("KV cache blocks in use"));
     }
 

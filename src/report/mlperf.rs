@@ -1,15 +1,16 @@
 //! Submissions: the findings of the submission check, the state of one, and two compared.
 
-use std::fmt::Write as _;
-
 use indexmap::IndexMap;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::styler::{Styler, TextRole, clean, cut, table};
+use crate::document::{Block, Cell, Document, Item, Section, Table};
+use crate::styler::{TextRole, clean, cut};
 use base::units::counted;
 use harness::marked_verdict;
-use mlperf::{FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport};
+use mlperf::{
+    ExaminedResult, FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport,
+};
 
 /// One result of a submission, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -75,47 +76,45 @@ pub fn validity(judged: &JudgedRun) -> String {
 }
 
 /// A table of results, what keeps them from being accepted, what a reviewer may object to: counted, or all of it.
-pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> String {
-    let mut out = String::new();
-    let rows: Vec<_> = examined
-        .results
-        .iter()
-        .map(|seen| {
-            let validity = validity(&seen.judged);
-            let tone = if seen.judged.validity.as_deref() == Some("VALID") { TextRole::Good } else { TextRole::Bad };
-            vec![
-                (TextRole::Quiet, clean(&format!("{}/{}/{}", seen.division, seen.submitter, seen.system))),
-                (TextRole::Name, clean(&format!("{} {}", seen.benchmark, seen.scenario))),
-                (TextRole::Plain, value(&seen.judged)),
-                (tone, clean(&validity)),
-            ]
-        })
-        .collect();
-    out.push_str(&table(styler, "", &rows));
-    for (seen, power) in examined.results.iter().filter_map(|seen| Some((seen, seen.power.as_ref()?))) {
-        let result = format!("{} {} {}", seen.system, seen.benchmark, seen.scenario);
-        let per_watt =
-            power.per_watt.map_or_else(String::new, |rate| format!(", {rate:.3} {} for each W", seen.judged.unit));
-        let (watts, kilojoules, seconds) = (power.watts, power.joules / 1000.0, power.seconds);
-        let _ = writeln!(
-            out,
-            "power of {}: {watts:.2} W on average of {} samples, {kilojoules:.1} kJ in {seconds:.1} s{per_watt}",
-            clean(&result),
-            power.samples
-        );
-    }
-    if examined.results.iter().any(|seen| seen.power.is_some()) {
-        out.push_str("the Power WG's own checker looks at more, as the meter's messages: run it, too\n");
-    }
-    findings(&mut out, examined.with_weight(FindingWeight::Refused), styler);
-    if review {
-        findings(&mut out, examined.with_weight(FindingWeight::Review), styler);
-    } else {
-        objections(&mut out, examined, styler);
-    }
-    unexamined(&mut out, examined, styler);
+pub fn examined(examined: &SubmissionReport, review: bool) -> Document {
+    let row = |seen: &ExaminedResult| {
+        let is_valid = seen.judged.validity.as_deref() == Some("VALID");
+        [
+            Cell::quiet(format!("{}/{}/{}", seen.division, seen.submitter, seen.system)),
+            Cell::name(format!("{} {}", seen.benchmark, seen.scenario)),
+            value(&seen.judged).into(),
+            Cell::new(if is_valid { TextRole::Good } else { TextRole::Bad }, validity(&seen.judged)),
+        ]
+    };
+    let power = |seen: &ExaminedResult| {
+        let power = seen.power.as_ref()?;
+        let per_watt = power.per_watt.map(|rate| format!(", {rate:.3} {} for each W", seen.judged.unit));
+        Some(Block::plain(format!(
+            "power of {} {} {}: {:.2} W on average of {} samples, {:.1} kJ in {:.1} s{}",
+            seen.system,
+            seen.benchmark,
+            seen.scenario,
+            power.watts,
+            power.samples,
+            power.joules / 1000.0,
+            power.seconds,
+            per_watt.unwrap_or_default()
+        )))
+    };
+    let powers: Vec<Block> = examined.results.iter().filter_map(power).collect();
+    let checker = "the Power WG's own checker looks at more, as the meter's messages: run it, too";
+    let checker = (!powers.is_empty()).then(|| Block::plain(checker));
+    let results = Section::default().with([Block::list(examined.results.iter().map(row))]);
+    let refused = findings(examined.with_weight(FindingWeight::Refused));
+    let reviewed = if review { findings(examined.with_weight(FindingWeight::Review)) } else { objections(examined) };
+    let sections = [results.with(powers).with(checker)].into_iter().chain(refused).chain(reviewed);
+    Document::of_sections(sections.chain(unexamined(examined)).chain([outcome(examined, review)]))
+}
+
+/// Whether it would be accepted.
+fn outcome(examined: &SubmissionReport, review: bool) -> Section {
     let refused = examined.refusal_count();
-    let (tone, word) = if refused > 0 {
+    let (role, word) = if refused > 0 {
         (TextRole::Bad, format!("refused: {}", counted(refused, "reason")))
     } else if examined.results.iter().any(|seen| seen.judged.simulated) {
         (TextRole::Bad, "SIMULATED: MLCommons's checker would accept it, and it is no measurement".to_owned())
@@ -126,109 +125,94 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
     } else {
         (TextRole::Good, "MLCommons would accept it".to_owned())
     };
-    let objections = examined.with_weight(FindingWeight::Review).count();
-    let objections = match objections {
+    let objections = match examined.with_weight(FindingWeight::Review).count() {
         0 => String::new(),
         some if review => format!(", {some} for review"),
         some => format!(", {some} for review (`--review` prints them)"),
     };
     let results = counted(examined.results.len(), "result");
-    let _ = writeln!(out, "\n{results} for {}: {}{objections}", examined.round, styler.tone(tone, word));
-    out
+    let text = format!("{results} for {}: {word}{objections}", examined.round);
+    Section::default().with([Block::plain(""), Block::text(role, text)])
 }
 
 /// The results as a table for a spreadsheet, one in a line. A submission is refused as a whole, so `refused` is of
 /// all its results.
 pub fn results_csv(examined: &SubmissionReport) -> String {
-    let quoted = |text: &str| {
-        if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    let quoted = |text: String| {
+        if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
     };
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let mut out = String::from(
-        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,\
-         accuracy,watts,joules,simulated,rehearsal,refused\n",
-    );
-    for one in &examined.results {
+    let is_refused = examined.refusal_count() > 0;
+    let line = |one: &ExaminedResult| {
         let accuracy: Vec<String> = one.accuracy.iter().map(|(metric, value)| format!("{metric} {value}")).collect();
+        let (judged, power) = (&one.judged, one.power.as_ref());
         let names = [&examined.round, &one.division, &one.submitter, &one.system, &one.benchmark, &one.scenario];
-        let names: Vec<String> = names.into_iter().map(|name| quoted(name)).collect();
-        let judged = &one.judged;
-        let _ = writeln!(
-            out,
-            "{},{},{},{},{},{},{},{},{},{},{},{}",
-            names.join(","),
+        let values = [
             number(judged.value),
-            quoted(&judged.unit),
-            judged.validity.as_deref().unwrap_or_default(),
+            judged.unit.clone(),
+            judged.validity.clone().unwrap_or_default(),
             number(judged.ttft_p99_ms),
             number(judged.tpot_p99_ms),
-            quoted(&accuracy.join("; ")),
-            number(one.power.as_ref().map(|power| power.watts)),
-            number(one.power.as_ref().map(|power| power.joules)),
-            judged.simulated,
-            judged.rehearsal,
-            examined.refusal_count() > 0
-        );
-    }
-    out
+            accuracy.join("; "),
+            number(power.map(|power| power.watts)),
+            number(power.map(|power| power.joules)),
+        ];
+        let flags = [judged.simulated, judged.rehearsal, is_refused].map(|flag| flag.to_string());
+        let cells = names.into_iter().cloned().chain(values).chain(flags).map(quoted);
+        cells.collect::<Vec<_>>().join(",") + "\n"
+    };
+    let head = "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,\
+         accuracy,watts,joules,simulated,rehearsal,refused\n";
+    std::iter::once(head.to_owned()).chain(examined.results.iter().map(line)).collect()
 }
 
 /// Each finding with its place, its rule and what to do.
-fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a SubmissionFinding>, styler: Styler) {
-    let mut last = "";
-    for SubmissionFinding { weight, check, place, what, why, fix } in found {
-        if place != last {
-            let _ = writeln!(out, "\n{}", styler.tone(TextRole::Strong, clean(place)));
-            last = place;
-        }
-        let (tone, word) = match weight {
+fn findings<'a>(found: impl Iterator<Item = &'a SubmissionFinding>) -> Vec<Section> {
+    let item = |finding: &&SubmissionFinding| {
+        let SubmissionFinding { weight, check, what, why, fix, .. } = finding;
+        let (role, word) = match weight {
             FindingWeight::Refused => (TextRole::Bad, "refused"),
             FindingWeight::Review => (TextRole::Warning, "review"),
         };
-        let _ = writeln!(out, "  {} {}: {}", styler.tone(tone, word), check, clean(what));
-        let _ = writeln!(out, "    why: {}", clean(why));
-        let _ = writeln!(out, "    do:  {}", clean(fix));
-    }
+        let below = vec![format!("why: {why}"), format!("do:  {fix}")];
+        Item { role, text: format!("{word} {check}: {what}"), below, ..Item::default() }
+    };
+    let section = |found: &[&SubmissionFinding]| {
+        Section::new(&found[0].place).with([Block::items(found.iter().map(item).collect())])
+    };
+    found.collect::<Vec<_>>().chunk_by(|a, b| a.place == b.place).map(section).collect()
 }
 
 /// What a reviewer may object to: how often each check found something, and the first of it.
-fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
+fn objections(examined: &SubmissionReport) -> Vec<Section> {
     let mut groups: IndexMap<SubmissionCheck, (usize, &SubmissionFinding)> = IndexMap::new();
     for finding in examined.with_weight(FindingWeight::Review) {
         groups.entry(finding.check).or_insert((0, finding)).0 += 1;
     }
     if groups.is_empty() {
-        return;
+        return Vec::new();
     }
-    let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, "a reviewer may object"));
-    let rows: Vec<_> = groups
-        .into_iter()
-        .map(|(check, (times, first))| {
-            vec![
-                (TextRole::Plain, times.to_string()),
-                (TextRole::Name, check.to_string()),
-                (TextRole::Plain, cut(&clean(&first.what), 70)),
-            ]
-        })
-        .collect();
-    out.push_str(&table(styler, "  ", &rows));
+    let row = |(check, (times, first)): (SubmissionCheck, (usize, &SubmissionFinding))| {
+        [times.to_string().into(), Cell::name(check.to_string()), cut(&first.what, 70).into()]
+    };
+    vec![Section::new("a reviewer may object").with([Block::list(groups.into_iter().map(row))])]
 }
 
 /// What was not looked at, and why.
-fn unexamined(out: &mut String, examined: &SubmissionReport, styler: Styler) {
-    for found in examined.not_examined.iter().filter(|found| found.is_of_endpoints()) {
-        let text = format!("{}: {}\n  {}", clean(&found.place), found.why, mlperf::OWN_CHECKER);
-        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, text));
-    }
-    let mut reasons: IndexMap<&str, &str> = IndexMap::new();
-    for found in examined.not_examined.iter().filter(|found| !found.is_of_endpoints()) {
-        reasons.insert(last_name(&found.place), &found.why);
-    }
-    if !reasons.is_empty() {
-        let reasons: Vec<String> = reasons.iter().map(|(name, why)| format!("{}: {why}", clean(name))).collect();
+fn unexamined(examined: &SubmissionReport) -> Vec<Section> {
+    let (endpoints, others): (Vec<_>, Vec<_>) = examined.not_examined.iter().partition(|found| found.is_of_endpoints());
+    let endpoints = endpoints.into_iter().map(|found| {
+        let reason = Block::text(TextRole::Warning, mlperf::OWN_CHECKER);
+        Section::new(format!("{}: {}", found.place, found.why)).with([reason])
+    });
+    let reasons: IndexMap<&str, &String> =
+        others.into_iter().map(|found| (last_name(&found.place), &found.why)).collect();
+    let reasons: Vec<String> = reasons.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    let reasons = (!reasons.is_empty()).then(|| {
         let text = format!("not examined: {}", reasons.join("; "));
-        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Quiet, text));
-    }
+        Section::default().with([Block::plain(""), Block::text(TextRole::Quiet, text)])
+    });
+    endpoints.chain(reasons).collect()
 }
 
 /// How often each benchmark was not looked at: `1 × whisper`.
@@ -248,107 +232,71 @@ fn last_name(place: &str) -> &str {
 
 /// Both verdicts: `submittable`, which is null where a part was not examined and the rest is accepted, and the number
 /// of findings that a reviewer may raise.
-pub fn examined_json(examined: &SubmissionReport) -> String {
+pub fn examined_json(examined: &SubmissionReport) -> Value {
     let is_known = examined.refusal_count() > 0 || examined.not_examined.is_empty();
-    let report = json!({
+    json!({
         "submittable": is_known.then_some(examined.refusal_count() == 0),
         "refused": examined.refusal_count(),
         "for_review": examined.with_weight(FindingWeight::Review).count(),
         "examined": examined,
-    });
-    format!("{report:#}\n")
+    })
 }
 
-pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
-    let header = ["system", "benchmark", "scenario", "performance", "accuracy", "audit", "package"];
-    let mut rows: Vec<Vec<(TextRole, String)>> =
-        vec![header.iter().map(|word| (TextRole::Quiet, (*word).to_owned())).collect()];
-    let mut commands: Vec<(String, String)> = Vec::new();
+pub fn status(standing: &[ResultProgress]) -> Document {
+    let mut commands: Vec<(String, &String)> = Vec::new();
+    let mut rows = Vec::new();
     for one in standing {
-        let mut row = vec![
-            (TextRole::Plain, clean(&one.system)),
-            (TextRole::Name, clean(&one.benchmark)),
-            (TextRole::Name, clean(&one.scenario)),
-        ];
         let cells = [
             ("performance", &one.performance),
             ("accuracy", &one.accuracy),
             ("audit", &one.audit),
             ("package", &one.package),
         ];
-        for (name, cell) in cells {
-            let (tone, word) = cell.state.word();
-            let text = cell.outcome.as_deref().map(|outcome| format!(" {}", cut(outcome, 40))).unwrap_or_default();
-            row.push((tone, clean(&format!("{word}{text}"))));
-            if let Some(command) = &cell.command
-                && !commands.iter().any(|(_, known)| known == command)
+        let steps = cells.map(|(name, cell)| {
+            if let Some(command) =
+                cell.command.as_ref().filter(|command| commands.iter().all(|(_, listed)| listed != command))
             {
                 // One package holds many results.
-                let step = if name == "package" {
-                    name.to_owned()
-                } else {
-                    format!("{} {} {name}", one.benchmark, one.scenario)
-                };
-                commands.push((step, command.clone()));
+                let of_result = format!("{} {} {name}", one.benchmark, one.scenario);
+                commands.push((if name == "package" { name.to_owned() } else { of_result }, command));
             }
-        }
-        rows.push(row);
+            let (role, word) = cell.state.word();
+            let outcome = cell.outcome.as_deref().map(|outcome| format!(" {}", cut(outcome, 40))).unwrap_or_default();
+            Cell::new(role, format!("{word}{outcome}"))
+        });
+        let names = [(&one.system).into(), Cell::name(&one.benchmark), Cell::name(&one.scenario)];
+        rows.push(names.into_iter().chain(steps));
     }
-    let mut out = table(paint, "", &rows);
-    if !commands.is_empty() {
-        out.push_str("\nforward:\n");
-        let rows: Vec<_> = commands
-            .into_iter()
-            .map(|(name, command)| vec![(TextRole::Quiet, clean(&name)), (TextRole::Plain, clean(&command))])
-            .collect();
-        out.push_str(&table(paint, "  ", &rows));
-    }
-    out
-}
-
-pub fn status_json(standing: &[ResultProgress]) -> String {
-    format!("{:#}\n", json!({ "results": standing }))
+    let heads = ["system", "benchmark", "scenario", "performance", "accuracy", "audit", "package"];
+    let table = Table::list(heads, rows);
+    let forward = (!commands.is_empty()).then(|| {
+        let commands = commands.iter().map(|(name, command)| [Cell::quiet(name), (*command).into()]);
+        Section::new("forward:").with([Block::list(commands)])
+    });
+    Document::of_sections([Section::default().with([Block::table(table)])].into_iter().chain(forward))
 }
 
 /// Values side by side, then the settings that differ.
-pub fn diff(names: &[String; 2], found: &[ResultDifference], paint: Styler) -> String {
-    let mut rows: Vec<Vec<(TextRole, String)>> =
-        vec![["", "A", "B", "B/A"].iter().map(|word| (TextRole::Quiet, (*word).to_owned())).collect()];
-    for one in found.iter().filter(|one| !is_system(one)) {
-        let side = |run: Option<&mlperf::DiffedRun>| match run {
-            Some(run) => clean(&format!("{} {}", value(&run.judged), validity(&run.judged))),
-            None => "–".to_owned(),
-        };
-        rows.push(vec![
-            (TextRole::Name, clean(&one.name)),
-            (TextRole::Plain, side(one.a.as_ref())),
-            (TextRole::Plain, side(one.b.as_ref())),
-            (TextRole::Strong, one.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3}"))),
-        ]);
-    }
-    let mut out = format!("A  {}\nB  {}\n\n", clean(&names[0]), clean(&names[1]));
-    out.push_str(&table(paint, "", &rows));
-    for one in found.iter().filter(|one| !one.changes.is_empty()) {
-        let _ = writeln!(out, "\n{}", paint.tone(TextRole::Strong, clean(&one.name)));
-        let rows: Vec<_> = one
-            .changes
-            .iter()
-            .map(|change| {
-                let side = |value: Option<&String>| value.map_or("–".to_owned(), |value| cut(&clean(value), 60));
-                vec![
-                    (TextRole::Name, clean(&change.what)),
-                    (TextRole::Plain, side(change.a.as_ref())),
-                    (TextRole::Plain, side(change.b.as_ref())),
-                ]
-            })
-            .collect();
-        out.push_str(&table(paint, "  ", &rows));
-    }
-    out
-}
-
-pub fn diff_json(names: &[String; 2], found: &[ResultDifference]) -> String {
-    format!("{:#}\n", json!({ "a": names[0], "b": names[1], "results": found }))
+pub fn diff(names: &[String; 2], found: &[ResultDifference]) -> Document {
+    let dash = || "–".to_owned();
+    let row = |one: &ResultDifference| {
+        let side = |run: &mlperf::DiffedRun| format!("{} {}", value(&run.judged), validity(&run.judged));
+        let [a, b] = [&one.a, &one.b].map(|run| Cell::from(run.as_ref().map_or_else(dash, side)));
+        let ratio = one.ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        [Cell::name(&one.name), a, b, Cell::new(TextRole::Strong, ratio)]
+    };
+    let changes = |one: &ResultDifference| {
+        let rows = one.changes.iter().map(|change| {
+            let [a, b] = [&change.a, &change.b].map(|side| side.as_ref().map_or_else(dash, |value| cut(value, 60)));
+            [Cell::name(&change.what), a.into(), b.into()]
+        });
+        Section::new(&one.name).with([Block::list(rows)])
+    };
+    let table = Table::list(["", "A", "B", "B/A"], found.iter().filter(|one| !is_system(one)).map(row));
+    let [a, b] = [("A", &names[0]), ("B", &names[1])].map(|(side, name)| Block::plain(format!("{side}  {name}")));
+    let changed = found.iter().filter(|one| !one.changes.is_empty()).map(changes);
+    let values = Section::default().with([a, b, Block::plain(""), Block::table(table)]);
+    Document::of_sections([values].into_iter().chain(changed))
 }
 
 /// A system's own row has settings and no value.

@@ -1,13 +1,14 @@
 //! What a plan would do: the decision for each task, what its benchmarks are expected to take by the twin of their
 //! servers, and the graph of tasks as text for Graphviz's `dot` and Mermaid.
 
-use crate::styler::{Styler, TextRole, clean, table};
+use crate::document::{Cell, Table};
+use crate::styler::{Styler, TextRole};
 use base::event::TaskId;
 use base::units::{counted, grouped, three_digits};
 use plan::{Lifetime, Plan, Task};
 use rules::time;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::io;
@@ -24,36 +25,22 @@ pub struct DecisionRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     /// What a benchmark is expected to take, by the twin of its servers.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "estimate_json")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<BenchEstimate>,
 }
 
-#[allow(clippy::ref_option, reason = "serde gives a reference")]
-fn estimate_json<S: Serializer>(estimate: &Option<BenchEstimate>, to: S) -> Result<S::Ok, S::Error> {
-    estimate.as_ref().map(BenchEstimate::json).serialize(to)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum DecisionKind {
     Run,
     Cached,
     Skipped,
 }
 
-impl DecisionKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Cached => "cached",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
 /// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the
 /// same reason are one line: `triton (2)`.
-pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
+pub fn decisions_text(decisions: &[DecisionRow], styler: Styler) -> String {
     let are_alike = |one: &DecisionRow, next: &DecisionRow| {
         one.decision == DecisionKind::Skipped
             && next.decision == DecisionKind::Skipped
@@ -65,22 +52,16 @@ pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
         let estimate = estimate.as_ref().map(BenchEstimate::to_string);
         let cost = cost.iter().chain(&estimate).filter(|_| *decision == DecisionKind::Run);
         let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
-        let tone = match decision {
-            DecisionKind::Run => TextRole::Good,
-            DecisionKind::Cached | DecisionKind::Skipped => TextRole::Quiet,
-        };
-        let mut reasons = reasons.iter().chain(cost).map(|reason| (TextRole::Plain, clean(reason)));
-        let first = reasons.next().unwrap_or((TextRole::Plain, String::new()));
-        rows.push(vec![(tone, decision.as_str().to_owned()), (TextRole::Name, name), first]);
-        rows.extend(
-            reasons.map(|reason| vec![(TextRole::Plain, String::new()), (TextRole::Plain, String::new()), reason]),
-        );
+        let role = if *decision == DecisionKind::Run { TextRole::Good } else { TextRole::Quiet };
+        let mut reasons = reasons.iter().chain(cost).map(Cell::from);
+        rows.push([Cell::new(role, decision.into_str()), Cell::name(name), reasons.next().unwrap_or_default()]);
+        rows.extend(reasons.map(|reason| [Cell::default(), Cell::default(), reason]));
     }
-    let mut out = table(paint, "", &rows);
     let count = |choice| decisions.iter().filter(|decision| decision.decision == choice).count();
     let [run, cached, skipped] = [DecisionKind::Run, DecisionKind::Cached, DecisionKind::Skipped].map(count);
-    let _ = writeln!(out, "{}: {run} to run, {cached} cached, {skipped} skipped", counted(decisions.len(), "task"));
-    out
+    let tasks = counted(decisions.len(), "task");
+    let table = Table::list([], rows).terminal(styler, "");
+    format!("{table}{tasks}: {run} to run, {cached} cached, {skipped} skipped\n")
 }
 
 /// `{"tasks":[{"id","stage","decision","reasons":[…]}]}`, indented, with a newline at the end.
@@ -125,8 +106,10 @@ impl BenchEstimate {
     pub fn gpu_hours(&self) -> f64 {
         f64::from(self.gpus) * self.seconds / 3600.0
     }
+}
 
-    pub(super) fn json(&self) -> Value {
+impl Serialize for BenchEstimate {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut value = json!({"simulated": true, "seconds": self.seconds, "at_most": self.is_at_most,
             "gpus": self.gpus, "gpu_hours": self.gpu_hours()});
         if let Some(load) = &self.load {
@@ -135,7 +118,7 @@ impl BenchEstimate {
             value["output_tokens_per_second"] = json!(load.tokens_per_second);
             value["falls_behind"] = json!(load.falls_behind);
         }
-        value
+        value.serialize(to)
     }
 }
 

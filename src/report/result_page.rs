@@ -1,15 +1,17 @@
 //! One benchmark on the page of a run: verdict, numbers, metrics with their definitions, curves.
 
 use crate::chart::{Plot, SecondValue, StepPlot, number};
-use crate::machine_sections::{ServerSection, server};
+use crate::document::{Block, Cell, Document, Fact, Item, Section, Table, TableColumn};
+use crate::machine_sections::server;
 use crate::result_sections::{ResultBlock, SECTION_KEYS, sections};
 use crate::run_page::PageTop;
 use crate::search::{self, FoundHead};
 use crate::styler::TextRole;
 use base::event::TaskId;
+use base::units::counted;
 use harness::{
-    ConfidenceInterval, Counts, LoadPattern, LoadgenResult, Metric, Rates, Reason, RunIdentity, RunResult,
-    SearchReport, TimeSlice, WHOLE_ANSWERS, zero_point_text,
+    ConfidenceInterval, Connections, Counts, FinishReason, LoadPattern, LoadgenResult, Metric, Rates, Reason,
+    ReasonSeverity, RunIdentity, RunResult, SearchReport, TimeSlice, Violation, WHOLE_ANSWERS, zero_point_text,
 };
 use interop::{ImportedMetric, MeasuredResult};
 use serde::Serialize;
@@ -33,9 +35,9 @@ pub(crate) struct ResultSection {
     pub identity_entries: Vec<(String, String)>,
     /// The color of the badge.
     pub tone: TextRole,
-    pub reasons: Vec<String>,
-    /// The most important numbers: name, value, what was counted.
-    pub numbers: Vec<(String, String, String)>,
+    pub reasons: Block,
+    /// The most important numbers.
+    pub numbers: Block,
     /// The same in a row of the table of all results.
     pub row: Vec<String>,
     /// What the head of the page has of it.
@@ -43,15 +45,24 @@ pub(crate) struct ResultSection {
     pub top: Option<PageTop>,
     /// Further single values: name, value.
     pub facts: Vec<(String, String)>,
-    pub metrics: Vec<MetricRow>,
+    pub metrics: Vec<Block>,
     /// What holds for all of them.
     pub shared: Vec<String>,
     /// SVG.
     pub plots: Vec<String>,
-    /// Sections that exist only when requested.
-    pub blocks: Vec<ResultBlock>,
-    /// The servers' own metrics.
-    pub server: Option<ServerSection>,
+    /// Sections that exist only when requested, and the servers' own metrics.
+    pub sections: Vec<Section>,
+}
+
+/// The result of one benchmark on a terminal: what the page of its run has, without pictures.
+pub fn result(task: &TaskId, result: &MeasuredResult) -> Document {
+    let section = section(task, result, None);
+    let ResultSection { verdict, identity, reasons, numbers, metrics, shared, sections, about, .. } = section;
+    let latencies = Section::new("Latencies").with(metrics).with(Block::notes(shared));
+    let verdict = Section::new(verdict.unwrap_or_else(|| "no verdict".to_owned()));
+    let verdict = verdict.with(Block::notes(about.into_iter().chain(identity))).with([reasons]);
+    let numbers = Section::new("Numbers").with([numbers]);
+    Document::of_sections([latencies, numbers].into_iter().chain(sections).chain([verdict]))
 }
 
 /// `search`: what a search found, whose best probe this is.
@@ -65,7 +76,8 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
     shared.extend(run.filter(|run| run.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
     let mut plots = run.map(|run| distributions(&run.curves, &metrics)).unwrap_or_default();
     plots.extend(run.map(series).unwrap_or_default());
-    let blocks = run.map(|run| sections(run, search)).unwrap_or_default();
+    let mut blocks = run.map(|run| sections(run, search)).unwrap_or_default();
+    blocks.extend(run.and_then(|run| run.server_metrics.as_ref()).map(server));
     let head = search.map(search::head);
     let workload = run.map(|run| run.workload().to_string()).into_iter();
     let remarks = [loadgen.map(loadgen_mode), head.as_ref().map(|head| format!("{} of a search", head.probe))];
@@ -84,17 +96,22 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
         identity: identity.map(RunIdentity::line),
         identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
         tone,
-        reasons: run.map(|run| run.reasons().iter().map(Reason::line).collect()).unwrap_or_default(),
+        reasons: Block::items(run.map(|run| run.reasons().iter().map(reason_item).collect()).unwrap_or_default()),
         shared,
-        numbers: first(result),
+        numbers: Block::facts(first(result)),
         row: row(result),
         top,
         facts: facts(result),
-        metrics,
+        metrics: metric_blocks(&metrics),
         plots,
-        blocks,
-        server: run.and_then(|run| run.server_metrics.as_ref()).map(server),
+        sections: blocks.into_iter().map(Section::from).collect(),
     }
+}
+
+fn reason_item(reason: &Reason) -> Item {
+    let is_warning = reason.severity == ReasonSeverity::Warning;
+    let (role, mark) = if is_warning { (TextRole::Warning, "!") } else { (TextRole::Bad, "✗") };
+    Item { role, mark: mark.to_owned(), text: reason.line(), ..Item::default() }
 }
 
 /// The columns of [`ResultSection::row`].
@@ -285,17 +302,18 @@ fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
             return;
         }
         let others = if same < metrics.len() { ", unless stated otherwise below" } else { "" };
-        lines.push(format!("{name}: {common}{others}"));
+        lines.push(format!("{name}{common}{others}"));
         metrics.iter_mut().map(field).filter(|text| **text == common).for_each(String::clear);
     };
-    hoist("window", |metric| &mut metric.window);
-    hoist("tokens", |metric| &mut metric.token_source);
-    hoist("percentiles", |metric| &mut metric.rule);
+    hoist("window: ", |metric| &mut metric.window);
+    hoist("tokens: ", |metric| &mut metric.token_source);
+    hoist("percentiles: ", |metric| &mut metric.rule);
+    hoist("", |metric| &mut metric.interval);
     lines
 }
 
 /// Name, value, and what was counted, of the run that the result shows.
-fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
+fn first(result: &MeasuredResult) -> Vec<Fact> {
     let run = result.own();
     let imported = result.imported();
     let count = |of: fn(&Counts) -> u64| run.map(|run| of(&run.counts) as f64);
@@ -332,7 +350,32 @@ fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
         ("not sent", count(|counts| counts.not_sent), "because the run was stopped".to_owned()),
         ("output tokens", result.tokens()[1], format!("of successful requests{tokens}")),
     ];
-    rows.into_iter().filter_map(|(name, value, what)| Some((name.to_owned(), number(value?), what))).collect()
+    rows.into_iter().filter_map(fact).chain(run.map(course_facts).unwrap_or_default()).collect()
+}
+
+fn fact((name, value, about): (&str, Option<f64>, String)) -> Option<Fact> {
+    Some([name.to_owned(), number(value?), about])
+}
+
+/// How answers ended, and what the connections and the client did.
+fn course_facts(run: &RunResult) -> Vec<Fact> {
+    let (ends, reasons) = sum(&run.counts.finish_reasons, FinishReason::as_str);
+    let (violations, classes) = sum(&run.counts.violations, Violation::as_str);
+    let Connections { count, reconnects, idle_closed, resent, .. } = &run.connections;
+    let idle = format!("{idle_closed} closed by the server while idle, {} sent again", counted(*resent, "request"));
+    let rows = [
+        ("finish reasons", ends, reasons),
+        ("protocol violations", violations, format!("{classes}; in no number")),
+        ("connections", Some(*count as f64), format!("{reconnects} reconnected; {idle}")),
+        ("client CPU", run.client.cpu_ms_per_1000_chunks, "ms for 1,000 chunks".to_owned()),
+    ];
+    rows.into_iter().filter_map(fact).collect()
+}
+
+/// How many in all, and how many of each kind. `None`: nothing was counted.
+fn sum<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> (Option<f64>, String) {
+    let each: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {}", name(*kind))).collect();
+    ((!each.is_empty()).then(|| counts.values().sum::<u64>() as f64), each.join(", "))
 }
 
 /// Every single value of the file that no other part of the page shows, under its place. It reads the file's own
@@ -413,43 +456,49 @@ fn series(result: &RunResult) -> Vec<String> {
     let column = |of: fn(&TimeSlice) -> Option<f64>| -> Vec<(f64, f64)> {
         result.slices.iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
     };
-    let is_of_chunks = result.tokens.chunk_source.is_some();
     let most = match result.load.in_flight_max {
         0 => String::new(),
         most => format!("; most: {}", number(most as f64)),
     };
-    let peaks = column(|slice| Some(slice.in_flight_max? as f64));
-    // A file of an earlier version has no other values than those when each second began.
-    let (in_flight, in_flight_seconds, in_flight_kind) = if peaks.is_empty() {
-        let at_start = column(|slice| Some(slice.in_flight as f64));
-        (format!("Requests in flight when each second began{most}"), at_start, SecondValue::AtStart)
-    } else {
-        (format!("Requests in flight, the most in each second{most}"), peaks, SecondValue::Most)
+    let has_peaks = result.slices.iter().any(|slice| slice.in_flight_max.is_some());
+    let plot = |(title, value, kind): SecondSeries| {
+        let most = if matches!(kind, SecondValue::Most | SecondValue::AtStart) { most.as_str() } else { "" };
+        StepPlot { title: &format!("{title}{most}"), seconds: &column(value), end, kind }.draw()
     };
-    let wanted = [
+    second_series(result.tokens.chunk_source.is_some(), has_peaks).into_iter().filter_map(plot).collect()
+}
+
+/// A title, the value of a second, and what that is.
+pub(crate) type SecondSeries = (&'static str, fn(&TimeSlice) -> Option<f64>, SecondValue);
+
+/// What is drawn of each second. A file of an earlier version has no peaks.
+pub(crate) fn second_series(has_chunks: bool, has_peaks: bool) -> [SecondSeries; 3] {
+    [
         (
-            if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" },
-            column(|slice| Some(slice.tokens as f64)),
+            if has_chunks { "Chunks in each second" } else { "Output tokens in each second" },
+            |slice| Some(slice.tokens as f64),
             SecondValue::Sum,
         ),
-        (in_flight.as_str(), in_flight_seconds, in_flight_kind),
-        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), SecondValue::Mean),
-    ];
-    wanted
-        .into_iter()
-        .filter_map(|(title, seconds, kind)| StepPlot { title, seconds: &seconds, end, kind }.draw())
-        .collect()
+        if has_peaks {
+            let title = "Requests in flight, the most in each second";
+            (title, |slice| Some(slice.in_flight_max? as f64), SecondValue::Most)
+        } else {
+            let title = "Requests in flight when each second began";
+            (title, |slice| Some(slice.in_flight as f64), SecondValue::AtStart)
+        },
+        ("Mean TTFT of each second's first tokens, ms", |slice| slice.ttft_ms, SecondValue::Mean),
+    ]
 }
 
 /// A row of the table, numbers as they are shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct MetricRow {
     pub name: String,
     pub unit: String,
     pub n: String,
     pub cells: Vec<String>,
     /// Intervals from this run, or why they are missing.
-    pub interval: Option<String>,
+    pub interval: String,
     pub population: String,
     pub zero_point: String,
     pub token_source: String,
@@ -459,18 +508,58 @@ pub(crate) struct MetricRow {
 }
 
 /// The columns of [`MetricRow::cells`].
-pub(crate) const COLUMNS: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "min", "max"];
+pub(crate) const COLUMNS: [&str; 8] = ["mean", "p50", "p75", "p90", "p95", "p99", "min", "max"];
+
+/// The metrics that have a value, each with what it means below it; and those that have none.
+pub(crate) fn metric_blocks(rows: &[MetricRow]) -> Vec<Block> {
+    let priority = |name| match name {
+        "p75" => 4,
+        "min" => 3,
+        "max" => 2,
+        "p95" => 1,
+        _ => 0,
+    };
+    let stated: Vec<usize> = (0..COLUMNS.len()).filter(|at| rows.iter().any(|row| row.cells[*at] != "n/a")).collect();
+    let statistics = stated.iter().map(|at| TableColumn::number(COLUMNS[*at]).priority(priority(COLUMNS[*at])));
+    let columns = [TableColumn::new("metric"), TableColumn::number("values")].into_iter().chain(statistics);
+    let mut table = Table::new("metrics", columns).look("");
+    let (with, without): (Vec<&MetricRow>, Vec<_>) = rows.iter().partition(|row| row.n != "0");
+    for row in with {
+        let cells = [Cell::name(format!("{} {}", row.name, row.unit)), (&row.n).into()];
+        table.row_like("has-def", cells.into_iter().chain(stated.iter().map(|at| Cell::from(&row.cells[*at]))));
+        table.row_like("def", [Cell::default(), Cell::quiet(row.definition())]);
+    }
+    let names: Vec<&str> = without.iter().map(|row| row.name.as_str()).collect();
+    let table = (!table.is_empty()).then(|| Block::table(table));
+    let without = (!names.is_empty()).then(|| format!("without a value: {}", names.join(", ")));
+    table.into_iter().chain(Block::notes(without)).collect()
+}
 
 impl MetricRow {
+    fn definition(&self) -> String {
+        let part = |name: &str, text: &String| (!text.is_empty()).then(|| format!("{name}{text}"));
+        let is_any_excluded = !["", "0"].contains(&self.excluded.as_str());
+        let excluded = if is_any_excluded { format!(" ({} excluded)", self.excluded) } else { String::new() };
+        let parts = [
+            part("from ", &self.zero_point),
+            part("", &self.population).map(|population| population + &excluded),
+            part("window: ", &self.window),
+            part("tokens: ", &self.token_source),
+            part("", &self.interval),
+            part("percentiles: ", &self.rule),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+
     /// `None`: the result does not have it.
     pub(crate) fn new(name: &str, metric: &Metric) -> Option<Self> {
-        let &Metric { mean, p50, p90, p95, p99, min, max, .. } = metric;
+        let &Metric { mean, p50, p75, p90, p95, p99, min, max, .. } = metric;
         (!metric.percentile_rule.is_empty()).then(|| Self {
             name: title(name),
             unit: metric.unit.clone(),
             n: number(metric.n as f64),
-            cells: [mean, p50, p90, p95, p99, min, max].map(cell).to_vec(),
-            interval: interval(metric),
+            cells: [mean, p50, p75, p90, p95, p99, min, max].map(cell).to_vec(),
+            interval: interval(metric).unwrap_or_default(),
             population: match &metric.absent {
                 Some(why) => format!("left out: {why}"),
                 None => metric.population.clone(),
@@ -490,8 +579,8 @@ impl MetricRow {
             name: title(name),
             unit: metric.unit.clone(),
             n: metric.n.map(|n| number(n as f64)).unwrap_or_default(),
-            cells: [mean, p50, p90, p95, p99, min, max].map(cell).to_vec(),
-            interval: None,
+            cells: [mean, p50, None, p90, p95, p99, min, max].map(cell).to_vec(),
+            interval: String::new(),
             population: metric.population.clone(),
             zero_point: zero_point_text(&metric.zero_point),
             token_source: metric.token_source.clone(),

@@ -2,32 +2,66 @@
 //! counted, the steady part, the server's stamps, cancellations, other outputs, sessions, tokens, and the load.
 
 use crate::chart::number;
+use crate::document::{Block, Cell, Fact, Section, Table, TableColumn};
 use crate::machine_sections::{gpus, preflight};
-use crate::result_page::{MetricRow, cell};
+use crate::result_page::{MetricRow, cell, metric_blocks};
 use crate::search;
 use base::spec::CancelBy;
 use harness::{Adjusted, HostShare, LoadConditions, Metric, Pause, RunResult, SearchReport, zero_point_text};
-use serde::Serialize;
 
-/// A section, ready for the template.
-#[derive(Debug, Default, Serialize)]
+/// A section, before it is drawn.
+#[derive(Debug, Default)]
 pub(crate) struct ResultBlock {
     pub title: &'static str,
     /// What it is about, in a sentence or two.
     pub about: String,
     /// Name, value, what was counted.
-    pub facts: Vec<[String; 3]>,
+    pub facts: Vec<Fact>,
     pub metrics: Vec<MetricRow>,
     /// Headings of [`Self::rows`]; all but the first head number columns.
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
+    /// Where rows are below a summary on a page: the summary.
+    pub fold: Option<&'static str>,
     /// SVG.
     pub plots: Vec<String>,
+    /// A terminal leaves it out.
+    pub is_on_page: bool,
+}
+
+impl From<ResultBlock> for Section {
+    fn from(block: ResultBlock) -> Self {
+        let table = block.table();
+        let table = (!table.is_empty()).then(|| match block.fold {
+            Some(summary) => Block::table(table).folded(summary, false),
+            None => Block::table(table),
+        });
+        let ResultBlock { title, about, facts, metrics, plots, is_on_page, .. } = block;
+        let facts = (!facts.is_empty()).then(|| Block::facts(facts));
+        let plots = (!plots.is_empty()).then(|| Block::charts(plots));
+        let section = Self { about, is_on_page, ..Self::new(title) };
+        section.with(facts).with(plots).with(table).with(metric_blocks(&metrics))
+    }
 }
 
 impl ResultBlock {
     pub(crate) const fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.metrics.is_empty() && self.rows.is_empty()
+    }
+
+    /// A narrow terminal does without columns between the fourth and the last. A column of longer texts has no numbers.
+    fn table(&self) -> Table {
+        let column = |(at, name): (usize, &&'static str)| {
+            let is_short = |row: &Vec<String>| row.get(at).is_none_or(|text| text.chars().count() <= 12);
+            let is_number = at > 0 && self.rows.iter().all(is_short);
+            let column = if is_number { TableColumn::number(*name) } else { TableColumn::new(*name) };
+            if at > 3 && at + 1 < self.head.len() { column.priority(at as u8) } else { column }
+        };
+        let mut table = Table::new(self.title, self.head.iter().enumerate().map(column)).look("");
+        for row in &self.rows {
+            table.row(row.iter().map(Cell::from));
+        }
+        table
     }
 
     /// Adds nothing for `None`.
@@ -305,6 +339,10 @@ fn tokens(result: &RunResult) -> Option<ResultBlock> {
     }
     block.count("output tokens requested", tokens.output_requested, "by the schedule, of the same requests");
     block.count("input tokens", tokens.input, format!("source: {}", or(&tokens.input_source, "unknown")));
+    if let Some(cached) = &tokens.input_cached {
+        let about = format!("of {} in {} answers", number(cached.prompt_tokens as f64), number(cached.requests as f64));
+        block.count("input tokens from a prefix cache", cached.tokens, about);
+    }
     let by_server = tokens.input_server.map(|tokens| number(tokens as f64));
     block.fact("input tokens as the server counts", by_server, "its usage, for the same prompts");
     block.count("shorter than requested", tokens.shorter, "requests, ended by an end token");
@@ -340,7 +378,8 @@ fn load(result: &RunResult) -> Option<ResultBlock> {
     if *load == LoadConditions::default() {
         return None;
     }
-    let mut block = ResultBlock { title: "Load delivery", ..ResultBlock::default() };
+    let is_on_page = load.max_in_flight.is_none();
+    let mut block = ResultBlock { title: "Load delivery", is_on_page, ..ResultBlock::default() };
     let stated = |text: &str, sentence: String| (!text.is_empty()).then_some(sentence);
     let from = format!("Waiting (from {}) counts from {}.", zero_point(result), load.zero_point);
     let lengths = format!("Lengths of prompts: {}.", load.input_lengths);
@@ -377,18 +416,21 @@ fn think(pause: Pause) -> Option<String> {
     }
 }
 
-const SHARE_COLUMNS: [&str; 11] = [
-    "ok",
-    "failed",
-    "requests/s",
-    "tokens/s",
-    "TTFT mean, ms",
-    "TTFT p50, ms",
-    "TTFT p99, ms",
-    "TPOT mean, ms",
-    "TPOT p50, ms",
-    "TPOT p99, ms",
-    "metrics read",
+/// A column of a host's or a server's share, and its number.
+type ShareColumn = (&'static str, fn(&HostShare) -> Option<f64>);
+
+const SHARE_COLUMNS: [ShareColumn; 11] = [
+    ("ok", |share| Some(share.ok as f64)),
+    ("failed", |share| Some(share.failed as f64)),
+    ("requests/s", |share| share.requests_per_s),
+    ("tokens/s", |share| share.output_tokens_per_s),
+    ("TTFT mean, ms", |share| share.ttft.mean),
+    ("TTFT p50, ms", |share| share.ttft.p50),
+    ("TTFT p99, ms", |share| share.ttft.p99),
+    ("TPOT mean, ms", |share| share.tpot.mean),
+    ("TPOT p50, ms", |share| share.tpot.p50),
+    ("TPOT p99, ms", |share| share.tpot.p99),
+    ("metrics read", |share| Some(share.server_metrics.as_ref()?.scrapes as f64)),
 ];
 
 fn hosts(result: &RunResult) -> Option<ResultBlock> {
@@ -402,20 +444,8 @@ fn servers(result: &RunResult) -> Option<ResultBlock> {
 
 fn shares(result: &RunResult, title: &'static str, part: &'static str, rows: &[HostShare]) -> Option<ResultBlock> {
     let row = |host: &HostShare| {
-        vec![
-            host.host.clone(),
-            number(host.ok as f64),
-            number(host.failed as f64),
-            cell(host.requests_per_s),
-            cell(host.output_tokens_per_s),
-            cell(host.ttft.mean),
-            cell(host.ttft.p50),
-            cell(host.ttft.p99),
-            cell(host.tpot.mean),
-            cell(host.tpot.p50),
-            cell(host.tpot.p99),
-            cell(host.server_metrics.as_ref().map(|metrics| metrics.scrapes as f64)),
-        ]
+        let numbers = SHARE_COLUMNS.map(|(_, number)| cell(number(host)));
+        std::iter::once(host.host.clone()).chain(numbers).collect()
     };
     (!rows.is_empty()).then(|| ResultBlock {
         title,
@@ -425,8 +455,9 @@ fn shares(result: &RunResult, title: &'static str, part: &'static str, rows: &[H
             zero_point_text(&result.latency.ttft.zero_point),
             result.tokens.source
         ),
-        head: std::iter::once(part).chain(SHARE_COLUMNS).collect(),
+        head: std::iter::once(part).chain(SHARE_COLUMNS.map(|(name, _)| name)).collect(),
         rows: rows.iter().map(row).collect(),
+        is_on_page: true,
         ..ResultBlock::default()
     })
 }
@@ -459,16 +490,23 @@ fn repeats(result: &RunResult) -> Option<ResultBlock> {
             values.join(" "),
         ])
     };
+    let seeds = repeats.runs.iter().map(|run| run.seed.to_string()).collect::<Vec<_>>().join(", ");
+    let verdicts = repeats.runs.iter().map(|run| run.verdict.as_str()).collect::<Vec<_>>().join(", ");
+    let few = if repeats.runs.len() == 2 {
+        " Two runs show little of how much runs differ: an interval is 12.7 standard errors to each side, of five \
+            runs 2.8 (`--repeat 5`)."
+    } else {
+        ""
+    };
     Some(ResultBlock {
         title: "Runs",
         about: format!(
-            "{} runs of the same measurement with different seeds. The interval is of the mean over runs, 95 %, by \
-                Student's t; \
-             the spread is the standard deviation between runs in percent of the mean. The head of the page and its \
-             table of all results \
-             have the means, too, and the failures of all runs. All other numbers on this page are of run {}, in \
-             which the \
-             populations, zero points and token sources are given.",
+            "{} runs of the same measurement with the seeds {seeds}: {verdicts}. The interval is of the mean over \
+                runs, 95 %, by Student's t; the spread is the standard deviation between runs in percent of the \
+                mean.{few} \
+                Means are also in the head of the page and in its table of all results, with the failures of all \
+                runs. All other numbers are of run {}, in which the populations, zero points and token sources are \
+                given.",
             repeats.runs.len(),
             repeats.shown,
         ),

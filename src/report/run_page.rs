@@ -1,15 +1,16 @@
 //! The page of a run: the values for its template.
 
 use crate::chart::{number, run};
+use crate::command_tables::run_word;
 use crate::document::Fact;
 use crate::page_template::render_page;
-use crate::result_page::{self, COLUMNS, ResultSection};
+use crate::result_page::{self, ResultSection};
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{TextRole, as_typed, clean, clean_lines, duration_text, to_the_second};
 use crate::summary::{failure_lines, failure_text, failure_word, reasons_of};
 use crate::sweep::{self, SweepSection};
 use crate::sweep_charts::{NamedSweep, draw};
-use base::event::{TaskId, Verdict};
+use base::event::TaskId;
 use base::units::counted;
 use harness::{SearchReport, SweepReport};
 use interop::MeasuredResult;
@@ -54,7 +55,8 @@ pub fn run_page(
     let benches: Vec<_> =
         results.iter().map(|page| result_page::section(&page.task, &page.result, page.search.as_ref())).collect();
     let (gantt, left_out) = run::timeline(run_state).unzip();
-    let (tone, word) = verdict(run_state);
+    let (tone, word) = run_word(run_state, false);
+    let word = word.split(';').next();
     let total = plan.tasks.len().max(run_state.total);
     // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
@@ -71,7 +73,7 @@ pub fn run_page(
             name => named(if run_state.manifest.is_empty() { &plan.name } else { &run_state.manifest }),
             run => run_state.run.as_ref().map(ToString::to_string),
             started_at => to_the_second(&run_state.started_at),
-            tone, word,
+            tone => Serde(tone), word,
             simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
             rehearsal => benches.iter().any(|bench| bench.rehearsal),
             measured => measured(&benches, &sections),
@@ -88,7 +90,6 @@ pub fn run_page(
             not_needed,
             benches => Serde(&benches),
             detailed => DETAILED,
-            columns => COLUMNS,
             troubles => failures(run_state),
             gantt,
             left_out => left_out.unwrap_or(0),
@@ -167,26 +168,12 @@ fn named(manifest: &str) -> &str {
     file.filter(|_| manifest.contains('/')).unwrap_or(manifest)
 }
 
-fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
-    match run_state.finished {
-        None => ("odd", "not finished"),
-        Some(end) if end.exit == 130 => ("odd", "interrupted"),
-        Some(end) if end.exit == 0 => ("good", "done"),
-        Some(_) => ("bad", run_state.verdict().map_or("failed", Verdict::as_str)),
-    }
-}
-
 /// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
 fn rows(run_state: &RunState, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Value> {
     let row = |(task, entry): (&TaskId, &TaskState)| {
         let mut lines: Vec<String> = entry.reasons.iter().map(|reason| clean(reason)).collect();
         lines.extend(entry.why.as_deref().map(clean));
-        if entry.attempts > 1 {
-            lines.push(format!("attempt {}", entry.attempts));
-        }
-        if entry.unchanged {
-            lines.push("output unchanged".to_owned());
-        }
+        lines.extend(entry.notes(None));
         context! {
             task => task.to_string(),
             state => if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() },

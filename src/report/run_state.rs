@@ -84,13 +84,15 @@ pub struct TaskState {
     pub groups: Vec<i32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum TaskPhase {
     #[default]
     Running,
     /// A service that is ready.
     #[serde(rename = "up")]
+    #[strum(serialize = "up")]
     Serving,
     Ran,
     Cached,
@@ -102,32 +104,8 @@ pub enum TaskPhase {
 }
 
 impl TaskPhase {
-    pub const ALL: [Self; 8] = [
-        Self::Running,
-        Self::Serving,
-        Self::Ran,
-        Self::Cached,
-        Self::Skipped,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Retrying,
-    ];
-
     pub const fn is_finished(self) -> bool {
         !matches!(self, Self::Running | Self::Serving | Self::Retrying)
-    }
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Serving => "up",
-            Self::Ran => "ran",
-            Self::Cached => "cached",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Retrying => "retrying",
-        }
     }
 }
 
@@ -167,9 +145,16 @@ impl TaskState {
         self.below.iter().find(|(name, _)| name == "workload").map(|(_, line)| line)
     }
 
+    /// `service` as given, which attempt it was, and whether its output is what it was.
+    pub(crate) fn notes(&self, service: Option<&str>) -> Vec<String> {
+        let attempt = (self.attempts > 1).then(|| format!("attempt {}", self.attempts));
+        let unchanged = self.unchanged.then(|| "output unchanged".to_owned());
+        service.map(str::to_owned).into_iter().chain(attempt).chain(unchanged).collect()
+    }
+
     /// The state as text for readers: an interrupted task did not fail.
     pub fn label(&self) -> &'static str {
-        if self.is_interrupted() { "interrupted" } else { self.state.as_str() }
+        if self.is_interrupted() { "interrupted" } else { self.state.into_str() }
     }
 
     fn is_interrupted(&self) -> bool {

@@ -1,10 +1,10 @@
 //! What a server reports about itself, its models and its metrics, and where servers are that stay up.
 
-use crate::styler::{Styler, TextRole, clean, cut, table};
+use crate::document::{Badge, Block, Cell, Document, Section, Table};
+use crate::styler::{Styler, TextRole, cut};
 use base::units::{counted, shell_word};
 use serde::Serialize;
 use serde_json::json;
-use std::fmt::Write as _;
 
 /// A server, as it answered.
 #[derive(Clone, Debug, Serialize)]
@@ -66,102 +66,78 @@ pub struct ServerMetricRow {
     pub per_second: Option<f64>,
 }
 
-pub fn status(server: &ServerStatus, styler: Styler) -> String {
-    let (tone, word) = match (server.live, server.ready) {
+pub fn status(server: &ServerStatus) -> Document {
+    let (role, word) = match (server.live, server.ready) {
         (true, true) => (TextRole::Good, "ready"),
         (true, false) => (TextRole::Warning, "live, not ready"),
         (false, _) => (TextRole::Bad, "not live"),
     };
-    let mut out = String::new();
-    let name = styler.tone(TextRole::Strong, clean(&format!("{} {}", server.name, server.version)));
-    let _ = writeln!(out, "{name}  {}: {}", clean(&server.address), styler.tone(tone, word));
-    if !server.extensions.is_empty() {
-        let _ = writeln!(out, "  extensions: {}", clean(&server.extensions.join(", ")));
-    }
-    if server.models.is_empty() {
-        out.push_str("  no models\n");
-        return out;
-    }
-    let mut rows = vec![
-        ["model", "version", "state", "backend", "answers", "max batch"]
-            .map(|head| (TextRole::Quiet, head.to_owned()))
-            .to_vec(),
-    ];
-    for model in &server.models {
-        let (tone, state) = match model.state.as_str() {
+    let row = |model: &ModelRow| {
+        let (role, state) = match model.state.as_str() {
             "READY" => (TextRole::Good, "READY"),
             "" => (TextRole::Quiet, "not loaded"),
             other => (TextRole::Bad, other),
         };
         let answers = model.decoupled.map(|decoupled| if decoupled { "decoupled (stream)" } else { "one" });
-        let batch = model.max_batch_size.map(|size| size.to_string());
-        let dash = || "–".to_owned();
-        rows.push(vec![
-            (TextRole::Name, clean(&model.name)),
-            (TextRole::Plain, if model.version.is_empty() { dash() } else { clean(&model.version) }),
-            (tone, clean(state)),
-            (TextRole::Plain, model.backend.as_deref().map_or_else(dash, clean)),
-            (TextRole::Plain, answers.map_or_else(dash, str::to_owned)),
-            (TextRole::Plain, batch.unwrap_or_else(dash)),
-            (TextRole::Bad, clean(&model.reason)),
-        ]);
-    }
-    out.push_str(&table(styler, "  ", &rows));
-    out
+        let version = Some(&model.version).filter(|version| !version.is_empty());
+        let cell = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "–".to_owned()));
+        [
+            Cell::name(&model.name),
+            cell(version.cloned()),
+            Cell::new(role, state),
+            cell(model.backend.clone()),
+            cell(answers.map(str::to_owned)),
+            cell(model.max_batch_size.map(|size| size.to_string())),
+            Cell::new(TextRole::Bad, &model.reason),
+        ]
+    };
+    let heads = ["model", "version", "state", "backend", "answers", "max batch"];
+    let extensions = (!server.extensions.is_empty()).then(|| format!("extensions: {}", server.extensions.join(", ")));
+    let models = match server.models.as_slice() {
+        [] => Block::plain("no models"),
+        models => Block::table(Table::list(heads, models.iter().map(row))),
+    };
+    let badges = vec![Badge { role, text: format!("{}: {word}", server.address) }];
+    let section = Section { badges, ..Section::new(format!("{} {}", server.name, server.version)) };
+    Document::of_sections([section.with(extensions.map(Block::plain)).with([models])])
 }
 
-pub fn models(models: &[ModelDetails], paint: Styler) -> String {
-    let mut out = String::new();
-    for (index, model) in models.iter().enumerate() {
-        if index > 0 {
-            out.push('\n');
-        }
+pub fn models(models: &[ModelDetails]) -> Document {
+    let tensor = |side: &str, tensor: &TensorFacts| {
+        let shape = format!("{:?}", tensor.shape);
+        let remark = if tensor.optional { "optional" } else { "" };
+        [
+            Cell::quiet(side),
+            Cell::name(&tensor.name),
+            tensor.datatype.as_str().into(),
+            shape.into(),
+            Cell::quiet(remark),
+        ]
+    };
+    let section = |model: &ModelDetails| {
+        let inputs = model.inputs.iter().map(|input| tensor("in", input));
+        let tensors = inputs.chain(model.outputs.iter().map(|output| tensor("out", output)));
+        let settings = model.settings.iter().map(|(name, value)| [Cell::quiet(name), cut(value, 100).into()]);
         let about = format!("{}, versions {}", model.platform, model.versions.join(", "));
-        let _ = writeln!(out, "{}  {}", paint.tone(TextRole::Strong, clean(&model.name)), clean(&about));
-        let tensor = |what: &str, tensor: &TensorFacts| {
-            vec![
-                (TextRole::Quiet, what.to_owned()),
-                (TextRole::Name, clean(&tensor.name)),
-                (TextRole::Plain, clean(&tensor.datatype)),
-                (TextRole::Plain, format!("{:?}", tensor.shape)),
-                (TextRole::Quiet, if tensor.optional { "optional".to_owned() } else { String::new() }),
-            ]
-        };
-        let mut rows: Vec<_> = model.inputs.iter().map(|input| tensor("in", input)).collect();
-        rows.extend(model.outputs.iter().map(|output| tensor("out", output)));
-        out.push_str(&table(paint, "  ", &rows));
-        let setting =
-            |(name, value): &(String, String)| vec![(TextRole::Quiet, clean(name)), (TextRole::Plain, cut(value, 100))];
-        let rows: Vec<_> = model.settings.iter().map(setting).collect();
-        out.push_str(&table(paint, "  ", &rows));
-    }
-    out
+        Section { about, ..Section::new(&model.name) }.with([Block::list(tensors), Block::list(settings)])
+    };
+    Document::of_sections(models.iter().map(section))
 }
 
 /// Families one after the other; `all` counts all numbers, including those that were not requested.
-pub fn metrics(server_metric_rows: &[ServerMetricRow], all: usize, styler: Styler) -> String {
-    let mut out = String::new();
-    for family in server_metric_rows.chunk_by(|a, b| a.family == b.family) {
-        let head = &family[0];
-        let name = styler.tone(TextRole::Strong, clean(&head.family));
-        let _ = writeln!(out, "{name}  {}  {}", head.kind, styler.tone(TextRole::Quiet, clean(&head.help)));
-        let row = |metric: &ServerMetricRow| {
-            let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
-            vec![
-                (TextRole::Name, clean(&metric.labels)),
-                (TextRole::Plain, clean(&metric.value)),
-                (TextRole::Warning, rate),
-            ]
-        };
-        let rows: Vec<_> = family.iter().map(row).collect();
-        out.push_str(&table(styler, "  ", &rows));
-    }
-    if server_metric_rows.len() < all {
-        let _ = writeln!(out, "{} of {}, as the server counts", server_metric_rows.len(), counted(all, "number"));
-    } else {
-        let _ = writeln!(out, "{}, as the server counts", counted(all, "number"));
-    }
-    out
+pub fn metrics(rows: &[ServerMetricRow], all: usize) -> Document {
+    let row = |metric: &ServerMetricRow| {
+        let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
+        [Cell::name(&metric.labels), metric.value.as_str().into(), Cell::new(TextRole::Warning, rate)]
+    };
+    let family = |rows: &[ServerMetricRow]| {
+        let about = format!("{}  {}", rows[0].kind, rows[0].help);
+        Section { about, ..Section::new(&rows[0].family) }.with([Block::list(rows.iter().map(row))])
+    };
+    let part = if rows.len() < all { format!("{} of ", rows.len()) } else { String::new() };
+    let count = Block::plain(format!("{part}{}, as the server counts", counted(all, "number")));
+    let families = rows.chunk_by(|a, b| a.family == b.family).map(family);
+    Document::of_sections(families.chain([Section::default().with([count])]))
 }
 
 /// One server that is up.
@@ -191,22 +167,15 @@ impl EndpointRow {
 
 /// A table, and below it a benchmark of the first one as a command to paste. Without color: it is often copied.
 pub fn endpoints_text(servers: &[EndpointRow]) -> String {
-    let row = |cells: [&str; 5]| cells.map(|text| (TextRole::Plain, clean(text))).to_vec();
-    let mut rows = vec![row(["STAGE", "SERVER", "GRPC", "HTTP", "METRICS"])];
-    rows.extend(servers.iter().map(|one| {
-        let server = match &one.host {
-            Some(host) => format!("{} on {host}", one.server),
-            None => one.server.to_string(),
-        };
-        let address = |address: &Option<String>| address.clone().unwrap_or_else(|| "-".to_owned());
-        row([&one.task, &server, &address(&one.grpc), &address(&one.http), &address(&one.metrics)])
-    }));
-    let mut text = table(Styler::OFF, "", &rows);
-    if let Some(first) = servers.first() {
-        text.push_str(&first.bench_command());
-        text.push('\n');
-    }
-    text
+    let row = |one: &EndpointRow| {
+        let host = one.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
+        let addresses = [&one.grpc, &one.http, &one.metrics].map(|address| address.as_deref().unwrap_or("-"));
+        [one.task.as_str(), &format!("{}{host}", one.server)].into_iter().chain(addresses).map(Cell::from).collect()
+    };
+    let heads = ["STAGE", "SERVER", "GRPC", "HTTP", "METRICS"];
+    let table = Table::list(heads, servers.iter().map(row).collect::<Vec<Vec<Cell>>>());
+    let command = servers.first().map(|first| format!("{}\n", first.bench_command())).unwrap_or_default();
+    table.terminal(Styler::OFF, "") + &command
 }
 
 /// One line: `{"servers": […]}`.
@@ -242,7 +211,7 @@ mod tests {
                 model("other", "", "", None),
             ],
         };
-        insta::assert_snapshot!(status(&server, Styler::OFF), @r"
+        insta::assert_snapshot!(status(&server).terminal(Styler::OFF), @r"
         triton 2.51.0  h:8001: ready
           extensions: statistics, trace
           model         version  state        backend      answers             max batch
@@ -264,10 +233,11 @@ mod tests {
         };
         let rows =
             [row("a", "model=\"m\"", "12", Some(3.0)), row("a", "model=\"long\"", "4", None), row("b", "", "1", None)];
-        insta::assert_snapshot!(metrics(&rows, 7, Styler::OFF), @r#"
+        insta::assert_snapshot!(metrics(&rows, 7).terminal(Styler::OFF), @r#"
         a  counter  What it is
           model="m"     12  3.0 per second
           model="long"  4
+
         b  counter  What it is
             1
         3 of 7 numbers, as the server counts

@@ -174,37 +174,8 @@ type Cell = (TextRole, String);
 /// A text of more characters than this is a sentence.
 const SENTENCE: usize = 40;
 
-/// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
-/// sentence at the end of a row ends it, and makes no column wider.
-pub fn table(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
-    rows_with(styler, indent, rows, is_sentence_at_end, |_, _| false)
-}
-
-/// Like `table`, where any cell but the first may be a sentence: the next cell follows it directly.
-pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
-    rows_with(styler, indent, rows, |row, column| column > 0 && is_sentence(&row[column]), |_, _| false)
-}
-
-/// Like `table`, with numbers that end under each other. The last cell of a row that has fewer cells than there are
-/// `columns` is as wide as those that are missing.
-pub(crate) fn columns_of(
-    styler: Styler,
-    indent: &str,
-    rows: &[Vec<Cell>],
-    columns: usize,
-    is_number: impl Fn(usize) -> bool,
-) -> String {
-    let is_rest = |row: &[Cell], column: usize| row.len() < columns && column + 1 == row.len();
-    let may_be_wide = |row: &[Cell], column| is_rest(row, column) || is_sentence_at_end(row, column);
-    rows_with(styler, indent, rows, may_be_wide, |row, column| is_number(column) && !is_rest(row, column))
-}
-
 fn is_sentence((_, text): &Cell) -> bool {
     text.chars().count() > SENTENCE
-}
-
-fn is_sentence_at_end(row: &[Cell], column: usize) -> bool {
-    Some(column) == last_of(row) && is_sentence(&row[column])
 }
 
 /// The last cell with a text.
@@ -212,13 +183,24 @@ fn last_of(row: &[Cell]) -> Option<usize> {
     row.iter().rposition(|(_, text)| !text.is_empty())
 }
 
-fn rows_with(
+/// Rows of cells under each other, two spaces between columns, `indent` before; numbers end under each other. Widths
+/// are counted before painting. A sentence at the end of a row, or anywhere but at its beginning where `is_ragged`,
+/// makes no column wider. The last cell of a row that has fewer cells than there are `columns` is as wide as those that
+/// are missing.
+pub(crate) fn rows_with(
     styler: Styler,
     indent: &str,
     rows: &[Vec<Cell>],
-    may_be_wide: impl Fn(&[Cell], usize) -> bool,
-    is_right: impl Fn(&[Cell], usize) -> bool,
-) -> String {
+    columns: usize,
+    is_ragged: bool,
+    is_number: impl Fn(usize) -> bool,
+) -> Vec<String> {
+    let is_rest = |row: &[Cell], column: usize| row.len() < columns && column + 1 == row.len();
+    let may_be_wide = |row: &[Cell], column: usize| {
+        let may_be_sentence = if is_ragged { column > 0 } else { Some(column) == last_of(row) };
+        is_rest(row, column) || may_be_sentence && is_sentence(&row[column])
+    };
+    let is_right = |row: &[Cell], column| is_number(column) && !is_rest(row, column);
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         for (column, (_, text)) in row.iter().enumerate() {
@@ -237,15 +219,11 @@ fn rows_with(
         rows.iter().map(|row| line_of(styler, indent, row, &widths, |column| is_right(row, column))).collect();
     let narrow = styler.width().filter(|width| lines.iter().any(|line| shown_width(line) > *width));
     let layout = narrow.map(|width| NarrowLayout::new(styler, width, starts));
-    let mut out = String::new();
-    for (row, line) in rows.iter().zip(lines) {
-        match &layout {
-            Some(layout) if shown_width(&line) > layout.width || layout.moves(row) => layout.write(row, &mut out),
-            _ => out.push_str(&line),
-        }
-        out.push('\n');
-    }
-    out
+    let laid_out = rows.iter().zip(lines).map(|(row, line)| match &layout {
+        Some(layout) if shown_width(&line) > layout.width || layout.moves(row) => layout.text(row),
+        _ => line,
+    });
+    laid_out.map(|text| text + "\n").collect()
 }
 
 /// A row with each cell in its column.
@@ -292,7 +270,8 @@ impl NarrowLayout {
     }
 
     /// Columns up to that in which lines go on keep their place, the others come together.
-    fn write(&self, row: &[Cell], out: &mut String) {
+    fn text(&self, row: &[Cell]) -> String {
+        let mut out = String::new();
         let mut at = 0;
         for (column, (tone, text)) in row.iter().enumerate().filter(|(_, (_, text))| !text.is_empty()) {
             let gap = if at == 0 { 0 } else { at + 2 };
@@ -301,7 +280,7 @@ impl NarrowLayout {
             for word in unbroken(text, self.width.saturating_sub(self.hang)) {
                 let length = word.chars().count();
                 if at > self.hang && next + length > self.width {
-                    self.put(*tone, &mut part, out);
+                    self.put(*tone, &mut part, &mut out);
                     out.push('\n');
                     at = 0;
                     next = self.hang;
@@ -315,8 +294,9 @@ impl NarrowLayout {
                 at = next + length;
                 next = at + 1;
             }
-            self.put(*tone, &mut part, out);
+            self.put(*tone, &mut part, &mut out);
         }
+        out
     }
 
     fn put(&self, tone: TextRole, part: &mut String, out: &mut String) {
@@ -424,6 +404,10 @@ pub(crate) fn mean_text(value: f64, (low, high): (f64, f64), number: impl Fn(f64
 mod tests {
     use super::*;
     use base::units::three_digits;
+
+    fn table(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
+        rows_with(styler, indent, rows, 0, false, |_| false).concat()
+    }
 
     #[test]
     fn durations_read_well_at_every_scale() {

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::document::{Cell, Table};
 use crate::run_state::{RunState, TaskPhase, TaskState};
-use crate::styler::{Styler, TextRole, clean, clean_lines, cut, duration_text, ragged, table};
+use crate::styler::{Styler, TextRole, clean, clean_lines, cut, duration_text};
 use base::event::{Failure, FailureKind, TaskId, Verdict};
 use base::units::counted;
 
@@ -43,35 +44,31 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
 }
 
 fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
-    let rows: Vec<_> = run_state
-        .in_phase(TaskPhase::Ran)
-        .take(LISTED)
-        .map(|(task, entry)| {
-            let mut notes = Vec::new();
-            if entry.service {
-                notes.push("service".to_owned());
-            }
-            if entry.attempts > 1 {
-                notes.push(format!("attempt {}", entry.attempts));
-            }
-            if entry.unchanged {
-                notes.push("output unchanged".to_owned());
-            }
-            vec![
-                (TextRole::Good, "✓".to_owned()),
-                (TextRole::Name, task.to_string()),
-                (TextRole::Plain, entry.seconds.map(duration_text).unwrap_or_default()),
-                (TextRole::Quiet, notes.join(", ")),
-            ]
-        })
-        .collect();
-    if rows.is_empty() {
+    let row = |(task, entry): (&TaskId, &TaskState)| {
+        let notes = entry.notes(entry.service.then_some("service"));
+        let took = entry.seconds.map(duration_text).unwrap_or_default();
+        [Cell::new(TextRole::Good, "✓"), Cell::name(task.as_str()), took.into(), Cell::quiet(notes.join(", "))]
+    };
+    write_tasks("Ran", run_state, TaskPhase::Ran, row, styler, out);
+}
+
+/// The first tasks in a state, and how many more there are.
+fn write_tasks<const N: usize>(
+    title: &str,
+    run_state: &RunState,
+    state: TaskPhase,
+    row: impl Fn((&TaskId, &TaskState)) -> [Cell; N],
+    styler: Styler,
+    out: &mut String,
+) {
+    let count = run_state.in_phase(state).count();
+    if count == 0 {
         return;
     }
-    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Ran"));
-    out.push_str(&table(styler, "  ", &rows));
-    if run_state.tally.ran > rows.len() {
-        let _ = writeln!(out, "  … and {} more", run_state.tally.ran - rows.len());
+    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, title));
+    out.push_str(&Table::list([], run_state.in_phase(state).take(LISTED).map(row)).terminal(styler, "  "));
+    if count > LISTED {
+        let _ = writeln!(out, "  … and {} more", count - LISTED);
     }
 }
 
@@ -88,72 +85,44 @@ fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
         };
         let _ = writeln!(out, "{}\n  {text}", styler.tone(TextRole::Strong, "Cached"));
     }
+    let row = |(task, entry): (&TaskId, &TaskState)| {
+        [Cell::name(task.as_str()), Cell::quiet(entry.why.as_deref().unwrap_or_default())]
+    };
     for (state, title) in [(TaskPhase::Skipped, "Skipped"), (TaskPhase::Cancelled, "Not started")] {
-        let rows: Vec<_> = run_state
-            .in_phase(state)
-            .take(LISTED)
-            .map(|(task, entry)| {
-                vec![
-                    (TextRole::Name, task.to_string()),
-                    (TextRole::Quiet, clean(entry.why.as_deref().unwrap_or_default())),
-                ]
-            })
-            .collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let count = run_state.in_phase(state).count();
-        let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, title));
-        out.push_str(&table(styler, "  ", &rows));
-        if count > rows.len() {
-            let _ = writeln!(out, "  … and {} more", count - rows.len());
-        }
+        write_tasks(title, run_state, state, row, styler, out);
     }
 }
 
 /// A headline is a verdict or a name, two spaces, and numbers; the brackets at its end hold how the numbers
 /// were measured, which is put below them.
 fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
-    let rows: Vec<_> = run_state
-        .tasks
-        .iter()
-        .filter_map(|(task, entry)| {
-            let headline = clean(entry.headline.as_deref()?);
-            let (text, how) = headline.split_once(" (").unwrap_or((&headline, ""));
-            let text = text.trim_end();
-            let (first, numbers) = text.split_once("  ").unwrap_or((text, ""));
-            let again = if entry.state == TaskPhase::Cached { "cached" } else { "" };
-            let mut row = vec![(TextRole::Name, task.to_string()), (verdict_role(first), first.to_owned())];
-            if !numbers.is_empty() {
-                row.push((TextRole::Plain, numbers.trim().to_owned()));
-            }
-            let empty = (TextRole::Plain, String::new());
-            let below = entry.below.iter().map(|(name, text)| {
-                vec![(TextRole::Plain, String::new()), (TextRole::Name, clean(name)), (TextRole::Plain, clean(text))]
-            });
-            let warnings = entry.warnings.iter().map(|warning| {
-                vec![
-                    (TextRole::Plain, String::new()),
-                    (TextRole::Warning, "warning".to_owned()),
-                    (TextRole::Plain, clean(warning)),
-                ]
-            });
-            let below = below.chain(warnings);
-            let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
-            if how.is_empty() {
-                row.extend(aside.first().map(|text| (TextRole::Quiet, (*text).to_owned())));
-                return Some(std::iter::once(row).chain(below).collect());
-            }
-            let aside = vec![empty.clone(), empty, (TextRole::Quiet, aside.join(", "))];
-            Some([row, aside].into_iter().chain(below).collect::<Vec<_>>())
-        })
-        .flatten()
-        .collect();
-    if rows.is_empty() {
-        return;
+    let rows: Vec<Vec<Cell>> = run_state.tasks.iter().filter_map(headline_rows).flatten().collect();
+    if !rows.is_empty() {
+        let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Results"));
+        out.push_str(&Table::list([], rows).ragged().terminal(styler, "  "));
     }
-    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Results"));
-    out.push_str(&ragged(styler, "  ", &rows));
+}
+
+fn headline_rows((task, entry): (&TaskId, &TaskState)) -> Option<Vec<Vec<Cell>>> {
+    let headline = entry.headline.as_deref()?;
+    let (text, how) = headline.split_once(" (").unwrap_or((headline, ""));
+    let text = text.trim_end();
+    let (first, numbers) = text.split_once("  ").unwrap_or((text, ""));
+    let again = if entry.state == TaskPhase::Cached { "cached" } else { "" };
+    let mut row = vec![Cell::name(task.as_str()), Cell::new(verdict_role(first), first)];
+    row.extend(Some(numbers.trim()).filter(|numbers| !numbers.is_empty()).map(Cell::from));
+    let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|text| !text.is_empty()).collect();
+    let aside = Cell::quiet(aside.join(", "));
+    let mut rows = if how.is_empty() {
+        row.push(aside);
+        vec![row]
+    } else {
+        vec![row, vec![Cell::default(), Cell::default(), aside]]
+    };
+    rows.extend(entry.below.iter().map(|(name, text)| vec![Cell::default(), Cell::name(name), text.into()]));
+    let warning = || Cell::new(TextRole::Warning, "warning");
+    rows.extend(entry.warnings.iter().map(|text| vec![Cell::default(), warning(), text.into()]));
+    Some(rows)
 }
 
 /// The color of a verdict; other texts have none.

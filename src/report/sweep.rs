@@ -27,10 +27,9 @@ pub(crate) struct SweepSection {
     pub identity: Option<String>,
     pub sentence: String,
     pub numbers: Vec<Fact>,
-    pub points: Table,
-    pub notes: Vec<Block>,
-    /// Why points are not VALID.
-    pub reasons: Vec<Block>,
+    pub points: usize,
+    /// The points, what their numbers and marks mean, and why points are not VALID.
+    pub blocks: Vec<Block>,
     /// SVG. The first is the picture of the head.
     pub plots: Vec<String>,
 }
@@ -46,9 +45,8 @@ pub(crate) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSe
         identity: report.identity.as_ref().map(RunIdentity::line),
         sentence: sentence(report),
         numbers: numbers(report),
-        points: points(report),
-        notes: notes(report),
-        reasons: reasons(report),
+        points: report.points.len(),
+        blocks: [Block::table(points(report))].into_iter().chain(notes(report)).chain(reasons(report)).collect(),
         plots: draw(&[NamedSweep { name: name.to_owned(), report }]),
     }
 }
@@ -57,8 +55,6 @@ pub(crate) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSe
 pub fn sweep(name: &str, report: &SweepReport) -> Document {
     let section = section(name, report, 0);
     let mut plots = section.plots.into_iter();
-    let table = Block::table(section.points);
-    let blocks = [table].into_iter().chain(section.notes).chain(section.reasons);
     let picture = plots.next();
     Document {
         name: format!("{name} · sweep"),
@@ -70,7 +66,7 @@ pub fn sweep(name: &str, report: &SweepReport) -> Document {
         picture,
         sections: vec![
             Section::page("Curves").with([Block::charts(plots)]),
-            Section::titled_on_page("Points").with(blocks),
+            Section::titled_on_page("Points").with(section.blocks),
         ],
         footer: "Made by regatta import.",
     }

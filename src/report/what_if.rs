@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, color, number};
 use crate::document::{Badge, Block, Cell, Document, Fact, Section, Table, TableColumn};
@@ -317,7 +317,7 @@ fn curve(
 }
 
 /// All rows as JSON.
-pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
+pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> Value {
     let points: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -339,7 +339,7 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
             point
         })
         .collect();
-    format!("{:#}\n", json!({"simulated": true, "note": "a model, not a measurement", "goal": goal, "points": points}))
+    json!({"simulated": true, "note": "a model, not a measurement", "goal": goal, "points": points})
 }
 
 /// A latency that no request may have: in ms, and in s where requests that came at once waited for long.

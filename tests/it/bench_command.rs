@@ -59,12 +59,12 @@ fn a_newcomer_tries_it_with_nothing() {
     let ended = world.regatta(&words);
     measured(&ended);
     ended.shows("note: simulated server (llama2-70b on one H200): its times are computed, not measured on a GPU");
-    for column in ["avg", "min", "max", "p99", "p90", "p75"] {
+    for column in ["mean", "min", "max", "p99", "p90", "p75"] {
         ended.shows(column);
     }
-    ended.shows("Time to first token (ms)").shows("clock from schedule").shows("tokens from output_ids");
-    ended.shows("20  ok of 20 scheduled; 0 failed").shows("Percentiles: nearest rank");
-    ended.shows("; of Inter-token latency, Inter-chunk latency from a histogram of 3 digits");
+    ended.shows("TTFT ms").shows("from schedule").shows("tokens from output_ids");
+    ended.shows("requests scheduled").shows("sent, and ended with an error").shows("percentiles: nearest rank");
+    ended.shows("from a histogram of 3 digits");
     assert!(world.path("latest/report.html").exists());
     let again = world.regatta(&words);
     measured(&again);
@@ -267,7 +267,7 @@ fn quiet_leaves_the_table_out_and_keeps_the_json() {
     let ended = world.regatta(&words);
     measured(&ended);
     // As of `run -q`, only what is wrong.
-    assert!(!ended.stdout.contains("Time to first token"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("TTFT ms"), "{}", ended.stdout);
     assert!(json(&world.regatta(&[&words[..], &["--json"]].concat()))["counts"].is_object());
 }
 

@@ -2,7 +2,6 @@
 
 pub(super) mod manifest;
 mod options;
-mod table;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,8 +13,10 @@ use crate::cli::{self, BenchLoad, BenchRequest, CliExit, Force, Global, OutputVe
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::out_folder::{FILES, NewResult, OutFolder};
+use base::event::TaskId;
 use base::files::read_text;
 use harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
+use interop::MeasuredResult;
 use report::Styler;
 use runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
@@ -79,7 +80,7 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
         let is_quiet = global.loudness == OutputVerbosity::Quiet;
         // A script that reads the result wants it, whatever else is printed.
         if request.args.json || !is_quiet {
-            print_result(request, out, Styler::chosen(global.color.choice()))?;
+            print_result(request, out, global.styler())?;
         }
         if let Some(folder) = &request.args.out {
             is_replaced = copy_result(folder, &ran, out, &text)?;
@@ -178,11 +179,8 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
     if request.args.json {
         print(&read_text(&path)?);
     } else {
-        let result = read_result(&path)?;
-        print(&table::text(&result, styler));
-        if let Some(repeats) = &result.repeats {
-            print(&styler.fit(table::repeats_text(repeats)));
-        }
+        let result = MeasuredResult::Regatta(Box::new(read_result(&path)?));
+        print(&format!("\n{}", report::result(&TaskId::new(STAGE), &result).terminal(styler)));
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ use base::units::{counted, run_command, shell_word};
 use harness::RESULT;
 use interop::MeasuredResult;
 use plan::manifest::{is_place, replaced_arguments};
-use report::{BulkRow, Styler};
+use report::{BulkRow, TaskPhase};
 
 pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -62,7 +62,7 @@ pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, Co
         exits.push(exit);
         ended.push(row);
     }
-    print(&report::bulk_table(&ended, Styler::chosen(global.color.choice())));
+    print(&report::bulk_table(&ended, global.styler()));
     Ok(CliExit::worst(exits))
 }
 
@@ -182,21 +182,23 @@ fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
 }
 
 fn end_of(item: &BulkRun, ran: &RunEnd, begun: Instant) -> BulkRow {
-    let failed = || ran.task_lines.iter().find_map(|line| Some(format!("{}: {}", line.task, line.failed.as_ref()?)));
+    let tasks = &ran.state.tasks;
+    let failed = || tasks.iter().find_map(|(task, entry)| Some(format!("{task}: {}", entry.failure.as_ref()?.what)));
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
-    for line in &ran.task_lines {
-        let result = line.out.as_ref().and_then(|out| read_text(out.join(RESULT)).ok());
+    for (task, entry) in tasks {
+        let out = entry.out.as_ref().or_else(|| entry.failure.as_ref()?.kept.as_ref());
+        let result = out.and_then(|out| read_text(out.join(RESULT)).ok());
         let Some(result) = result.and_then(|text| MeasuredResult::read(&text).ok()) else { continue };
-        if let Some(headline) = &line.headline {
-            headlines.push((line.task.to_string(), headline.clone()));
-            headlines.extend(line.warnings.iter().map(|warning| (String::new(), format!("warning: {warning}"))));
+        if let Some(headline) = &entry.headline {
+            headlines.push((task.to_string(), headline.clone()));
+            headlines.extend(entry.warnings.iter().map(|warning| (String::new(), format!("warning: {warning}"))));
         }
         if let Some(rate) = result.rate("output_tokens") {
-            rates.insert(line.task.to_string(), rate);
+            rates.insert(task.to_string(), rate);
         }
     }
-    let is_cached = !ran.task_lines.is_empty() && ran.task_lines.iter().all(|line| line.is_cached);
+    let is_cached = !tasks.is_empty() && tasks.values().all(|entry| entry.state == TaskPhase::Cached);
     let how = match ran.exit {
         CliExit::Done if is_cached => "cached",
         CliExit::Done => "ran",

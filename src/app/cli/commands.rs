@@ -30,6 +30,7 @@ use super::store::StoreRequest;
 use super::triton::TritonRequest;
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
 use base::diag::ErrorText;
+use report::Styler;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +46,13 @@ pub struct Global {
     pub home: PathBuf,
     pub color: Color,
     pub loudness: OutputVerbosity,
+}
+
+impl Global {
+    /// How text for stdout looks.
+    pub fn styler(&self) -> Styler {
+        Styler::chosen(self.color.choice())
+    }
 }
 
 /// When to use color.

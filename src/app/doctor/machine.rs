@@ -136,19 +136,29 @@ pub fn names() -> Vec<String> {
     query_gpus().0.list.into_iter().map(|gpu| gpu.name).collect()
 }
 
-/// What there is, or why that is not known.
-fn query_gpus() -> (Gpus, Option<String>) {
-    let (gpus, fault) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], NVIDIA_SMI_TIMEOUT) {
-        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (read(&out), None),
+/// What `nvidia-smi` prints. `None`: this machine has no such program.
+///
+/// # Errors
+/// What it printed instead, or that it does not answer.
+pub fn nvidia_smi(query: &str, format: &str) -> Result<Option<String>, String> {
+    match probe(["nvidia-smi", query, format], NVIDIA_SMI_TIMEOUT) {
+        ProbeResult::Missing => Ok(None),
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => Ok(Some(out)),
         ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
             let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
-            (Gpus::default(), Some(format!("nvidia-smi: {}", text.unwrap_or("no answer").trim())))
+            Err(format!("nvidia-smi: {}", text.unwrap_or("no answer").trim()))
         }
-        ProbeResult::Missing => (Gpus::default(), Some("no nvidia-smi".to_owned())),
-        ProbeResult::TimedOut => {
-            (Gpus::default(), Some(format!("nvidia-smi has not answered for {} s", NVIDIA_SMI_TIMEOUT.as_secs())))
-        }
-        ProbeResult::Failed(why) => (Gpus::default(), Some(format!("nvidia-smi: {why}"))),
+        ProbeResult::TimedOut => Err(format!("nvidia-smi has not answered for {} s", NVIDIA_SMI_TIMEOUT.as_secs())),
+        ProbeResult::Failed(why) => Err(format!("nvidia-smi: {why}")),
+    }
+}
+
+/// What there is, or why that is not known.
+fn query_gpus() -> (Gpus, Option<String>) {
+    let (gpus, fault) = match nvidia_smi(QUERY, "--format=csv,noheader,nounits") {
+        Ok(Some(text)) => (read(&text), None),
+        Ok(None) => (Gpus::default(), Some("no nvidia-smi".to_owned())),
+        Err(problem) => (Gpus::default(), Some(problem)),
     };
     let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], NVIDIA_SMI_TIMEOUT).successful_output()?));
     (Gpus { cuda, ..gpus }, fault)
@@ -292,9 +302,6 @@ fn disk(needs: &Needs, folder: &Path) -> DoctorFinding {
     let free = free(there);
     let free_space = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", units::size(free)));
     let finding = DoctorFinding::fact("disk", free_space);
-    if needs.disk.is_empty() {
-        return finding;
-    }
     let wanted: u64 = needs.disk.iter().map(|(_, bytes)| bytes).sum();
     let by: Vec<String> = needs.disk.iter().map(|(how, _)| how.clone()).collect();
     let contents = match needs.weights.len() {
@@ -312,9 +319,6 @@ fn shared(needs: &Needs) -> DoctorFinding {
     let path = Path::new("/dev/shm");
     let free = free(path).unwrap_or(0);
     let finding = DoctorFinding::fact("/dev/shm", format!("{} free", units::size(free)));
-    if needs.shared_memory.is_empty() {
-        return finding;
-    }
     let level = if free >= SHARED { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
         .needed(format!("{} for Python models and NCCL", units::size(SHARED)), &needs.shared_memory, level)
@@ -324,9 +328,6 @@ fn shared(needs: &Needs) -> DoctorFinding {
 fn pinned(needs: &Needs) -> DoctorFinding {
     let limit = getrlimit(Resource::Memlock).current;
     let finding = DoctorFinding::fact("ulimit -l", limit.map_or_else(|| "unlimited".to_owned(), units::size));
-    if needs.pinned.is_empty() {
-        return finding;
-    }
     let level = if limit.is_none() { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
         .needed("unlimited, for several GPUs", &needs.pinned, level)
@@ -337,9 +338,6 @@ fn files(needs: &Needs) -> DoctorFinding {
     let limit = getrlimit(Resource::Nofile).current;
     let finding =
         DoctorFinding::fact("ulimit -n", limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()));
-    if needs.benchmarks.is_empty() {
-        return finding;
-    }
     let level = if limit.is_none_or(|limit| limit >= FILES) { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding.needed(format!("{FILES}, for many connections"), &needs.benchmarks, level).fix("ulimit -n 65536")
 }

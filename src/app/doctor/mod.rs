@@ -14,7 +14,7 @@ mod machine;
 mod needs;
 mod programs;
 
-pub use machine::{machine, names as gpu_names, versions};
+pub use machine::{machine, names as gpu_names, nvidia_smi, versions};
 pub use needs::{needs, needs_of_tasks};
 
 use std::path::Path;
@@ -37,7 +37,12 @@ pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, Comma
         Some(manifest) => Some(needs(&project.plan(manifest, &request.settings, &Select::default())?, folder)?),
     };
     let findings = examine(needed.as_ref(), &project.home);
-    print_as(global, request.json, || report::doctor_json(&findings), |styler| report::doctor_text(&findings, styler));
+    print_as(
+        global.styler(),
+        request.json,
+        || report::doctor_json(&findings),
+        |styler| report::doctor_text(&findings, styler),
+    );
     let is_missing = findings.iter().any(|finding| finding.level == FindingLevel::Missing);
     Ok(if is_missing { CliExit::Failed } else { CliExit::Done })
 }

@@ -90,11 +90,7 @@ pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     let tool = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));
     let state =
         if is_there { version(program, tool).unwrap_or_else(|| "there".to_owned()) } else { "not found".to_owned() };
-    let finding = DoctorFinding::fact(program, state);
-    if by.is_empty() {
-        return finding;
-    }
-    finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(tool, os))
+    DoctorFinding::fact(program, state).needed("called", by, FindingLevel::of(is_there)).fix(fix(tool, os))
 }
 
 /// The version of the program at `path`, queried in the way that the tool `name` has.

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use crate::cli::{self, CliExit, Global, KeyValueArg, LockMode, LockRequest, LockStrictness, Select};
-use crate::console::print;
+use crate::console::print_as;
 use crate::error::CommandError;
 use crate::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockFile, LockFileError, LockPart, LockSection, LockedTask, compare,
@@ -25,11 +25,11 @@ use runner::{OutputCheck, RunOptions, TaskRole};
 use stages::resolved;
 
 pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandError> {
-    let styler = Styler::chosen(global.color.choice());
+    let styler = global.styler();
     match request {
         LockRequest::Show { file, json } => {
             let file = open(file)?;
-            print(&if *json { format!("{:#}\n", serde_json::json!(file)) } else { display::show(&file, styler) });
+            print_as(styler, *json, || &file, |styler| display::show(&file).terminal(styler));
             Ok(CliExit::Done)
         }
         LockRequest::Diff { a, b, settings, json } => {
@@ -44,11 +44,8 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
                 }
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
             };
-            print(&if *json {
-                display::differences_json(&differences)
-            } else {
-                format_differences(&differences, sides, is_now, styler)
-            });
+            let as_json = || display::differences_json(&differences);
+            print_as(styler, *json, as_json, |styler| format_differences(&differences, sides, is_now, styler));
             Ok(if differences.values().all(Vec::is_empty) { CliExit::Done } else { CliExit::Failed })
         }
     }
@@ -168,11 +165,8 @@ pub(super) fn unreadable(path: &str, error: &LockFileError) -> CommandError {
     CommandError::hinted(format!("{path} cannot be read: {error}"), hint)
 }
 
-/// What to report about a run that holds to a lock file.
-#[derive(Debug, Default)]
-pub struct LockReport {
-    pub messages: Vec<(Option<TaskId>, String)>,
-}
+/// What to report about a run that holds to a lock file, and of which task.
+pub type LockReport = Vec<(Option<TaskId>, String)>;
 
 /// Compares, and then makes plan and options hold to the lock.
 ///
@@ -221,7 +215,7 @@ pub fn enforce(
         } else {
             ""
         };
-        holding.messages.push((None, format!("differs from {shown}: {place}{}{reason}", display::line(difference))));
+        holding.push((None, format!("differs from {shown}: {place}{}{reason}", display::line(difference))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding).map_err(anyhow::Error::from)?;
     options.output_check = output_check(section, *strictness, shown);
@@ -256,7 +250,7 @@ fn pins(
             continue;
         }
         if let Some(text) = pin(task, entry)? {
-            holding.messages.push((Some(task.id.clone()), text));
+            holding.push((Some(task.id.clone()), text));
         }
     }
     Ok(())

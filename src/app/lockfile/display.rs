@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::lockfile::{DifferenceWeight, LockDifference, LockFile, LockPart, LockedTask};
+use crate::lockfile::{DifferenceWeight, LockDifference, LockFile, LockPart, LockSection, LockedTask};
 use base::units::counted;
-use report::{Styler, TextRole, clean, table};
+use report::{Block, Cell, Document, Section, Styler, Table, TextRole, clean};
 
 /// A longer value is cut in a table; JSON has all of it.
 const WIDEST: usize = 48;
@@ -15,28 +15,18 @@ const WIDEST: usize = 48;
 const SHORT: usize = 12;
 
 /// A table by stage. `sides`: what to call the two.
-pub fn differences(found: &[LockDifference], sides: [&str; 2], paint: Styler) -> String {
-    let mut rows = vec![vec![
-        (TextRole::Quiet, String::new()),
-        (TextRole::Quiet, String::new()),
-        (TextRole::Quiet, sides[0].to_owned()),
-        (TextRole::Quiet, sides[1].to_owned()),
-    ]];
+pub fn differences(found: &[LockDifference], sides: [&str; 2], styler: Styler) -> String {
     let mut before = String::new();
-    for one in found {
+    let row = |one: &LockDifference| {
         let place = place(one);
         let (locked, now) = cell_pair(one.locked.as_deref(), one.now.as_deref());
-        let tone = if one.weight == DifferenceWeight::Stops { TextRole::Warning } else { TextRole::Quiet };
-        let shown = if place == before { String::new() } else { place.clone() };
-        rows.push(vec![
-            (TextRole::Name, shown),
-            (TextRole::Plain, clean(&one.field)),
-            (TextRole::Plain, locked),
-            (tone, now),
-        ]);
+        let role = if one.weight == DifferenceWeight::Stops { TextRole::Warning } else { TextRole::Quiet };
+        let shown = if place == before { "" } else { place.as_str() };
+        let row = [Cell::name(shown), (&one.field).into(), locked.into(), Cell::new(role, now)];
         before = place;
-    }
-    table(paint, "  ", &rows)
+        row
+    };
+    Table::list(["", "", sides[0], sides[1]], found.iter().map(row)).terminal(styler, "  ")
 }
 
 /// What to do about them, each advice once.
@@ -58,54 +48,26 @@ pub fn line(one: &LockDifference) -> String {
 }
 
 /// By run: `{"same": false, "runs": {"m": [{"part", "task", "field", "locked", "now", "weight"}]}}`.
-pub fn differences_json(runs: &BTreeMap<String, Vec<LockDifference>>) -> String {
+pub fn differences_json(runs: &BTreeMap<String, Vec<LockDifference>>) -> Value {
     let same = runs.values().all(Vec::is_empty);
-    format!("{:#}\n", json!({ "same": same, "runs": runs }))
+    json!({ "same": same, "runs": runs })
 }
 
 /// What is in a lock file, run by run.
-pub fn show(file: &LockFile, styler: Styler) -> String {
-    let mut out = String::new();
-    for (name, section) in &file.runs {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        let _ = writeln!(
-            out,
-            "{}  {}",
-            styler.tone(TextRole::Strong, clean(name)),
-            styler.tone(
-                TextRole::Quiet,
-                format!("{}, regatta {}", counted(section.stages.len(), "task"), clean(&section.regatta))
-            )
-        );
-        let mut rows = Vec::new();
-        for (word, fields) in [("params", &section.params), ("machine", &section.machine), ("tools", &section.tools)] {
-            for (nth, (field, value)) in fields.iter().enumerate() {
-                let word = if nth == 0 { word } else { "" };
-                let value = cut(value);
-                rows.push(vec![
-                    (TextRole::Quiet, word.to_owned()),
-                    (TextRole::Name, clean(field)),
-                    (TextRole::Plain, value),
-                ]);
-            }
-        }
-        out.push_str(&table(styler, "  ", &rows));
-        let rows: Vec<_> = section
-            .stages
-            .iter()
-            .map(|(task, entry)| {
-                vec![
-                    (TextRole::Name, clean(task)),
-                    (TextRole::Quiet, json!(entry.kind).as_str().unwrap_or_default().to_owned()),
-                    (TextRole::Plain, resolved(entry)),
-                ]
-            })
-            .collect();
-        out.push_str(&table(styler, "  ", &rows));
-    }
-    out
+pub fn show(file: &LockFile) -> Document {
+    let section = |(name, section): (&String, &LockSection)| {
+        let lists = [("params", &section.params), ("machine", &section.machine), ("tools", &section.tools)];
+        let rows = lists.into_iter().flat_map(|(word, fields)| {
+            let words = std::iter::once(word).chain(std::iter::repeat(""));
+            words.zip(fields).map(|(word, (field, value))| [Cell::quiet(word), Cell::name(field), cut(value).into()])
+        });
+        let stages = section.stages.iter().map(|(task, entry)| {
+            [Cell::name(task), Cell::quiet(json!(entry.kind).as_str().unwrap_or_default()), resolved(entry).into()]
+        });
+        let about = format!("{}, regatta {}", counted(section.stages.len(), "task"), section.regatta);
+        Section { about, ..Section::new(name) }.with([Block::list(rows), Block::list(stages)])
+    };
+    Document::of_sections(file.runs.iter().map(section))
 }
 
 /// `commit 0123456789ab, output 89abcdef0123`: what was named first, digests after.

@@ -14,7 +14,7 @@ use crate::cli::{
     AssembleOptions, CliExit, ExaminationArgs, Global, KeyValueArg, MlperfRequest, PasswordSource, RunRequest, Select,
     rehearsal,
 };
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::project::Project;
 use crate::run;
@@ -32,9 +32,10 @@ use plan::manifest::model::Bench;
 use report::Styler;
 use rules::Round;
 use runner::store::write_named;
+use serde_json::json;
 
 pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit, CommandError> {
-    let styler = Styler::chosen(global.color.choice());
+    let styler = global.styler();
     match request {
         MlperfRequest::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
         MlperfRequest::Search { manifest, mut settings, rehearse, cost } => {
@@ -55,11 +56,8 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
             }
             let differences = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
-            print(&if json {
-                report::mlperf::diff_json(&names, &differences)
-            } else {
-                report::mlperf::diff(&names, &differences, styler)
-            });
+            let as_json = || json!({ "a": names[0], "b": names[1], "results": differences });
+            print_as(styler, json, as_json, |styler| report::mlperf::diff(&names, &differences).terminal(styler));
             Ok(CliExit::Done)
         }
     }
@@ -70,11 +68,8 @@ fn verdict(examined: &SubmissionReport, shown: &ExaminationArgs, styler: Styler)
     if let Some(path) = &shown.csv {
         write_named(path, report::mlperf::results_csv(examined)).map_err(CommandError::usage)?;
     }
-    print(&if shown.json {
-        report::mlperf::examined_json(examined)
-    } else {
-        report::mlperf::examined(examined, shown.review, styler)
-    });
+    let text = |styler| report::mlperf::examined(examined, shown.review).terminal(styler);
+    print_as(styler, shown.json, || report::mlperf::examined_json(examined), text);
     Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
 }
 

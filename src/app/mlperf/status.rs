@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::before_run::decide;
 use crate::cli::{CliExit, Global, KeyValueArg, Select};
-use crate::console::print;
+use crate::console::print_as;
 use crate::error::CommandError;
 use crate::project::{Project, last_manifest, options};
 use base::event::TaskId;
@@ -16,7 +16,6 @@ use base::spec::TestMode;
 use base::units::run_command;
 use plan::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use plan::{Plan, PlanReference, Task};
-use report::Styler;
 use report::mlperf::{ResultProgress, StepCell, StepState};
 use runner::store::OutputCache;
 use runner::{Decision, Prediction};
@@ -55,8 +54,8 @@ pub(super) fn status(
         };
         return Err(CommandError::hinted(format!("{manifest} {problem}"), hint));
     }
-    let styler = Styler::chosen(global.color.choice());
-    print(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, styler) });
+    let as_json = || json!({ "results": standing });
+    print_as(global.styler(), json, as_json, |styler| report::mlperf::status(&standing).terminal(styler));
     Ok(CliExit::Done)
 }
 

@@ -114,7 +114,7 @@ impl BegunRun {
         for text in plan.idle(&chosen) {
             emit(Event::Notice { task: None, text });
         }
-        for (task, text) in &prepared.lock_report.messages {
+        for (task, text) in &prepared.lock_report {
             emit(Event::Notice { task: task.clone(), text: text.clone() });
         }
         if lock.unprotected {

@@ -13,7 +13,7 @@ use crate::{lockfile, past_runs};
 use base::event::{Event, RunId, TaskId};
 use exec::process::ExitKind;
 use plan::{Lifetime, Plan};
-use report::{RunPaths, RunState, TaskPhase, TaskState, junit_xml, markdown_summary};
+use report::{RunPaths, RunState, TaskPhase, junit_xml, markdown_summary};
 use runner::store::{Latest, OutputCache, PathError, StateFolder, append_named, write_named};
 use runner::{RunSummary, TaskRole};
 
@@ -58,10 +58,9 @@ pub(super) fn finish(
         Err(error) => (None, Some(error)),
     };
     live.set_not_needed(servers_not_needed(&prepared.plan, &prepared.options.roles, live.state()));
-    let lines = task_lines(live.state());
     let is_shown = Latest::new(&home, &prepared.plan.name).is_shown();
     let places = RunPaths { logs: Some(home.run(&begun.id)), report: report.clone(), ..places(&home, is_shown) };
-    let run_state = live.finish(&places);
+    let state = live.finish(&places);
     if let Some(error) = report_error {
         print_error(&format!("warning: this run has no report: {}\n", with_causes(&error)));
     }
@@ -75,8 +74,8 @@ pub(super) fn finish(
     }
     let BegunRun { lock, cache, .. } = begun;
     drop(lock);
-    let large_parts = Some((prepared.plan, cache, run_state));
-    Ok(RunEnd { exit, outs, report, task_lines: lines, gave_way: false, large_parts })
+    let large_parts = Some((prepared.plan, cache));
+    Ok(RunEnd { exit, outs, report, state, gave_way: false, large_parts })
 }
 
 /// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the
@@ -149,49 +148,27 @@ pub struct RunEnd {
     /// The output folder of each task that has one, also of one that failed and kept what it had.
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
-    /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
-    pub task_lines: Vec<TaskLine>,
+    /// How it ended; also of a run in which all was cached.
+    pub state: RunState,
     /// It did not begin: the run that it would have waited for keeps its servers up.
     pub gave_way: bool,
-    /// What it worked with, and how it ended, as far as that is large: see [`Self::exit_of_process`].
-    pub large_parts: Option<(Arc<Plan>, Arc<OutputCache>, RunState)>,
+    /// What it worked with, as far as that is large: see [`Self::exit_of_process`].
+    pub large_parts: Option<(Arc<Plan>, Arc<OutputCache>)>,
 }
 
 impl RunEnd {
     /// It ended before any task.
     pub(super) fn without_tasks(exit: CliExit) -> Self {
-        Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), gave_way: false, large_parts: None }
+        Self { exit, outs: Vec::new(), report: None, state: RunState::new(), gave_way: false, large_parts: None }
     }
 
     /// Of a process that does nothing more. Its memory goes with it: to free 10,000 tasks one by one takes as long as a
     /// no-op.
     pub(super) fn exit_of_process(self) -> CliExit {
-        let Self { exit, large_parts, .. } = self;
-        std::mem::forget(large_parts);
+        let Self { exit, large_parts, state, .. } = self;
+        std::mem::forget((large_parts, state));
         exit
     }
-}
-
-/// One task at the end.
-pub struct TaskLine {
-    pub task: TaskId,
-    pub headline: Option<String>,
-    pub warnings: Vec<String>,
-    pub failed: Option<String>,
-    pub out: Option<PathBuf>,
-    pub is_cached: bool,
-}
-
-pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
-    let line = |(task, entry): (&TaskId, &TaskState)| TaskLine {
-        task: task.clone(),
-        headline: entry.headline.clone(),
-        warnings: entry.warnings.clone(),
-        failed: entry.failure.as_ref().map(|failure| failure.what.clone()),
-        out: entry.out.clone().or_else(|| entry.failure.as_ref()?.kept.clone()),
-        is_cached: entry.state == TaskPhase::Cached,
-    };
-    run_state.tasks.iter().map(line).collect()
 }
 
 /// How many servers were not started because every task that needs them was cached or skipped, or because no task needs

@@ -16,7 +16,7 @@ use crate::console::print_error;
 use crate::error::CommandError;
 use crate::planning::refuse_impossible_launches;
 use crate::project::{Project, options};
-use crate::run::finish::{self, RunEnd, TaskLine, places, task_lines};
+use crate::run::finish::{self, RunEnd, places};
 use crate::run::kept_servers::KeptServers;
 use crate::run::signals::StopSignals;
 use crate::{cli, console, lockfile, store};
@@ -24,7 +24,7 @@ use base::diag::ErrorText;
 use base::event::{Event, GpuId, RunId, TaskId, TaskTally};
 use base::files::Digest;
 use plan::{Lifetime, Plan};
-use report::{LiveDisplay, LiveOptions, Styler};
+use report::{LiveDisplay, LiveOptions, RunState};
 use runner::shared_store::{SignaturePolicy, StoreAddress};
 use runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder, unplanned};
 use runner::{RunOptions, RunSummary, TaskRole, WatchedRun};
@@ -80,8 +80,8 @@ pub(super) fn prepare(
     if let Some(earlier) = &earlier
         && is_no_op(earlier, &request)
     {
-        let lines = report_no_op_run(&earlier.conditions, look, &project.home, begun);
-        return Ok(RunEnd { task_lines: lines, ..RunEnd::without_tasks(CliExit::Done) }.into());
+        let state = report_no_op_run(&earlier.conditions, look, &project.home, begun);
+        return Ok(RunEnd { state, ..RunEnd::without_tasks(CliExit::Done) }.into());
     }
     let (mut plan, compiled) =
         project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?;
@@ -111,8 +111,7 @@ pub(super) fn prepare(
         Some(address) => Some((address, store::signatures(&request.store)?)),
         None => None,
     };
-    let lock_report =
-        lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
+    let lock_report = lockfile::command::enforce(&project, &request, &mut plan, &mut options, global.styler())?;
     let failures = refuse_known_failures(&project, &request, &plan, &options)?;
     if failures != CliExit::Done {
         return Ok(RunEnd::without_tasks(failures).into());
@@ -276,7 +275,7 @@ pub(super) fn report_no_op_run(
     look: LiveOptions,
     home: &StateFolder,
     begun: Instant,
-) -> Vec<TaskLine> {
+) -> RunState {
     let mut live = LiveDisplay::new(look, console::writer(look));
     let mut notices = source_notices(&rest.sources);
     for event in rest.events.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
@@ -291,9 +290,7 @@ pub(super) fn report_no_op_run(
         };
         live.event(&event);
     }
-    let lines = task_lines(live.state());
-    live.finish(&places(home, true));
-    lines
+    live.finish(&places(home, true))
 }
 
 /// What is to be reported of outputs whose source may be another by now. The remotes of clones are queried, all at

@@ -6,6 +6,7 @@ use crate::cli::TritonProtocol;
 use crate::error::CommandError;
 use crate::triton::ServerConnection;
 use report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
+use triton::proto::inference::model_metadata_response::TensorMetadata;
 use triton::proto::inference::{ModelConfig, ModelMetadataResponse};
 use triton::{ClientError, ClientErrorKind, DataType, TritonClient};
 
@@ -32,32 +33,14 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
     let about = client.server_metadata().await?;
     let mut models = Vec::new();
     for known in client.repository_index(false).await? {
-        let mut model_row = ModelRow {
-            name: known.name,
-            version: known.version,
-            state: known.state,
-            reason: known.reason,
-            ..ModelRow::default()
+        let config = match known.state.as_str() {
+            "READY" => client.model_config(&known.name, "").await.ok().map(ModelSettings::from),
+            _ => None,
         };
-        // A model may be unloaded between two requests.
-        if model_row.state == "READY"
-            && let Ok(config) = client.model_config(&model_row.name, "").await
-        {
-            model_row.backend = Some(if config.backend.is_empty() { config.platform } else { config.backend });
-            model_row.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
-            model_row.max_batch_size = Some(i64::from(config.max_batch_size));
-        }
-        models.push(model_row);
+        models.push(model_row([known.name, known.version, known.state, known.reason], config));
     }
-    Ok(ServerStatus {
-        address: client.address().to_owned(),
-        live,
-        ready,
-        name: about.name,
-        version: about.version,
-        extensions: about.extensions,
-        models,
-    })
+    let (address, extensions) = (client.address().to_owned(), about.extensions);
+    Ok(ServerStatus { address, live, ready, name: about.name, version: about.version, extensions, models })
 }
 
 async fn by_http(to: &ServerConnection) -> Result<ServerStatus, ClientError> {
@@ -70,34 +53,93 @@ async fn by_http(to: &ServerConnection) -> Result<ServerStatus, ClientError> {
     let live = client.is_live().await?;
     let ready = client.is_ready().await?;
     let mut models = Vec::new();
-    for known in client.repository_index().await?.as_array().into_iter().flatten() {
-        let mut model_row = ModelRow {
-            name: text(known, "name"),
-            version: text(known, "version"),
-            state: text(known, "state"),
-            reason: text(known, "reason"),
-            ..ModelRow::default()
+    for known in list(&client.repository_index().await?) {
+        let model = ["name", "version", "state", "reason"].map(|key| text(&known, key));
+        let config = match model[2].as_str() {
+            "READY" => client.model_config(&model[0], "").await.ok().as_ref().map(ModelSettings::from),
+            _ => None,
         };
-        if model_row.state == "READY"
-            && let Ok(config) = client.model_config(&model_row.name, "").await
-        {
-            let backend = text(&config, "backend");
-            model_row.backend = Some(if backend.is_empty() { text(&config, "platform") } else { backend });
-            model_row.decoupled = Some(config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false));
-            model_row.max_batch_size = config["max_batch_size"].as_i64();
-        }
-        models.push(model_row);
+        models.push(model_row(model, config));
     }
-    let extensions = about["extensions"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    Ok(ServerStatus {
-        address: client.address().to_string(),
-        live,
-        ready,
-        name: text(&about, "name"),
-        version: text(&about, "version"),
-        extensions: extensions.map(str::to_owned).collect(),
-        models,
-    })
+    let [name, version] = ["name", "version"].map(|key| text(&about, key));
+    let (address, extensions) = (client.address().to_string(), texts(&about["extensions"]));
+    Ok(ServerStatus { address, live, ready, name, version, extensions, models })
+}
+
+/// `settings`: of one that is ready. It may be unloaded between two requests.
+fn model_row([name, version, state, reason]: [String; 4], settings: Option<ModelSettings>) -> ModelRow {
+    let row = ModelRow { name, version, state, reason, ..ModelRow::default() };
+    let Some(settings) = settings else { return row };
+    let backend = if settings.backend.is_empty() { settings.platform } else { settings.backend };
+    ModelRow {
+        backend: Some(backend),
+        decoupled: Some(settings.decoupled),
+        max_batch_size: Some(settings.max_batch_size),
+        ..row
+    }
+}
+
+/// What is shown of a model's configuration.
+struct ModelSettings {
+    backend: String,
+    platform: String,
+    decoupled: bool,
+    max_batch_size: i64,
+    instance_groups: Vec<String>,
+    parameters: Vec<(String, String)>,
+    optional_inputs: Vec<String>,
+}
+
+impl From<ModelConfig> for ModelSettings {
+    fn from(config: ModelConfig) -> Self {
+        let groups = config.instance_group.iter();
+        let optional = config.input.into_iter().filter(|input| input.optional);
+        Self {
+            instance_groups: groups.map(|group| format!("{} × {}", group.count, group.kind().as_str_name())).collect(),
+            parameters: config.parameters.into_iter().map(|(name, value)| (name, value.string_value)).collect(),
+            optional_inputs: optional.map(|input| input.name).collect(),
+            backend: config.backend,
+            platform: config.platform,
+            decoupled: config.model_transaction_policy.is_some_and(|policy| policy.decoupled),
+            max_batch_size: config.max_batch_size.into(),
+        }
+    }
+}
+
+impl From<&Value> for ModelSettings {
+    fn from(config: &Value) -> Self {
+        let group = |group: &Value| format!("{} × {}", group["count"], text(group, "kind"));
+        let parameters = config["parameters"].as_object().into_iter().flatten();
+        let inputs = list(&config["input"]);
+        Self {
+            backend: text(config, "backend"),
+            platform: text(config, "platform"),
+            decoupled: config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false),
+            max_batch_size: config["max_batch_size"].as_i64().unwrap_or_default(),
+            instance_groups: list(&config["instance_group"]).iter().map(group).collect(),
+            parameters: parameters.map(|(name, value)| (name.clone(), text(value, "string_value"))).collect(),
+            optional_inputs: inputs
+                .iter()
+                .filter(|input| input["optional"] == true)
+                .map(|input| text(input, "name"))
+                .collect(),
+        }
+    }
+}
+
+impl ModelSettings {
+    /// By the names of config.pbtxt, without those that are not set.
+    fn entries(self) -> Vec<(String, String)> {
+        let named = [
+            ("backend", self.backend),
+            ("max_batch_size", self.max_batch_size.to_string()),
+            ("decoupled", self.decoupled.to_string()),
+        ];
+        let named = named.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let groups = self.instance_groups.into_iter().map(|group| ("instance_group".to_owned(), group));
+        let parameters = self.parameters.into_iter().map(|(name, value)| (format!("parameters.{name}"), value));
+        named.chain(groups).chain(parameters).filter(|(_, value)| !value.is_empty()).collect()
+    }
 }
 
 /// Those that are named, or all that are ready.
@@ -115,7 +157,7 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
             for name in &names {
                 let metadata = to.of_model(&client, name, client.model_metadata(name, "")).await?;
                 let config = to.of_model(&client, name, client.model_config(name, "")).await?;
-                details.push(of_grpc(metadata, &config));
+                details.push(of_grpc(metadata, config.into()));
             }
         }
         TritonProtocol::Http => {
@@ -123,7 +165,7 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
             for name in &names {
                 let both = async { Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?)) };
                 match both.await {
-                    Ok((metadata, config)) => details.push(of_http(&metadata, &config)),
+                    Ok((metadata, config)) => details.push(of_http(&metadata, (&config).into())),
                     Err(error) => return Err(to.failed(error).await),
                 }
             }
@@ -132,88 +174,45 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
     Ok(details)
 }
 
-pub(super) fn of_grpc(metadata: ModelMetadataResponse, config: &ModelConfig) -> ModelDetails {
-    let optional = |name: &str| config.input.iter().any(|input| input.name == name && input.optional);
-    let mut settings = vec![
-        ("backend".to_owned(), config.backend.clone()),
-        ("max_batch_size".to_owned(), config.max_batch_size.to_string()),
-        (
-            "decoupled".to_owned(),
-            config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled).to_string(),
-        ),
-    ];
-    for group in &config.instance_group {
-        settings.push(("instance_group".to_owned(), format!("{} × {}", group.count, group.kind().as_str_name())));
-    }
-    settings.extend(
-        config.parameters.iter().map(|(name, value)| (format!("parameters.{name}"), value.string_value.clone())),
-    );
-    settings.retain(|(_, value)| !value.is_empty());
-    ModelDetails {
-        inputs: metadata
-            .inputs
-            .into_iter()
-            .map(|input| TensorFacts {
-                optional: optional(&input.name),
-                name: input.name,
-                datatype: input.datatype,
-                shape: input.shape,
-            })
-            .collect(),
-        outputs: metadata
-            .outputs
-            .into_iter()
-            .map(|output| TensorFacts {
-                name: output.name,
-                datatype: output.datatype,
-                shape: output.shape,
-                optional: false,
-            })
-            .collect(),
-        name: metadata.name,
-        versions: metadata.versions,
-        platform: metadata.platform,
+fn of_grpc(metadata: ModelMetadataResponse, settings: ModelSettings) -> ModelDetails {
+    let tensors = |tensors: Vec<TensorMetadata>| {
+        let tensor = |TensorMetadata { name, datatype, shape }| TensorFacts { name, datatype, shape, optional: false };
+        tensors.into_iter().map(tensor).collect()
+    };
+    let ModelMetadataResponse { name, versions, platform, inputs, outputs } = metadata;
+    details(
+        ModelDetails {
+            name,
+            versions,
+            platform,
+            inputs: tensors(inputs),
+            outputs: tensors(outputs),
+            settings: Vec::new(),
+        },
         settings,
-    }
+    )
 }
 
-pub(super) fn of_http(metadata: &Value, config: &Value) -> ModelDetails {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let optional = |name: &str| {
-        list(&config["input"]).iter().any(|input| text(input, "name") == name && input["optional"] == Value::Bool(true))
+fn of_http(metadata: &Value, settings: ModelSettings) -> ModelDetails {
+    let tensor = |tensor: &Value| TensorFacts {
+        name: text(tensor, "name"),
+        datatype: text(tensor, "datatype"),
+        shape: list(&tensor["shape"]).iter().filter_map(Value::as_i64).collect(),
+        optional: false,
     };
-    let tensors = |key: &str, input: bool| {
-        let tensor = |tensor: &Value| TensorFacts {
-            optional: input && optional(&text(tensor, "name")),
-            name: text(tensor, "name"),
-            datatype: text(tensor, "datatype"),
-            shape: list(&tensor["shape"]).iter().filter_map(Value::as_i64).collect(),
-        };
-        list(&metadata[key]).iter().map(tensor).collect()
-    };
-    let mut settings = vec![
-        ("backend".to_owned(), text(config, "backend")),
-        ("max_batch_size".to_owned(), config["max_batch_size"].to_string()),
-        (
-            "decoupled".to_owned(),
-            config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false).to_string(),
-        ),
-    ];
-    for group in list(&config["instance_group"]) {
-        settings.push(("instance_group".to_owned(), format!("{} × {}", group["count"], text(&group, "kind"))));
-    }
-    for (name, value) in config["parameters"].as_object().into_iter().flatten() {
-        settings.push((format!("parameters.{name}"), text(value, "string_value")));
-    }
-    settings.retain(|(_, value)| !value.is_empty());
-    ModelDetails {
-        name: text(metadata, "name"),
-        versions: list(&metadata["versions"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        platform: text(metadata, "platform"),
-        inputs: tensors("inputs", true),
-        outputs: tensors("outputs", false),
+    let [inputs, outputs] = ["inputs", "outputs"].map(|key| list(&metadata[key]).iter().map(tensor).collect());
+    let [name, platform] = ["name", "platform"].map(|key| text(metadata, key));
+    details(
+        ModelDetails { name, versions: texts(&metadata["versions"]), platform, inputs, outputs, settings: Vec::new() },
         settings,
+    )
+}
+
+fn details(mut model: ModelDetails, settings: ModelSettings) -> ModelDetails {
+    for input in &mut model.inputs {
+        input.optional = settings.optional_inputs.contains(&input.name);
     }
+    ModelDetails { settings: settings.entries(), ..model }
 }
 
 /// The data type of a tensor that a server reported.
@@ -223,4 +222,12 @@ pub(super) fn datatype(tensor: &TensorFacts) -> Option<DataType> {
 
 fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    list(value).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }

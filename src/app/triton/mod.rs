@@ -9,9 +9,10 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use serde_json::json;
 
 use crate::cli::{CliExit, Global, KeyValueArg, TritonProtocol, TritonRequest, TritonUrl};
-use crate::console::{print, print_error};
+use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::diag::{ErrorText, did_you_mean};
 use base::event::Endpoint;
@@ -22,7 +23,7 @@ use triton::{
 };
 
 pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<CliExit, CommandError> {
-    let styler = Styler::chosen(global.color.choice());
+    let styler = global.styler();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(perform(request, styler))
 }
@@ -38,11 +39,7 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
         TritonRequest::Status { models, json, .. } => status(&to, &models, json, styler).await,
         TritonRequest::Models { models, json, .. } => {
             let models = facts::models(&to, &models).await?;
-            print(&if json {
-                format!("{:#}\n", serde_json::json!({ "models": models }))
-            } else {
-                server::models(&models, styler)
-            });
+            print_as(styler, json, || json!({ "models": models }), |styler| server::models(&models).terminal(styler));
             Ok(CliExit::Done)
         }
         TritonRequest::Infer(request) => infer::infer(&to, &request, styler).await,
@@ -76,11 +73,7 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
 
 async fn status(to: &ServerConnection, models: &[String], json: bool, styler: Styler) -> Result<CliExit, CommandError> {
     let server_status = facts::server(to).await?;
-    print(&if json {
-        format!("{:#}\n", serde_json::json!(server_status))
-    } else {
-        server::status(&server_status, styler)
-    });
+    print_as(styler, json, || &server_status, |styler| server::status(&server_status).terminal(styler));
     let mut fine = server_status.live && server_status.ready;
     for wanted in models {
         let status = server_status.models.iter().find(|model| model.name == *wanted && model.state == "READY");
@@ -111,7 +104,7 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
             let (failed, _) = count(&inference.fail);
             let (_, queue_ms) = count(&inference.queue);
             let (_, infer_ms) = count(&inference.compute_infer);
-            serde_json::json!({
+            json!({
                 "model": one.name, "version": one.version, "success": ok, "fail": failed,
                 "inferences": one.inference_count, "executions": one.execution_count,
                 "mean_success_ms": ok_ms, "mean_queue_ms": queue_ms, "mean_compute_infer_ms": infer_ms,
@@ -119,7 +112,7 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
         })
         .collect();
     if json {
-        print(&format!("{:#}\n", serde_json::json!({ "models": rows })));
+        print(&format!("{:#}\n", json!({ "models": rows })));
         return Ok(CliExit::Done);
     }
     let line = |row: &serde_json::Value| {
@@ -312,12 +305,12 @@ pub(super) async fn metrics(
         print(&if json {
             // One line for each scrape, so that a reader can take them one by one.
             if watch.is_some() {
-                format!("{}\n", serde_json::json!({ "metrics": rows }))
+                format!("{}\n", json!({ "metrics": rows }))
             } else {
-                format!("{:#}\n", serde_json::json!({ "metrics": rows }))
+                format!("{:#}\n", json!({ "metrics": rows }))
             }
         } else {
-            server::metrics(&rows, now.len(), paint)
+            server::metrics(&rows, now.len()).terminal(paint)
         });
         let Some(pause) = watch else { return Ok(CliExit::Done) };
         before = Some((at, now));

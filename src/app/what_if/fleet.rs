@@ -64,7 +64,7 @@ pub(super) fn answer(
             });
         }
     }
-    print_as(global, request.json, || fleet_json(&rows), |styler| report::fleet(&rows).terminal(styler));
+    print_as(global.styler(), request.json, || fleet_json(&rows), |styler| report::fleet(&rows).terminal(styler));
     Ok(CliExit::Done)
 }
 

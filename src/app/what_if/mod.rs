@@ -58,7 +58,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     let goal_text = request.goal.as_deref().unwrap_or_default();
     let document = report::what_if(&rows, goal_text, &goal.unwrap_or_default(), &own_command(request));
     write_page(request.html.as_deref(), &document)?;
-    print_as(global, request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
+    print_as(global.styler(), request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
     if !splits.is_empty() && !request.json {
         print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
     }

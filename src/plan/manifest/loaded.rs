@@ -53,12 +53,13 @@ pub struct Manifest {
 }
 
 /// One leaf for `regatta show`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ShownValue {
     /// `stages.build.shell`
     pub path: String,
     pub value: String,
     /// `manifests/x.yaml:12`, `command line`, `environment SCENARIOS`, `default, manifests/x.yaml:3`.
+    #[serde(rename = "from")]
     pub origin: String,
 }
 

@@ -5,6 +5,7 @@ use super::fail_condition::has_one_definition;
 use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RowFamily, RunSet};
 use crate::chart::{OverlayCurve, SvgCanvas, color, course, spread};
 use crate::document::{Badge, Block, Cell, Document, Figure, Item, Section, Table, TableColumn};
+use crate::result_page::second_series;
 use crate::styler::{TextRole, clean, signed_percent, to_the_second};
 use crate::what_if::distinct;
 use base::event::Verdict;
@@ -193,11 +194,12 @@ fn table(
     is_shown: impl Fn(&Delta) -> bool,
 ) -> Table {
     let bars = format!("− {0} % … + {0} %", crate::chart::number(scale));
+    let side = |name| TableColumn { digits: compared_number, ..TableColumn::number(name) };
     let columns = [
         TableColumn::new("metric"),
         TableColumn::new(""),
-        TableColumn::number("A").digits(compared_number),
-        TableColumn::number(letter(n)).digits(compared_number),
+        side("A".to_owned()),
+        side(letter(n)),
         TableColumn::number("difference"),
         TableColumn::number("95 % interval"),
         TableColumn::new(""),
@@ -484,22 +486,9 @@ fn courses(measured_runs: &[MeasuredRun]) -> Vec<String> {
         measured_runs.iter().filter_map(|run| run.result.own()).any(|result| result.tokens.chunk_source.is_some());
     // Files of earlier versions do not have them.
     let has_peaks = measured_runs.iter().flat_map(|run| run.result.slices()).all(|slice| slice.in_flight_max.is_some());
-    [
-        ("Requests sent in each second", series(&sent)),
-        if has_peaks {
-            ("Requests in flight, the most in each second", series(&slices(|slice| Some(slice.in_flight_max? as f64))))
-        } else {
-            ("Requests in flight when each second began", series(&slices(|slice| Some(slice.in_flight as f64))))
-        },
-        (
-            if is_of_chunks { "Chunks or output tokens in each second" } else { "Output tokens in each second" },
-            series(&slices(|slice| Some(slice.tokens as f64))),
-        ),
-        ("Mean TTFT of each second's first tokens, ms", series(&slices(|slice| slice.ttft_ms))),
-    ]
-    .into_iter()
-    .filter_map(|(title, curves)| course(title, across, &curves))
-    .collect()
+    let of_slices = second_series(is_of_chunks, has_peaks).map(|(title, value, _)| (title, series(&slices(value))));
+    let curves = [("Requests sent in each second", series(&sent))].into_iter().chain(of_slices);
+    curves.filter_map(|(title, curves)| course(title, across, &curves)).collect()
 }
 
 /// How many were sent in each second after the first was due or sent.
@@ -522,7 +511,7 @@ type Settings = fn(&ComparedResult) -> &std::collections::BTreeMap<String, Strin
 
 /// Lines with a cell for each result; a line whose cells differ is marked. A missing value is not a known difference.
 fn lines_table(title: &str, columns: usize, lines: Vec<(String, Vec<Option<&str>>)>) -> Table {
-    let letters = (0..columns).map(|n| TableColumn::new(letter(n)).color(color(n)));
+    let letters = (0..columns).map(|n| TableColumn { color: color(n), ..TableColumn::new(letter(n)) });
     let columns = std::iter::once(TableColumn::new(title)).chain(letters);
     let mut table = Table::new("how they were measured", columns).look("lines");
     for (name, cells) in lines {

@@ -59,7 +59,7 @@ fn a_change_of_level_has_the_run_and_what_differs_there() {
       2026-11-20T22:43:14Z  20261120-224314.017-4711  VALID                  900
       output_tokens: too few values; a change is looked for in 8 or more valid measurements
     ");
-    let json: Value = serde_json::from_str(&json(&all)).unwrap();
+    let json = json(&all);
     assert_eq!(json["series"][0]["changes"][0]["place"], 8);
     assert_eq!(json["series"][0]["points"][4]["verdict"], "invalid_client");
     assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
@@ -174,7 +174,7 @@ fn searches_are_one_series_of_the_rates_that_they_found() {
     let all_estimated = series(vec![estimated], &[MetricKey::read("output_tokens")], 100);
     let shown = document(&all_estimated).terminal(Styler::OFF);
     assert!(shown.contains("133 (102 … 172)"), "{shown}");
-    let json: Value = serde_json::from_str(&json(&all)).unwrap();
+    let json = json(&all);
     assert_eq!(json["series"][1]["points"][2]["lower_bounds"], json!(["found_rate"]));
 }
 
@@ -202,7 +202,7 @@ fn a_measurement_of_several_runs_has_their_mean() {
     let all = series(vec![point.clone()], &[MetricKey::read("ttft_p99")], 100);
     let shown = document(&all).terminal(Styler::OFF);
     assert!(shown.contains("VALID, mean of 5 runs           280"), "{shown}");
-    let json: Value = serde_json::from_str(&json(&all)).unwrap();
+    let json = json(&all);
     assert_eq!(
         (&json["series"][0]["points"][0]["values"]["ttft_p99"], &json["series"][0]["points"][0]["mean_of_runs"]),
         (&json!(280.0), &json!(5))

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::styler::Styler;
 use crate::test_runs;
+use harness::{Goodput, LoadPattern, RunResult, Slo, WHOLE_ANSWERS};
 
 fn folded_state(events: &[base::event::Event], seconds: &[f64]) -> RunState {
     let mut run_state = RunState::new();
@@ -348,4 +350,35 @@ fn numbers_in_names_are_ordered_as_numbers() {
     let mut names = ["load/10", "load/2", "load/5", "load", "load/2/b", "engine", "load/2.5"];
     names.sort_by(|a, b| natural_order(a, b));
     assert_eq!(names, ["engine", "load", "load/2", "load/2.5", "load/2/b", "load/5", "load/10"]);
+}
+
+/// One name is one number: what counts from the send says so, with each load.
+#[test]
+fn an_offline_result_on_a_terminal_has_the_rows_of_the_other_loads() {
+    let file = include_str!("../../../tests/golden/results/benchmark/result.json");
+    let mut run: RunResult = serde_json::from_str(file).unwrap();
+    run.requested.scenario = LoadPattern::Offline;
+    run.latency.ttft.mean = Some(692.45);
+    run.latency.ttft_sent.mean = Some(691.13);
+    let shown = |run: &RunResult| {
+        let measured = MeasuredResult::Regatta(Box::new(run.clone()));
+        result_page::result(&TaskId::new("bench"), &measured).terminal(Styler::OFF)
+    };
+    let text = shown(&run);
+    let row = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    assert!(row("TTFT ms").contains("692") && row("TTFT sent ms").contains("691"), "{text}");
+    assert!(!text.contains(WHOLE_ANSWERS), "{text}");
+    run.client.call = "unary".to_owned();
+    assert!(shown(&run).contains(WHOLE_ANSWERS));
+}
+
+#[test]
+fn an_slo_on_a_time_that_no_answer_has_is_met_by_no_number_on_a_terminal() {
+    let file = include_str!("../../../tests/golden/results/benchmark/result.json");
+    let mut run: RunResult = serde_json::from_str(file).unwrap();
+    let slo = Slo { tpot_ms: Some(25.0), ..Slo::default() };
+    run.goodput = Some(Goodput { slo, of: 9, ..Goodput::default() });
+    let measured = MeasuredResult::Regatta(Box::new(run));
+    let text = result_page::result(&TaskId::new("bench"), &measured).terminal(Styler::OFF);
+    assert!(text.contains("no answer has a time per token") && !text.contains("0 of 9"), "{text}");
 }

@@ -60,7 +60,7 @@ fn offline_inferred_from_single_stream_is_a_result_of_an_edge_system() {
     let offline = examined.results.iter().find(|result| result.scenario == "Offline").unwrap();
     let judged = &offline.judged;
     assert_eq!((judged.value, judged.unit.as_str(), judged.inferred), (Some(218.471), "samples/s", true));
-    let text = regatta::report::mlperf::examined(&examined, false, regatta::report::Styler::OFF);
+    let text = regatta::report::mlperf::examined(&examined, false).terminal(regatta::report::Styler::OFF);
     assert!(text.contains("218.47 samples/s  VALID INFERRED"), "{text}");
     assert!(!examined.results.iter().any(|result| result.scenario == "SingleStream" && result.judged.inferred));
 
