@@ -7,6 +7,48 @@
 //!
 //! Pure but for `files`, which reads; nothing here starts a program, uses the network or prints.
 
+/// An enum whose variants have names in files and messages: `Variant = "name"`.
+#[macro_export]
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// Every variant, in its order.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name in files and messages.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+/// Reads and writes a type as the text that it is displayed as and parsed from.
+#[macro_export]
+macro_rules! text_serde {
+    ($name:ident) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
 pub mod diag;
 pub mod event;
 pub mod files;

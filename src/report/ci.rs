@@ -173,7 +173,7 @@ pub fn open_metrics(run_state: &RunState) -> String {
     let run = run_state.run.as_ref().map_or("", |run| run.as_str());
     let _ = writeln!(out, "regatta_run_info{{run=\"{}\",manifest=\"{}\"}} 1", label(run), label(&run_state.manifest));
     let _ = writeln!(out, "# TYPE regatta_tasks gauge\n# HELP regatta_tasks Tasks of the run by state.");
-    for phase in TaskPhase::ALL {
+    for &phase in TaskPhase::ALL {
         let _ = writeln!(out, "regatta_tasks{{state=\"{}\"}} {}", phase.as_str(), run_state.in_phase(phase).count());
     }
     let waiting = run_state.total.saturating_sub(run_state.tasks.len());

@@ -33,21 +33,12 @@ fn estimate_json<S: Serializer>(estimate: &Option<BenchEstimate>, to: S) -> Resu
     estimate.as_ref().map(BenchEstimate::json).serialize(to)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DecisionKind {
-    Run,
-    Cached,
-    Skipped,
-}
-
-impl DecisionKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Cached => "cached",
-            Self::Skipped => "skipped",
-        }
+base::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum DecisionKind {
+        Run = "run",
+        Cached = "cached",
+        Skipped = "skipped",
     }
 }
 

@@ -84,50 +84,26 @@ pub struct TaskState {
     pub groups: Vec<i32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskPhase {
-    #[default]
-    Running,
-    /// A service that is ready.
-    #[serde(rename = "up")]
-    Serving,
-    Ran,
-    Cached,
-    Skipped,
-    Failed,
-    Cancelled,
-    /// Failed, and about to be tried again.
-    Retrying,
+base::named! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub enum TaskPhase {
+        #[default]
+        Running = "running",
+        /// A service that is ready.
+        Serving = "up",
+        Ran = "ran",
+        Cached = "cached",
+        Skipped = "skipped",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        /// Failed, and about to be tried again.
+        Retrying = "retrying",
+    }
 }
 
 impl TaskPhase {
-    pub const ALL: [Self; 8] = [
-        Self::Running,
-        Self::Serving,
-        Self::Ran,
-        Self::Cached,
-        Self::Skipped,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Retrying,
-    ];
-
     pub const fn is_finished(self) -> bool {
         !matches!(self, Self::Running | Self::Serving | Self::Retrying)
-    }
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Serving => "up",
-            Self::Ran => "ran",
-            Self::Cached => "cached",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Retrying => "retrying",
-        }
     }
 }
 

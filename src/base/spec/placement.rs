@@ -177,8 +177,7 @@ impl fmt::Display for GpuClocks {
 // How long a job of Slurm's may run.
 
 /// `90m`, `2h`, or as Slurm writes it: `30:00`, `1-12:00:00`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobTimeLimit {
     Span(TimeSpan),
     /// Slurm's own notation. Slurm itself checks it.
@@ -209,14 +208,6 @@ impl FromStr for JobTimeLimit {
     }
 }
 
-impl TryFrom<String> for JobTimeLimit {
-    type Error = DurationError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for JobTimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -226,12 +217,7 @@ impl fmt::Display for JobTimeLimit {
     }
 }
 
-impl From<JobTimeLimit> for String {
-    fn from(limit: JobTimeLimit) -> Self {
-        limit.to_string()
-    }
-}
-
+crate::text_serde!(JobTimeLimit);
 text_schema!(JobTimeLimit, JOB_TIME_LIMIT);
 
 #[cfg(test)]

@@ -111,20 +111,12 @@ pub enum Interface {
     Text,
 }
 
-/// The names that chat servers know the length of an answer by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LengthField {
-    MaxTokens,
-    MaxCompletionTokens,
-}
-
-impl LengthField {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::MaxTokens => "max_tokens",
-            Self::MaxCompletionTokens => "max_completion_tokens",
-        }
+crate::named! {
+    /// The names that chat servers know the length of an answer by.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum LengthField {
+        MaxTokens = "max_tokens",
+        MaxCompletionTokens = "max_completion_tokens",
     }
 }
 

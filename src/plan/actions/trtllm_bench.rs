@@ -82,26 +82,15 @@ pub struct TrtllmBench {
     pub name: String,
 }
 
-/// What runs the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TrtllmBenchBackend {
-    #[default]
-    Pytorch,
-    /// An engine that was built before.
-    Tensorrt,
-    #[serde(rename = "_autodeploy")]
-    Autodeploy,
-}
-
-impl TrtllmBenchBackend {
-    /// As the option spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pytorch => "pytorch",
-            Self::Tensorrt => "tensorrt",
-            Self::Autodeploy => "_autodeploy",
-        }
+base::named! {
+    /// What runs the model.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum TrtllmBenchBackend {
+        #[default]
+        Pytorch = "pytorch",
+        /// An engine that was built before.
+        Tensorrt = "tensorrt",
+        Autodeploy = "_autodeploy",
     }
 }
 
