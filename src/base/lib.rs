@@ -55,3 +55,5 @@ pub mod files;
 pub mod spec;
 pub mod stats;
 pub mod units;
+
+pub use attributes::omit_empty;

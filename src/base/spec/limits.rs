@@ -16,6 +16,7 @@ macro_rules! limits {
     ($($key:ident)*) => {
         /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the
         /// statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of
+        #[crate::omit_empty]
         /// failures; goodput. A missed limit makes the result LIMIT MISSED.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[schemars(deny_unknown_fields)]
@@ -26,10 +27,8 @@ macro_rules! limits {
             )*
             /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is
             /// INVALID(server); within it, VALID WITH WARNINGS. [default: none]
-            #[serde(default, skip_serializing_if = "Option::is_none")]
             pub failures: Option<Percent>,
             /// The least goodput by `slo`: `95%` of the scheduled requests, or `9/s`.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
             pub goodput: Option<GoodputLimit>,
         }
 
@@ -221,6 +220,7 @@ impl fmt::Display for Percent {
 
 text_serde!(Percent);
 text_schema!(Percent, PERCENT);
+#[crate::omit_empty]
 
 // `bench.slo:` — what each request is to keep.
 
@@ -228,11 +228,8 @@ text_schema!(Percent, PERCENT);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct SloLimits {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft: Option<TimeSpan>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot: Option<TimeSpan>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e2e: Option<TimeSpan>,
 }
 

@@ -48,6 +48,7 @@ pub struct LoadgenLibrary {
 }
 
 fn python3() -> String {
+#[base::omit_empty]
     "python3".to_owned()
 }
 fn gxx() -> String {
@@ -60,12 +61,11 @@ fn gxx() -> String {
 pub struct MlperfDataset {
     pub round: String,
     /// The name in the round: `llama2-70b-99.9`.
+#[base::omit_empty]
     pub benchmark: String,
     /// The processed data set in the form it is published in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Synthetic, with its shape and its lengths. Results with it cannot be submitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<Synthetic>,
 }
 
@@ -74,12 +74,11 @@ pub struct MlperfDataset {
 pub struct Synthetic {
     #[serde(default)]
     pub seed: u64,
+#[base::omit_empty]
     /// Use N samples instead of the whole data set: for rehearsals.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub samples: Option<u64>,
     /// Samples of this part of the data set only: `gpqa_diamond` of gpt-oss-120b for TEST07.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
 }
 
@@ -93,15 +92,13 @@ pub struct MlperfScore {
     /// The output of the `dataset` stage.
     pub dataset: String,
     /// A `tokenizer.json`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of
+#[base::omit_empty]
     /// texts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentences: Option<String>,
     /// What the reference's evaluator printed of this run's accuracy log: a file. Scores that it has and that are not
     /// computed here, such as the exact match of programs, are taken from it; it becomes a part of `accuracy.txt`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub official: Option<String>,
 }
 
@@ -113,19 +110,15 @@ pub struct MlperfVerify {
     /// The output of the audit run.
     pub audit: String,
     /// TEST07: the output of a `score` stage of that run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<String>,
     /// TEST06: token ids that end an answer. [default: those of the round's table]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub end_ids: Vec<i32>,
     /// The output of the performance run with the same settings.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<String>,
+#[base::omit_empty]
     /// The output of the `dataset` stage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
     /// A `tokenizer.json`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
 }
 
@@ -146,10 +139,8 @@ pub struct Loadgen {
     pub mode: TestMode,
     /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how
     /// many samples there are).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_qps: Option<f64>,
     /// More settings of user.conf, by LoadGen's names, without model and scenario: `min_duration: 600000`.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub user_conf: IndexMap<String, serde_json::Value>,
     /// All rules but the durations; the results cannot be submitted.
     #[serde(default)]
@@ -192,6 +183,7 @@ pub struct MlperfPackage {
     /// Results for 99.9 % of the reference's accuracy are packed for 99 %, too. The round must have both.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub also_99: bool,
+#[base::omit_empty]
     /// Pack a rehearsal: everything that makes it one is reported, and marked in the package.
     #[serde(default)]
     pub rehearse: bool,

@@ -96,6 +96,7 @@ pub enum Endpoints {
 #[serde(untagged)]
 pub enum EndpointText {
     Text(String),
+#[base::omit_empty]
     Ports(EndpointPorts),
 }
 
@@ -106,11 +107,9 @@ pub struct EndpointPorts {
     /// `host:port`; an IPv6 address in brackets.
     pub grpc: String,
     /// HTTP port on the same host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub http: Option<u16>,
     /// Metrics port on the same host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub metrics: Option<u16>,
 }

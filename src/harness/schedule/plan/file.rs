@@ -47,20 +47,19 @@ struct PlanFileHeader {
     digest: Digest,
 }
 
+#[base::omit_empty]
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     at_ns: u64,
-    #[serde(default, skip_serializing_if = "is_usual")]
+    #[serde(default, skip_serializing_if = "crate::record::is_usual")]
     earliest_ns: u64,
     due: RequestTrigger,
     r#in: u32,
     out: u32,
     session: u64,
     turn: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     parts: Option<Arc<[PromptPart]>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     r#as: Option<usize>,
 }
 

@@ -38,6 +38,7 @@ pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
 pub use crate::actions::weights::{Fetcher, Weights};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.
+#[base::omit_empty]
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestDocument {
@@ -45,10 +46,8 @@ pub struct ManifestDocument {
     #[schemars(range(min = 1, max = 1))]
     pub regatta: u32,
     /// A short name; lower case, digits, `-`, `_` and `.`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A one-line description for `regatta list`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// Manifests to start from, merged in order; this file overrides them. Paths are relative to this file.
     #[serde(default)]
