@@ -80,7 +80,7 @@ pub struct BuildConfig {
     pub rest: Map<String, Value>,
 }
 
-const fn one() -> u32 {
+pub(crate) const fn one() -> u32 {
     1
 }
 

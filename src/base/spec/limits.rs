@@ -9,22 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use super::quantity::TimeSpan;
 use super::schema_format::{GOODPUT, PERCENT, text_schema};
-use crate::{named, text_serde};
 
 /// A field for each metric and statistic, so that a misspelt key is found with a suggestion.
 macro_rules! limits {
     ($($key:ident)*) => {
         /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the
         /// statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of
-        #[crate::omit_empty]
         /// failures; goodput. A missed limit makes the result LIMIT MISSED.
+        #[crate::omit_empty]
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[schemars(deny_unknown_fields)]
         pub struct Limits {
-            $(
-                #[serde(default, skip_serializing_if = "Option::is_none")]
-                pub $key: Option<TimeSpan>,
-            )*
+            $(pub $key: Option<TimeSpan>,)*
             /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is
             /// INVALID(server); within it, VALID WITH WARNINGS. [default: none]
             pub failures: Option<Percent>,
@@ -220,11 +216,11 @@ impl fmt::Display for Percent {
 
 text_serde!(Percent);
 text_schema!(Percent, PERCENT);
-#[crate::omit_empty]
 
 // `bench.slo:` — what each request is to keep.
 
 /// Limits for a single request; each from the intended arrival.
+#[crate::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct SloLimits {

@@ -3,7 +3,6 @@
 //! `bench.data:` — the files that prompts come from.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,8 +14,8 @@ use base::spec::{
     StreamMode, ThinkTime, TimeSpan, Tls,
 };
 
-#[base::omit_empty]
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bench {
@@ -26,7 +25,7 @@ pub struct Bench {
     pub protocol: Option<Protocol>,
     /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text.
     /// Over OpenAI's interfaces "" is the only one that the server lists.
-    #[serde(default = "tensorrt_llm")]
+    #[serde(default = "super::tensorrt_llm")]
     pub model: String,
     /// Over HTTP: the path, in place of the protocol's usual one.
     pub endpoint: Option<String>,
@@ -105,11 +104,11 @@ pub struct Bench {
     pub warmup_time: Option<TimeSpan>,
     /// Connections to each server are `frontends × clients`, which the client's workers divide among them. Over HTTP
     /// each is a pool: every request under way has a connection of its own.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
     /// Connections of each frontend to each server.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_clients_per_frontend: u32,
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -119,7 +118,7 @@ pub struct Bench {
     /// A request fails when no token arrives for this long. It also fails, with the class `deadline`, when its answer
     /// has not ended ten times as long after its first token, and a sixth of it for each requested token, both of at
     /// least a minute.
-    #[serde(default = "a_minute")]
+    #[serde(default = "super::a_minute")]
     pub stall_timeout: TimeSpan,
     /// What must hold for the run to be VALID beyond the harness's own checks.
     pub limits: Option<Box<Limits>>,
@@ -143,12 +142,12 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "is_usual")]
     pub when_busy: WhenBusy,
     /// Vocabulary for synthetic prompts.
-    #[serde(default = "llama_vocabulary")]
+    #[serde(default = "super::llama_vocabulary")]
     #[schemars(range(min = 10, max = LARGEST_SHAPE))]
     pub vocab_size: u32,
     /// End-of-sequence and padding token ids of the requests; drawn prompts do not have it. OpenAI's interfaces send
     /// none.
-    #[serde(default = "usual_end_id")]
+    #[serde(default = "super::usual_end_id")]
     pub end_id: i32,
     /// What each request contains besides its prompt and its length.
     #[serde(default, skip_serializing_if = "is_plain")]
@@ -185,32 +184,12 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn tensorrt_llm() -> String {
-    "tensorrt_llm".to_owned()
-}
-
-const fn one() -> u32 {
-    1
-}
-
 fn is_one<T: PartialEq + From<u8>>(number: &T) -> bool {
     *number == T::from(1)
 }
 
 /// Llama 2's.
 pub const USUAL_END_ID: i32 = 2;
-
-const fn usual_end_id() -> i32 {
-    USUAL_END_ID
-}
-
-const fn llama_vocabulary() -> u32 {
-    32_000
-}
-
-fn a_minute() -> TimeSpan {
-    Duration::from_mins(1).into()
-}
 
 /// The role of a task in a repeated measurement whose runs are separate tasks, so that variants take turns, A B A B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -241,7 +220,6 @@ pub enum Telemetry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preflight {
-#[base::omit_empty]
     /// Where arrivals are expected for 30 s or more; the trial costs about 2 s, or 4 when its first try is not good.
     #[default]
     Auto,
@@ -262,8 +240,8 @@ pub enum WhenBusy {
 }
 
 /// The range of rates to search. The result is an estimate from all probes with a 95 % interval; at most 12 probes are
-#[base::omit_empty]
 /// made.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateSearch {
@@ -278,16 +256,13 @@ pub struct RateSearch {
     /// has it. The first probes are around the rate that it found; none of its probes count. Not with `loadgen`.
     pub start_from: Option<String>,
     /// Stop when the interval is narrower than this share of the rate.
-    #[serde(default = "two_percent")]
+    #[serde(default = "super::two_percent")]
     pub precision: f64,
-}
-
-const fn two_percent() -> f64 {
-    0.02
 }
 
 /// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current
 /// folder.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
@@ -321,15 +296,11 @@ pub struct Data {
     #[serde(default)]
     pub repeat: bool,
     /// Tokens that each hash id stands for.
-    #[serde(default = "mooncake_block")]
+    #[serde(default = "super::mooncake_block")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub block_tokens: u32,
     #[serde(default)]
     pub delay: DelayPlace,
-}
-
-const fn mooncake_block() -> u32 {
-    512
 }
 
 impl Data {

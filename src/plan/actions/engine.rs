@@ -29,10 +29,10 @@ pub struct Engine {
     /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py:
     /// `int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo`.
     pub precision: String,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallelism: u32,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallelism: u32,
     /// Folder of the Hugging Face checkpoint. The simulator needs none.
@@ -91,10 +91,6 @@ impl Engine {
     ];
 }
 
-const fn one() -> u32 {
-    1
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineOnly {
@@ -108,11 +104,11 @@ pub enum EngineBackend {
     /// The embedded simulator: an engine folder in TensorRT-LLM's layout, with a timing model in its rank files.
     Simulator,
     /// Quantize or convert, then `trtllm-build`.
-#[base::omit_empty]
     TensorrtLlm,
 }
 
 /// The numbers of a decoder model that decide its memory and its speed.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelShape {
@@ -147,11 +143,11 @@ pub struct ModelShape {
     pub vocab_size: u32,
     #[schemars(range(max = LONGEST_LENGTH))]
     pub max_position_embeddings: u32,
-#[base::omit_empty]
 }
 
 /// The numbers of a GPU that decide the simulator's step time. From data sheets; marked as a model wherever it is
 /// shown.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemShape {
@@ -185,18 +181,14 @@ pub struct LoraConfig {
     #[schemars(range(min = 1, max = 1024))]
     pub max_loras: u32,
     /// From host memory, where adapters wait, to each GPU, GB/s. [default: 50, PCIe 5 of 16 lanes]
-    #[serde(default = "host_link")]
+    #[serde(default = "super::host_link")]
     #[schemars(range(min = 0.1, max = 1000))]
     pub host_link_gbs: f64,
-#[base::omit_empty]
-}
-
-const fn host_link() -> f64 {
-    50.0
 }
 
 /// Speculative decoding of a simulated engine, by the names of TensorRT-LLM (`decoding_type`, `max_draft_len`) or of
 /// vLLM (`method`, `num_speculative_tokens`). A draft of 0 tokens turns it off.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeConfig {

@@ -157,13 +157,8 @@ impl Default for Slurm {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-#[base::omit_empty]
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 /// `srun --container-…` of pyxis around each command. The project folder is mounted.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlurmContainer {
@@ -203,12 +198,12 @@ impl Slurm {
 #[serde(untagged)]
 pub enum SshHost {
     Name(String),
-#[base::omit_empty]
     Machine(SshMachine),
 }
 
 /// A machine that is reached over ssh. `~/.ssh/config` applies; ssh never prompts, so a key must be available, and the
 /// host's own key must be known.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SshMachine {

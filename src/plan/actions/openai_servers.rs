@@ -21,19 +21,19 @@ pub struct TrtllmServe {
     #[serde(default)]
     pub ready: ReadyWhen,
     /// The server program. [default: trtllm-serve]
-    #[serde(default = "trtllm_serve")]
+    #[serde(default = "super::trtllm_serve")]
     pub program: String,
     /// A Python with TensorRT-LLM, in place of `program`: `PYTHON -m tensorrt_llm.commands.serve`.
     pub python: Option<String>,
     /// Folder of the tokenizer, where it is not the model's.
     pub tokenizer: Option<String>,
     /// `pytorch`, or `tensorrt` for an engine. [default: pytorch]
-    #[serde(default = "pytorch")]
+    #[serde(default = "super::pytorch")]
     pub backend: String,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallelism: u32,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallelism: u32,
     #[schemars(range(min = 1, max = MOST_PARTS))]
@@ -60,7 +60,7 @@ pub struct TrtllmServe {
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// The address that they are bound to. [default: 0.0.0.0]
-    #[serde(default = "everywhere")]
+    #[serde(default = "super::everywhere")]
     pub host: String,
 }
 
@@ -103,22 +103,9 @@ fn numbers(at: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-fn trtllm_serve() -> String {
-    "trtllm-serve".to_owned()
-#[base::omit_empty]
-}
-fn pytorch() -> String {
-    "pytorch".to_owned()
-}
-fn everywhere() -> String {
-    "0.0.0.0".to_owned()
-}
-const fn one() -> u32 {
-    1
-}
-
 /// `vllm serve`, once for each copy of the model: the leased GPUs are shared evenly. Keys have the names of vLLM's
 /// options. Served over HTTP: `protocol: openai-completions` or `openai-chat`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vllm {
@@ -128,7 +115,7 @@ pub struct Vllm {
     pub ready: ReadyWhen,
     /// The server program, and what stands in front of its options:
     /// `[python3, -m, vllm.entrypoints.openai.api_server]`. [default: `[vllm, serve]`]
-    #[serde(default = "vllm_serve")]
+    #[serde(default = "super::vllm_serve")]
     #[schemars(length(min = 1))]
     pub program: Vec<String>,
     /// Folder or name of the tokenizer, where it is not the model's.
@@ -142,15 +129,15 @@ pub struct Vllm {
     /// `dummy` makes random weights: no checkpoint is needed, only its config.json. [vLLM's default: auto]
     pub load_format: Option<String>,
     /// GPUs that share every layer.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallel_size: u32,
     /// Groups of GPUs that share the layers.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallel_size: u32,
     /// Engines that share the one port of a server; `servers` makes copies with a port each.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub data_parallel_size: u32,
     /// The longest sequence, prompt and answer, tokens.
@@ -190,7 +177,7 @@ pub struct Vllm {
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// The address that they are bound to. [default: 0.0.0.0]
-    #[serde(default = "everywhere")]
+    #[serde(default = "super::everywhere")]
     pub host: String,
 }
 
@@ -232,14 +219,6 @@ impl Vllm {
     pub const fn ranks(&self) -> u32 {
         self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
     }
-}
-
-fn vllm_serve() -> Vec<String> {
-    ["vllm", "serve"].map(str::to_owned).to_vec()
-}
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 #[cfg(test)]

@@ -56,17 +56,13 @@ pub struct SimServer {
     #[serde(default)]
     pub ready: ReadyWhen,
     /// Simulated seconds per real second. 1 is real time.
-    #[serde(default = "unity")]
+    #[serde(default = "super::unity")]
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub speed: f64,
     /// Simulated seconds until the engine is loaded.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub load_seconds: f64,
-}
-
-const fn unity() -> f64 {
-    1.0
 }
 
 /// Running servers: nothing is started or stopped, only waited for.
@@ -96,11 +92,11 @@ pub enum Endpoints {
 #[serde(untagged)]
 pub enum EndpointText {
     Text(String),
-#[base::omit_empty]
     Ports(EndpointPorts),
 }
 
 /// One server with all its ports.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointPorts {
@@ -159,13 +155,13 @@ pub struct ReadyWhen {
     pub timeout: Option<TimeSpan>,
     /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then
     /// benchmarks use HTTP, too.
-    #[serde(default = "kserve")]
+    #[serde(default = "super::kserve")]
     pub by: String,
 }
 
 impl Default for ReadyWhen {
     fn default() -> Self {
-        Self { timeout: None, by: kserve() }
+        Self { timeout: None, by: super::kserve() }
     }
 }
 
@@ -179,10 +175,6 @@ impl ReadyWhen {
     pub fn limit_attached(&self) -> Duration {
         self.timeout.as_ref().map_or(Duration::from_mins(2), TimeSpan::time)
     }
-}
-
-pub(super) fn kserve() -> String {
-    "kserve".to_owned()
 }
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];

@@ -32,8 +32,7 @@ macro_rules! define_stage {
             /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder.
             /// `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable
             /// `INPUT_NAME`; where a path may have one of these in it, name the folder.
-            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-            pub inputs: IndexMap<String, InputPaths>,
+            pub inputs: IndexMap<String, OneOrMany<String>>,
             /// Files it must leave in its output folder.
             pub outputs: Vec<String>,
             /// Environment variables, part of the key. The rest of the environment is passed through and is not.
@@ -60,14 +59,14 @@ macro_rules! define_stage {
             /// start time. [default: true, for such measurements false]
             pub cache: Option<bool>,
             /// false: its output is for this machine only and never goes to a shared store (`--store`).
-            #[serde(default = "yes")]
+            #[serde(default = "super::yes")]
             pub share: bool,
             /// Keep unfinished work, so that the next attempt continues in the same folder.
             #[serde(default)]
             pub resume: bool,
             /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides
             /// whether it failed.
-            #[serde(default = "yes")]
+            #[serde(default = "super::yes")]
             pub strict: bool,
             /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system
             /// folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME`
@@ -87,24 +86,29 @@ macro_rules! define_stage {
 }
 for_each_action!(define_stage);
 
-const fn yes() -> bool {
-    true
-}
-
-/// One path, or several.
+/// One value, or several.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum InputPaths {
-    One(String),
-    Many(Vec<String>),
+pub enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    pub fn all(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
 }
 
 /// How often and how soon a failed task is retried.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     /// How many more attempts after the first. Not needed with `lower`, which has one attempt for each step.
-#[base::omit_empty]
     #[schemars(range(min = 1, max = 100))]
     pub times: Option<u32>,
     /// Wait this long before each: `10s`.
@@ -184,13 +188,9 @@ impl StageChecker<'_> {
             }
         }
         for (name, paths) in &stage.inputs {
-            let list = match paths {
-                InputPaths::One(path) => std::slice::from_ref(path),
-                InputPaths::Many(paths) => paths.as_slice(),
-            };
-            for (index, path) in list.iter().enumerate() {
+            for (index, path) in paths.all().iter().enumerate() {
                 let index = index.to_string();
-                let many = matches!(paths, InputPaths::Many(_));
+                let many = matches!(paths, OneOrMany::Many(_));
                 let place: &[&str] = if many { &["inputs", name, &index] } else { &["inputs", name] };
                 if path.is_empty() {
                     self.fault(place, "is empty", "no path");

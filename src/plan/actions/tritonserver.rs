@@ -21,7 +21,7 @@ pub struct TritonServer {
     #[serde(default)]
     pub ready: ReadyWhen,
     /// The server program. [default: tritonserver]
-    #[serde(default = "tritonserver")]
+    #[serde(default = "super::tritonserver")]
     pub program: String,
     /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing
     /// is added. `{repository}` is `repository`. Set the port keys to the ports that it opens. [default ports then:
@@ -214,20 +214,6 @@ impl TritonServer {
         strict-readiness";
 }
 
-fn tritonserver() -> String {
-    "tritonserver".to_owned()
-}
-const fn yes() -> bool {
-    true
-}
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_true(value: &bool) -> bool {
-    *value
-}
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

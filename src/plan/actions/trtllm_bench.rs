@@ -28,15 +28,15 @@ pub struct TrtllmBench {
     #[serde(default)]
     pub backend: TrtllmBenchBackend,
     /// Tensor parallelism.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tp: u32,
     /// Pipeline parallelism.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pp: u32,
     /// Expert parallelism, for mixture-of-experts models.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub ep: u32,
     #[schemars(range(min = 1, max = MOST_USERS))]
@@ -55,7 +55,7 @@ pub struct TrtllmBench {
     #[schemars(range(max = MOST_USERS))]
     pub warmup: Option<u32>,
     /// Requests in flight; -1 is all at once.
-    #[serde(default = "all_at_once")]
+    #[serde(default = "super::all_at_once")]
     #[schemars(range(min = -1, max = MOST_USERS))]
     pub concurrency: i64,
     /// Token by token; without it there is neither TTFT nor TPOT.
@@ -66,10 +66,10 @@ pub struct TrtllmBench {
     /// Further options of `throughput`: `name: value`; true is the bare option, false and null are nothing.
     pub flags: IndexMap<String, Value>,
     /// What starts it. Under MPI or Slurm, `trtllm-llmapi-launch` starts the ranks.
-    #[serde(default = "launcher")]
+    #[serde(default = "super::llmapi_launcher")]
     pub launcher: Vec<String>,
     /// What its files in the output folder are called: `NAME.out`, `NAME.json`, `NAME.yml`.
-    #[serde(default = "name")]
+    #[serde(default = "super::trtllm_bench_name")]
     pub name: String,
 }
 
@@ -83,19 +83,6 @@ base::named! {
         Tensorrt = "tensorrt",
         Autodeploy = "_autodeploy",
     }
-}
-
-const fn one() -> u32 {
-    1
-}
-const fn all_at_once() -> i64 {
-    -1
-}
-fn launcher() -> Vec<String> {
-    vec!["trtllm-llmapi-launch".to_owned()]
-}
-fn name() -> String {
-    "trtllm-bench".to_owned()
 }
 
 /// Options that have a key of their own.

@@ -18,7 +18,7 @@ pub struct Weights {
     /// A repository of the Hugging Face hub, `nvidia/Llama-3.3-70B-Instruct-FP4`. `HF_ENDPOINT` names another hub.
     pub hf: Option<String>,
     /// A commit, tag or branch of it. Only a commit is immutable.
-    #[serde(default = "main_branch")]
+    #[serde(default = "super::main_branch")]
     pub revision: String,
     /// Globs of the files to take. [default: all]
     pub include: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Weights {
     pub with: Fetcher,
     /// The environment variable with the hub's token; where it is not set, the file that `hf auth login` writes. It is
     /// never shown, logged or hashed.
-    #[serde(default = "hf_token")]
+    #[serde(default = "super::hf_token")]
     pub token_env: String,
 }
 
@@ -46,13 +46,6 @@ pub enum Fetcher {
     Hf,
     /// Regatta, over HTTPS.
     Https,
-}
-
-fn main_branch() -> String {
-    "main".to_owned()
-}
-fn hf_token() -> String {
-    "HF_TOKEN".to_owned()
 }
 
 impl Check for Weights {

@@ -43,7 +43,7 @@ pub struct Repository {
     /// The engine folder.
     pub engine: String,
     /// How many servers, each with its own repository.
-    #[serde(default = "one")]
+    #[serde(default = "crate::engine::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_servers: u32,
     /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. [default:
@@ -102,10 +102,6 @@ fn five() -> Vec<String> {
 
 /// The five models of TensorRT-LLM's Triton backend.
 pub const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
-
-const fn one() -> u32 {
-    1
-}
 
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

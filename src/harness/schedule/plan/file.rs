@@ -111,10 +111,6 @@ pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), Harne
     write_lines().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
 }
 
-fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// Why a line of a plan defines no prompt.
 #[derive(Debug, thiserror::Error)]
 enum PlannedPromptError {
