@@ -205,7 +205,7 @@ latencies! {
                that came in one read with the first chunk count as its own.",
         limit: Some(LimitedMetric::Tpot),
         values: LatencyValues::Successful(tpot),
-        absent: UnknownChunks::without_first_chunk,
+        absent: |unknown| unknown.uncounted(unknown.share_with_total, "the first chunk has"),
         has_curve: true,
     }
     ITL_TOKEN = itl_token {
@@ -220,7 +220,7 @@ latencies! {
                where most tokens came in one read with the first chunk.",
         limit: Some(LimitedMetric::Itl),
         values: LatencyValues::Pool(|all| &all.itl_token),
-        absent: UnknownChunks::without_tokens,
+        absent: |unknown| unknown.uncounted(unknown.share, "each chunk has"),
     }
     ICL = icl {
         title: "inter-chunk latency",
@@ -477,16 +477,7 @@ impl UnknownChunks {
         })
     }
 
-    /// Why there is no time per output token.
-    pub fn without_first_chunk(&self) -> Option<String> {
-        self.uncounted(self.share_with_total, "the first chunk has")
-    }
-
-    /// Why there is no inter-token latency.
-    pub fn without_tokens(&self) -> Option<String> {
-        self.uncounted(self.share, "each chunk has")
-    }
-
+    /// Why there is no time for each token, where this share of the answers lacks the count that it divides by.
     fn uncounted(&self, share: f64, chunk_has: &str) -> Option<String> {
         let reason = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
         let interleaved = self.without_gaps().filter(|_| self.interleaved > NEGLIGIBLE);
