@@ -47,11 +47,11 @@ fn with_attribute(field: Vec<TokenTree>) -> TokenStream {
     let (before, after) = field.split_at(colon);
     let text = |tokens: &[TokenTree]| tokens.iter().cloned().collect::<TokenStream>().to_string();
     let own = before.iter().filter(|token| matches!(token, TokenTree::Group(_))).map(ToString::to_string);
-    let own: String = own.filter(|attribute| attribute.contains("serde")).collect();
+    let own: String = own.filter(|attribute| attribute.starts_with("[serde")).collect();
     let written_type = text(after).replace(' ', "");
     let outer = written_type.split('<').next().unwrap_or_default().rsplit(':').next().unwrap_or_default();
     let attribute = match outer {
-        _ if own.contains("skip_serializing") || own.contains("flatten") => String::new(),
+        _ if own.contains("skip") || own.contains("flatten") => String::new(),
         "Option" => "#[serde(skip_serializing_if = \"Option::is_none\")]".to_owned(),
         "Vec" | "IndexMap" | "BTreeMap" if own.is_empty() => {
             format!("#[serde(default, skip_serializing_if = \"{outer}::is_empty\")]")

@@ -57,3 +57,29 @@ pub mod stats;
 pub mod units;
 
 pub use attributes::omit_empty;
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    #[crate::omit_empty]
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Settings {
+        name: Option<String>,
+        list: Vec<Option<u32>>,
+        #[serde(default)]
+        written: Vec<u32>,
+        count: u32,
+    }
+
+    #[test]
+    fn what_is_empty_is_not_written_and_is_read_as_empty() {
+        let empty = Settings { name: None, list: Vec::new(), written: Vec::new(), count: 0 };
+        let full = Settings { name: Some("n".to_owned()), list: vec![None, Some(1)], written: vec![2], count: 3 };
+        let texts = [r#"{"written":[],"count":0}"#, r#"{"name":"n","list":[null,1],"written":[2],"count":3}"#];
+        for (settings, text) in [empty, full].iter().zip(texts) {
+            assert_eq!(serde_json::to_string(settings).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Settings>(text).unwrap(), *settings);
+        }
+    }
+}

@@ -314,7 +314,7 @@ pub enum StreamWord {
 
 fn length_field() -> impl TypedValueParser<Value = LengthField> {
     let names = LengthField::ALL.iter().map(|field| field.as_str());
-    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value(name.into()))
+    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value::<LengthField>(name.into()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
