@@ -46,14 +46,14 @@ fn with_attribute(field: Vec<TokenTree>) -> TokenStream {
     let colon = field.iter().position(is_colon).unwrap_or(field.len());
     let (before, after) = field.split_at(colon);
     let text = |tokens: &[TokenTree]| tokens.iter().cloned().collect::<TokenStream>().to_string();
-    let own = before.iter().filter(|token| matches!(token, TokenTree::Group(_))).map(ToString::to_string);
-    let own: String = own.filter(|attribute| attribute.starts_with("[serde")).collect();
+    let serde_texts = before.iter().filter(|token| matches!(token, TokenTree::Group(_))).map(ToString::to_string);
+    let serde_texts: String = serde_texts.filter(|attribute| attribute.starts_with("[serde")).collect();
     let written_type = text(after).replace(' ', "");
     let outer = written_type.split('<').next().unwrap_or_default().rsplit(':').next().unwrap_or_default();
     let attribute = match outer {
-        _ if own.contains("skip") || own.contains("flatten") => String::new(),
+        _ if serde_texts.contains("skip") || serde_texts.contains("flatten") => String::new(),
         "Option" => "#[serde(skip_serializing_if = \"Option::is_none\")]".to_owned(),
-        "Vec" | "IndexMap" | "BTreeMap" if own.is_empty() => {
+        "Vec" | "IndexMap" | "BTreeMap" if serde_texts.is_empty() => {
             format!("#[serde(default, skip_serializing_if = \"{outer}::is_empty\")]")
         }
         _ => String::new(),
