@@ -30,6 +30,7 @@
 //!
 //! | room | crate | what it does |
 //! |---|---|---|
+//! | | `attributes` | attributes for types that serde writes |
 //! | `diag` | `base` | errors that point at a place in a text, with hints; panics of libraries as errors |
 //! | `files` | `base` | reads files, whole and bounded; their digests; which errors mean that a file is absent |
 //! | `event` | `base` | what can happen in a run: ids, events, outcomes |

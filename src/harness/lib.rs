@@ -21,28 +21,6 @@
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
-/// An enum whose variants have names in files and messages: `Variant = "name"`.
-macro_rules! named {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$meta])*
-        pub enum $name {
-            $($(#[$doc])* #[serde(rename = $text)] $variant,)*
-        }
-
-        impl $name {
-            /// Every variant, in its order.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// Its name in files and messages.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)*
-                }
-            }
-        }
-    };
-}
-
 mod clock;
 mod drive;
 mod error;
@@ -73,10 +51,7 @@ pub use measure::course::CourseChange;
 pub use measure::freeze::ServerFreeze;
 pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
-pub use measure::latency::{
-    Cancellations, CountedIn, E2E, E2E_SENT, ICL, ITL_TOKEN, LATENCIES, LatencyMetric, LatencyMetrics, MAX_STALL,
-    QUEUE_CLIENT, Rates, ServerSide, TPOT, TTFT, TTFT_SENT,
-};
+pub use measure::latency::{Cancellations, CountedIn, LATENCIES, LatencyMetric, LatencyMetrics, Rates, ServerSide};
 pub use measure::load_conditions::LoadConditions;
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text};

@@ -154,7 +154,7 @@ pub enum RequestEnd {
     CancelledEarly,
 }
 
-named! {
+base::named! {
     /// Why a request failed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
     pub enum FailureClass {

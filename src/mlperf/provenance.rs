@@ -59,29 +59,24 @@ pub struct LockedRun {
 }
 
 /// One finished task, from its record.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProvenanceStage {
     pub task: String,
     /// `git`, `engine`, `serve`, …
     pub kind: String,
     /// Of what it was made from. None of a service, which leaves no record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Of its output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// Of a `git` stage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// As the manifest meant it: versions, image ids, flags.
     pub action: Value,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
     /// Name → digest of files of the project.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
     /// Task → digest of its output; of a service, of its key.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub upstream: BTreeMap<String, String>,
 }
 

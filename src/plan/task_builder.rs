@@ -8,7 +8,7 @@ use serde::Deserialize as _;
 
 use crate::actions::{Action, ActionKind};
 use crate::instance::{ExpandedStages, Instance, StageOf};
-use crate::manifest::model::{Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
+use crate::manifest::model::{Container, Host, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
     coerce, is_template, stage_shape, traced, value_text,
@@ -377,12 +377,8 @@ enum StageError {
 fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Task, StageError> {
     let container = container(&mut typed);
     let action = typed.take_action().ok_or(StageError::NoAction)?;
-    let paths = |paths: InputPaths| match paths {
-        InputPaths::One(path) => vec![path],
-        InputPaths::Many(paths) => paths,
-    };
     let mut inputs: BTreeMap<String, Vec<String>> =
-        typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect();
+        typed.inputs.into_iter().map(|(name, paths)| (name, paths.all().to_vec())).collect();
     let image = container.as_ref().and_then(Container::file).map(|path| ("container.image", path));
     for (name, path) in action.input_paths().into_iter().chain(image) {
         if PlanReference::all_in(path).is_empty() {

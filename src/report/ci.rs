@@ -9,7 +9,6 @@ use crate::summary::{failure_lines, failure_text};
 use base::event::{FailureKind, LiveMeasurement};
 use base::units::counted;
 use std::fmt::Write as _;
-use strum::VariantArray as _;
 
 /// The document.
 pub fn junit_xml(state: &RunState) -> String {
@@ -174,8 +173,8 @@ pub fn open_metrics(run_state: &RunState) -> String {
     let run = run_state.run.as_ref().map_or("", |run| run.as_str());
     let _ = writeln!(out, "regatta_run_info{{run=\"{}\",manifest=\"{}\"}} 1", label(run), label(&run_state.manifest));
     let _ = writeln!(out, "# TYPE regatta_tasks gauge\n# HELP regatta_tasks Tasks of the run by state.");
-    for phase in TaskPhase::VARIANTS {
-        let _ = writeln!(out, "regatta_tasks{{state=\"{}\"}} {}", phase.into_str(), run_state.in_phase(*phase).count());
+    for &phase in TaskPhase::ALL {
+        let _ = writeln!(out, "regatta_tasks{{state=\"{}\"}} {}", phase.as_str(), run_state.in_phase(phase).count());
     }
     let waiting = run_state.total.saturating_sub(run_state.tasks.len());
     let _ = writeln!(out, "regatta_tasks{{state=\"waiting\"}} {waiting}");
@@ -294,7 +293,7 @@ mod tests {
         let states: Vec<&str> =
             cancelled.lines().filter_map(|line| line.strip_prefix("regatta_tasks{state=")).collect();
         let tasks: usize = states.iter().filter_map(|line| line.split(' ').nth(1)?.parse::<usize>().ok()).sum();
-        assert!(states.contains(&"\"cancelled\"} 2") && states.len() == TaskPhase::VARIANTS.len() + 1, "{states:?}");
+        assert!(states.contains(&"\"cancelled\"} 2") && states.len() == TaskPhase::ALL.len() + 1, "{states:?}");
         assert_eq!(tasks, state.total.max(state.tasks.len()), "{states:?}");
         assert!(!text.contains("regatta_tpot_mean_seconds{") && text.ends_with("# EOF\n"), "{text}");
         assert_eq!(label("a\"b\\"), "a\\\"b\\\\");

@@ -21,6 +21,7 @@ pub enum FindingLevel {
 }
 
 /// What one thing is, which tasks need it, and what helps.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
     /// `GPUs`, `docker`, `HF_TOKEN`.
@@ -29,13 +30,10 @@ pub struct DoctorFinding {
     /// What the machine has.
     pub found: String,
     /// What is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub needed: Option<String>,
     /// Tasks that need it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by: Vec<String>,
     /// The command that helps, or what to do where no command can.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 

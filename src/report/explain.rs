@@ -1,15 +1,14 @@
 //! `explain`: what each of Regatta's numbers means, and which tools mean something else by the same term.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
 use crate::document::{Cell, Table};
 use crate::styler::{Styler, TextRole};
-use harness::{
-    CountedIn, E2E, E2E_SENT, ICL, ITL_TOKEN, LatencyMetric, MAX_STALL, QUEUE_CLIENT, TPOT, TTFT, TTFT_SENT,
-};
+use harness::{CountedIn, LATENCIES, LatencyMetric};
 use interop::{MetricConcept, MetricMeaning, Tool, vector};
 
 /// One number of `result.json`.
@@ -54,9 +53,12 @@ const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
 const COUNTED: &str = "the server's output_ids, its usage, or its text retokenized by Regatta; result.json names which";
 
 /// A latency, from its row.
-const fn latency(row: &LatencyMetric, concept: Option<MetricConcept>) -> ExplainedNumber {
+fn latency(row: &LatencyMetric) -> ExplainedNumber {
     let &LatencyMetric { key, place, title, about, formula, population, zero_point, mind, .. } = row;
-    let token_source = if matches!(row.tokens, CountedIn::Nothing) { MS.token_source } else { COUNTED };
+    let token_source = if row.tokens == CountedIn::Nothing { MS.token_source } else { COUNTED };
+    // Other tools call the gaps between chunks ITL.
+    let term = key.split('_').next().map(|term| if term == "icl" { "itl" } else { term });
+    let concept = MetricConcept::ALL.into_iter().find(|concept| Some(concept.name()) == term);
     ExplainedNumber {
         name: key,
         place,
@@ -72,10 +74,11 @@ const fn latency(row: &LatencyMetric, concept: Option<MetricConcept>) -> Explain
     }
 }
 
-/// Every number that can be explained, in reading order.
-pub const ENTRIES: [ExplainedNumber; 25] = [
-    latency(&TTFT, Some(MetricConcept::Ttft)),
-    latency(&TTFT_SENT, Some(MetricConcept::Ttft)),
+/// Every number that can be explained: the latencies, and the others.
+pub static ENTRIES: LazyLock<Vec<ExplainedNumber>> =
+    LazyLock::new(|| LATENCIES.iter().map(latency).chain(FURTHER).collect());
+
+const FURTHER: [ExplainedNumber; 16] = [
     ExplainedNumber {
         name: "ttft_adjusted",
         place: "latency.ttft_adjusted",
@@ -86,12 +89,6 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         mind: "Percentiles of successful requests improve when requests fail; these do not.",
         ..MS
     },
-    latency(&TPOT, Some(MetricConcept::Tpot)),
-    latency(&ITL_TOKEN, Some(MetricConcept::Itl)),
-    latency(&ICL, Some(MetricConcept::Itl)),
-    latency(&MAX_STALL, None),
-    latency(&E2E, Some(MetricConcept::E2e)),
-    latency(&E2E_SENT, Some(MetricConcept::E2e)),
     ExplainedNumber {
         name: "e2e_adjusted",
         place: "latency.e2e_adjusted",
@@ -101,7 +98,6 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "all scheduled requests",
         ..MS
     },
-    latency(&QUEUE_CLIENT, None),
     ExplainedNumber {
         name: "requests_full",
         place: "rates.requests_full",

@@ -29,13 +29,13 @@ pub struct DecisionRow {
     pub estimate: Option<BenchEstimate>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum DecisionKind {
-    Run,
-    Cached,
-    Skipped,
+base::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum DecisionKind {
+        Run = "run",
+        Cached = "cached",
+        Skipped = "skipped",
+    }
 }
 
 /// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the
@@ -54,7 +54,7 @@ pub fn decisions_text(decisions: &[DecisionRow], styler: Styler) -> String {
         let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
         let role = if *decision == DecisionKind::Run { TextRole::Good } else { TextRole::Quiet };
         let mut reasons = reasons.iter().chain(cost).map(Cell::from);
-        rows.push([Cell::new(role, decision.into_str()), Cell::name(name), reasons.next().unwrap_or_default()]);
+        rows.push([Cell::new(role, decision.as_str()), Cell::name(name), reasons.next().unwrap_or_default()]);
         rows.extend(reasons.map(|reason| [Cell::default(), Cell::default(), reason]));
     }
     let count = |choice| decisions.iter().filter(|decision| decision.decision == choice).count();

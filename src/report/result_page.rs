@@ -281,7 +281,7 @@ fn loadgen_top(loadgen: &LoadgenResult, answers: u64) -> Option<Vec<[String; 3]>
 fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
     match result {
         MeasuredResult::Regatta(result) => {
-            result.latency.each().into_iter().filter_map(|(key, metric)| MetricRow::new(key, metric)).collect()
+            result.latency.each().filter_map(|(key, metric)| MetricRow::new(key, metric)).collect()
         }
         MeasuredResult::Imported(result) => {
             result.latency.iter().map(|(key, metric)| MetricRow::imported(key, metric)).collect()

@@ -84,23 +84,21 @@ pub struct TaskState {
     pub groups: Vec<i32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantArray)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum TaskPhase {
-    #[default]
-    Running,
-    /// A service that is ready.
-    #[serde(rename = "up")]
-    #[strum(serialize = "up")]
-    Serving,
-    Ran,
-    Cached,
-    Skipped,
-    Failed,
-    Cancelled,
-    /// Failed, and about to be tried again.
-    Retrying,
+base::named! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub enum TaskPhase {
+        #[default]
+        Running = "running",
+        /// A service that is ready.
+        Serving = "up",
+        Ran = "ran",
+        Cached = "cached",
+        Skipped = "skipped",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        /// Failed, and about to be tried again.
+        Retrying = "retrying",
+    }
 }
 
 impl TaskPhase {
@@ -154,7 +152,7 @@ impl TaskState {
 
     /// The state as text for readers: an interrupted task did not fail.
     pub fn label(&self) -> &'static str {
-        if self.is_interrupted() { "interrupted" } else { self.state.into_str() }
+        if self.is_interrupted() { "interrupted" } else { self.state.as_str() }
     }
 
     fn is_interrupted(&self) -> bool {

@@ -97,6 +97,7 @@ pub struct Benchmark {
 }
 
 /// One audit test of one benchmark.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Audit {
@@ -107,10 +108,8 @@ pub struct Audit {
     /// Each sample exactly once.
     pub issue_unique: bool,
     /// TEST07, percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact_match: Option<Accuracy>,
     /// TEST09: mean tokens of an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<Accuracy>,
 }
 
@@ -152,12 +151,11 @@ pub struct LatencyLimits {
     pub tpot_ms: f64,
 }
 
+#[base::omit_empty]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accuracy {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
 

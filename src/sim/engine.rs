@@ -42,6 +42,7 @@ pub struct EngineSpec {
 }
 
 /// One `rank<N>.engine`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankFile {
     pub simulated: bool,
@@ -53,11 +54,8 @@ pub struct RankFile {
     pub calibration: SimCalibration,
     pub timing: Coefficients,
     pub memory: GpuMemory,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculation: Option<Speculation>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraCost>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cudagraph_capture_size: Option<u32>,
 }
 

@@ -25,6 +25,7 @@ pub struct EngineConfig {
 }
 
 /// The model as it was converted.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PretrainedConfig {
     pub architecture: String,
@@ -32,13 +33,9 @@ pub struct PretrainedConfig {
     pub num_hidden_layers: u32,
     pub hidden_size: u32,
     pub num_attention_heads: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_key_value_heads: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intermediate_size: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vocab_size: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_position_embeddings: Option<u32>,
     pub mapping: Mapping,
     #[serde(default)]
@@ -83,17 +80,16 @@ pub struct BuildConfig {
     pub rest: Map<String, Value>,
 }
 
-const fn one() -> u32 {
+pub(crate) const fn one() -> u32 {
     1
 }
 
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PluginConfig {
     /// Tokens in one block of the KV cache.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_block: Option<u32>,
     /// Needed by chunked context and KV reuse.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_paged_context_fmha: Option<bool>,
     #[serde(flatten)]
     pub rest: Map<String, Value>,

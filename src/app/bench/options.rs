@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::manifest::SIM;
-use crate::cli::{ArrivalsWord, BenchLoad, BenchRequest, LengthFieldWord, StreamWord, TokenLength};
+use crate::cli::{ArrivalsWord, BenchLoad, BenchRequest, StreamWord, TokenLength};
 use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::EndpointError;
@@ -117,9 +117,7 @@ const KEYS: [BenchKey; 40] = [
     key("request.headers", "--header", |line| {
         json_of(Some(&line.request.headers).filter(|headers| !headers.is_empty()))
     }),
-    key("request.length_field", "--length-field", |line| {
-        json_of(line.request.args.length_field.map(LengthFieldWord::field).as_ref())
-    }),
+    key("request.length_field", "--length-field", |line| json_of(line.request.args.length_field.as_ref())),
     key("request.streaming", "--no-streaming", |line| {
         json_of(line.request.streaming().filter(|streaming| !streaming || line.is_openai).as_ref())
     }),

@@ -16,6 +16,7 @@ use crate::project::Project;
 use base::files::read_text;
 use interop::{GpuScale, gpu_name, recipe_manifests};
 use plan::manifest::Manifest;
+use plan::manifest::model::OneOrMany;
 
 /// One combination of a data type and a scale.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,22 +71,6 @@ struct Overrides {
     env: IndexMap<String, Value>,
     #[serde(default)]
     params: IndexMap<String, Value>,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
-enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
-
-impl<T: Clone> OneOrMany<T> {
-    fn all(&self) -> Vec<T> {
-        match self {
-            Self::One(one) => vec![one.clone()],
-            Self::Many(many) => many.clone(),
-        }
-    }
 }
 
 const fn once() -> u32 {

@@ -180,8 +180,8 @@ pub struct BenchArgs {
     #[arg(default_value = "0", value_parser = any(f64::from_str))]
     pub output_tokens_stddev: Quantity<f64>,
     /// Over openai-chat: the field that has the length of an answer [default: max_tokens].
-    #[arg(help_heading = WHAT, long, value_name = "NAME")]
-    pub length_field: Option<LengthFieldWord>,
+    #[arg(help_heading = WHAT, long, value_name = "NAME", value_parser = length_field())]
+    pub length_field: Option<LengthField>,
     /// Answers have exactly the requested length: the end token does not end them.
     #[arg(help_heading = WHAT, long, visible_alias = "output-tokens-mean-deterministic")]
     pub ignore_eos: bool,
@@ -308,21 +308,9 @@ pub enum StreamWord {
     Shared,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LengthFieldWord {
-    #[value(name = "max_tokens")]
-    Tokens,
-    #[value(name = "max_completion_tokens")]
-    CompletionTokens,
-}
-
-impl LengthFieldWord {
-    pub const fn field(self) -> LengthField {
-        match self {
-            Self::Tokens => LengthField::MaxTokens,
-            Self::CompletionTokens => LengthField::MaxCompletionTokens,
-        }
-    }
+fn length_field() -> impl TypedValueParser<Value = LengthField> {
+    let names = LengthField::ALL.iter().map(|field| field.as_str());
+    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value::<LengthField>(name.into()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

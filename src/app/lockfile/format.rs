@@ -28,22 +28,19 @@ pub struct LockFile {
 }
 
 /// The last good run of one manifest with these parameters.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockSection {
     /// Version of the program that wrote it.
     pub regatta: String,
     /// All parameters, also those that were not given.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
     /// `arch`; with GPUs: `GPUs`, `driver`, `CUDA`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub machine: BTreeMap<String, String>,
     /// Programs that its stages start outside of containers → the version they print.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, String>,
     /// By task.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stages: BTreeMap<String, LockedTask>,
 }
 

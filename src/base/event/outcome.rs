@@ -6,19 +6,16 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// What a task that succeeded has to say, beside what it left in its output directory.
+#[crate::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// One line for the ending table, e.g. `VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<String>,
     /// Lines below it, each with a name: what each host did.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<(String, String)>,
     /// What qualifies a valid measurement: `check: reason`, shown wherever its verdict is.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// What it was made from, where that can be another later.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<MovingSource>>,
 }
 
@@ -95,31 +92,24 @@ impl Verdict {
 }
 
 /// Why a task failed, in the shape a person needs it: command, last lines, likely cause, what to try, log.
+#[crate::omit_empty]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
     /// One line, lower case, that reads after "failed: ".
     pub what: String,
     /// Lines below it, each with a name, as of a success.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<(String, String)>,
     /// The command as it could be typed (secrets redacted).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// The last lines of its log (secrets redacted).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tail: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
     /// Where the unfinished output was put aside, if there was any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
     /// Set when it failed because memory ran out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_memory: Option<OutOfMemory>,
 }
 

@@ -134,19 +134,17 @@ pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
 // `bench.tls:` — trusted authorities and the client's certificate.
 
 /// For protocols over HTTP with TLS. Keys and certificates are PEM files; their content is never shown.
+#[crate::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Tls {
     /// Authorities to trust, or the server's own certificate, in place of those that this machine knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
     /// Accept any certificate: requests, including keys, may be read in transit.
     #[serde(default)]
     pub insecure: bool,
     /// The client certificate with its chain, for servers that require one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_cert: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_key: Option<PathBuf>,
 }
 
@@ -233,29 +231,25 @@ impl Retries {
 // `bench.request.response_limits:` — how large an answer may be.
 
 /// Limits on one answer, and on all that are in flight, in bytes. Each has a default.
+#[crate::omit_empty]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct ResponseSizeLimits {
     /// Over HTTP: all of an answer after its header. [default: 67108864 (64 MiB)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub body: Option<u64>,
     /// Over HTTP: the status line and all headers. [default: 65536]
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub header: Option<u64>,
     /// One server-sent event. [default: 16777216 (16 MiB)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub line: Option<u64>,
     /// One gRPC message. [default: 268435456 (256 MiB); where logits are requested, what gRPC allows (2 GiB)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub frame: Option<u64>,
     /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. [default:
     /// 1073741824 (1 GiB), or the largest of the other limits where that is more]
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub total: Option<u64>,
 }

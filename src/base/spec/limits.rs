@@ -16,19 +16,15 @@ macro_rules! limits {
         /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the
         /// statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of
         /// failures; goodput. A missed limit makes the result LIMIT MISSED.
+        #[crate::omit_empty]
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[schemars(deny_unknown_fields)]
         pub struct Limits {
-            $(
-                #[serde(default, skip_serializing_if = "Option::is_none")]
-                pub $key: Option<TimeSpan>,
-            )*
+            $(pub $key: Option<TimeSpan>,)*
             /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is
             /// INVALID(server); within it, VALID WITH WARNINGS. [default: none]
-            #[serde(default, skip_serializing_if = "Option::is_none")]
             pub failures: Option<Percent>,
             /// The least goodput by `slo`: `95%` of the scheduled requests, or `9/s`.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
             pub goodput: Option<GoodputLimit>,
         }
 
@@ -68,8 +64,7 @@ impl Limits {
 // The least goodput.
 
 /// At least this much goodput, by `slo`: `95%` or `9/s`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GoodputLimit {
     /// A share of the scheduled requests.
     Share(Percent),
@@ -96,14 +91,6 @@ impl FromStr for GoodputLimit {
     }
 }
 
-impl TryFrom<String> for GoodputLimit {
-    type Error = GoodputLimitError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for GoodputLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -113,12 +100,7 @@ impl fmt::Display for GoodputLimit {
     }
 }
 
-impl From<GoodputLimit> for String {
-    fn from(limit: GoodputLimit) -> Self {
-        limit.to_string()
-    }
-}
-
+text_serde!(GoodputLimit);
 text_schema!(GoodputLimit, GOODPUT);
 
 // A limit of one number of one latency.
@@ -131,38 +113,40 @@ pub struct LatencyLimit {
     pub ms: f64,
 }
 
-/// A metric of `latency` in the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LimitedMetric {
-    Ttft,
-    Tpot,
-    /// Inter-token latency: `itl_token`.
-    Itl,
-    /// Inter-chunk latency.
-    Icl,
-    E2e,
-    MaxStall,
+named! {
+    /// A metric of `latency` in the result.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum LimitedMetric {
+        Ttft = "ttft",
+        Tpot = "tpot",
+        /// Inter-token latency: `itl_token`.
+        Itl = "itl",
+        /// Inter-chunk latency.
+        Icl = "icl",
+        E2e = "e2e",
+        MaxStall = "max_stall",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Statistic {
-    Mean,
-    P50,
-    P75,
-    P90,
-    P95,
-    P99,
-    Max,
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum Statistic {
+        Mean = "mean",
+        P50 = "p50",
+        P75 = "p75",
+        P90 = "p90",
+        P95 = "p95",
+        P99 = "p99",
+        Max = "max",
+    }
 }
 
 impl LatencyLimit {
     /// `e2e_p95`: a metric and a statistic.
     pub(super) fn parse(key: &str, limit: Duration) -> Option<Self> {
         let (metric, statistic) = key.rsplit_once('_')?;
-        let metric = LimitedMetric::ALL.into_iter().find(|one| one.key() == metric)?;
-        let statistic = Statistic::ALL.into_iter().find(|one| one.key() == statistic)?;
+        let metric = *LimitedMetric::ALL.iter().find(|row| row.as_str() == metric)?;
+        let statistic = *Statistic::ALL.iter().find(|row| row.as_str() == statistic)?;
         Some(Self { metric, statistic, ms: limit.as_secs_f64() * 1e3 })
     }
 
@@ -172,45 +156,16 @@ impl LatencyLimit {
     }
 
     pub fn key(&self) -> String {
-        format!("{}_{}", self.metric.key(), self.statistic.key())
+        format!("{}_{}", self.metric.as_str(), self.statistic.as_str())
     }
 
     /// `TTFT p99`
     pub fn name(&self) -> String {
-        format!("{} {}", self.metric.key().to_uppercase().replace('_', " "), self.statistic.key())
-    }
-}
-
-impl LimitedMetric {
-    const ALL: [Self; 6] = [Self::Ttft, Self::Tpot, Self::Itl, Self::Icl, Self::E2e, Self::MaxStall];
-
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Ttft => "ttft",
-            Self::Tpot => "tpot",
-            Self::Itl => "itl",
-            Self::Icl => "icl",
-            Self::E2e => "e2e",
-            Self::MaxStall => "max_stall",
-        }
+        format!("{} {}", self.metric.as_str().to_uppercase().replace('_', " "), self.statistic.as_str())
     }
 }
 
 impl Statistic {
-    const ALL: [Self; 7] = [Self::Mean, Self::P50, Self::P75, Self::P90, Self::P95, Self::P99, Self::Max];
-
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::P50 => "p50",
-            Self::P75 => "p75",
-            Self::P90 => "p90",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::Max => "max",
-        }
-    }
-
     /// The share of values at or below it; none of a mean.
     pub const fn quantile(self) -> Option<f64> {
         match self {
@@ -228,8 +183,7 @@ impl Statistic {
 // A share as a manifest has it: `0.5%`.
 
 /// From 0 % to 100 %.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Percent(f64);
 
 /// The text is not a share.
@@ -254,39 +208,24 @@ impl FromStr for Percent {
     }
 }
 
-impl TryFrom<String> for Percent {
-    type Error = PercentError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", self.0)
     }
 }
 
-impl From<Percent> for String {
-    fn from(percent: Percent) -> Self {
-        percent.to_string()
-    }
-}
-
+text_serde!(Percent);
 text_schema!(Percent, PERCENT);
 
 // `bench.slo:` — what each request is to keep.
 
 /// Limits for a single request; each from the intended arrival.
+#[crate::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct SloLimits {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft: Option<TimeSpan>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot: Option<TimeSpan>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e2e: Option<TimeSpan>,
 }
 
@@ -337,7 +276,7 @@ mod tests {
     #[test]
     fn a_share_has_its_unit() {
         assert_eq!("0.5%".parse().map(Percent::share), Ok(0.005));
-        assert_eq!(" 95 % ".parse::<Percent>().map(String::from), Ok("95%".to_owned()));
+        assert_eq!(" 95 % ".parse::<Percent>().map(|share| share.to_string()), Ok("95%".to_owned()));
         for wrong in ["0.5", "-1%", "101%", "NaN%", "%", ""] {
             assert!(wrong.parse::<Percent>().is_err(), "{wrong}");
         }

@@ -30,15 +30,14 @@ pub enum Arrivals {
 
 /// When the schedule ends: after N requests, or after the arrivals of this time; with both, whichever is later. One of
 /// them is required.
+#[crate::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StopAfter {
     /// At least N requests; with `duration`, the longer of the two decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub requests: Option<u64>,
     /// Arrivals for this long: `60s`, `10m`. With `requests`, the longer of the two decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
 }
 

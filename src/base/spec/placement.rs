@@ -24,6 +24,7 @@ pub enum Launcher {
 }
 
 /// How `mpirun` is called.
+#[crate::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Mpi {
@@ -31,14 +32,12 @@ pub struct Mpi {
     #[serde(default = "mpirun")]
     pub program: String,
     /// Further arguments of the launcher, before the first rank.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Pass `--allow-run-as-root`: Open MPI refuses to run as root without this flag. [default: true]
     #[serde(default = "yes")]
     pub allow_run_as_root: bool,
     /// Hosts with their slots, in the order of the ranks: `node1:8`. Only one server can be spread over hosts.
     /// [default: this machine]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
 }
 
@@ -49,6 +48,7 @@ impl Default for Mpi {
 }
 
 /// How `srun` is called.
+#[crate::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Srun {
@@ -56,10 +56,8 @@ pub struct Srun {
     #[serde(default = "srun")]
     pub program: String,
     /// Further arguments, e.g. `--container-image=…` where pyxis is installed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// How many nodes one server takes. [default: srun decides]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub nodes: Option<u32>,
 }
@@ -177,8 +175,7 @@ impl fmt::Display for GpuClocks {
 // How long a job of Slurm's may run.
 
 /// `90m`, `2h`, or as Slurm writes it: `30:00`, `1-12:00:00`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobTimeLimit {
     Span(TimeSpan),
     /// Slurm's own notation. Slurm itself checks it.
@@ -209,14 +206,6 @@ impl FromStr for JobTimeLimit {
     }
 }
 
-impl TryFrom<String> for JobTimeLimit {
-    type Error = DurationError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for JobTimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -226,12 +215,7 @@ impl fmt::Display for JobTimeLimit {
     }
 }
 
-impl From<JobTimeLimit> for String {
-    fn from(limit: JobTimeLimit) -> Self {
-        limit.to_string()
-    }
-}
-
+crate::text_serde!(JobTimeLimit);
 text_schema!(JobTimeLimit, JOB_TIME_LIMIT);
 
 #[cfg(test)]

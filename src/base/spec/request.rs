@@ -13,60 +13,42 @@ use super::request_headers::RequestHeaders;
 /// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
 /// lacks the tensor is refused before the first request, and a key that the protocol cannot send is an error. A key
 /// without a value is not sent: the server's default applies.
+#[crate::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields, transform = add_bounds)]
 pub struct Request {
     /// Token ids or text. [default: token ids when the model has `input_ids`, text when it has `text_input`]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<Interface>,
     /// One response for each token. [default: true when the model is decoupled]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// 1 is greedy, 0 takes the whole vocabulary.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub repetition_penalty: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub random_seed: Option<RandomSeed>,
     /// Tokens before which the end token does not count.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_length: Option<i32>,
     /// Above 1 only without streaming.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub beam_width: Option<u32>,
     /// Answers to each prompt. Tokens of all of them count as the request's. Needs a decoupled model above 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub num_return_sequences: Option<u32>,
     /// Beam search: exponential penalty on the length.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub length_penalty: Option<f64>,
     /// Beam search: stop when the beams are finished.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<bool>,
     /// The answer ends with the first of these.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_words: Option<WordList>,
     /// The answer has none of these.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_words: Option<WordList>,
     /// In place of `bench.end_id`; -1 lets every answer run to its full length.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_id: Option<i32>,
     /// In place of the end token.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pad_id: Option<i32>,
     /// Adapters, taken in turn.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lora_task_id: Vec<u64>,
     /// Requests `cum_log_probs` and `output_log_probs`.
     pub return_log_probs: bool,
@@ -77,10 +59,8 @@ pub struct Request {
     /// Requests the server's own time stamps and KV cache blocks, which the result shows next to the client's.
     pub return_perf_metrics: bool,
     /// Without streaming: leave the prompt out of the answer. [default: true where the model can]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_input_in_output: Option<bool>,
     /// Over openai-chat: the field that has the length of the answer. Not a tensor. [default: `max_tokens`]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub length_field: Option<LengthField>,
     /// Headers of every request, those before the measurement included: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is
     /// read from the environment when requests are sent, and never shown or written down. `authorization` replaces the
@@ -89,16 +69,12 @@ pub struct Request {
     pub headers: RequestHeaders,
     /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a
     /// tensor.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelPolicy>,
     /// A request that is not finished this long after it was sent fails, with the class `deadline`: `5s`. Not a tensor.
     /// [default: only an answer that does not end fails with that class, see `stall_timeout`]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeSpan>,
     /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub response_limits: Option<ResponseSizeLimits>,
 }
 
@@ -111,20 +87,12 @@ pub enum Interface {
     Text,
 }
 
-/// The names that chat servers know the length of an answer by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LengthField {
-    MaxTokens,
-    MaxCompletionTokens,
-}
-
-impl LengthField {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::MaxTokens => "max_tokens",
-            Self::MaxCompletionTokens => "max_completion_tokens",
-        }
+crate::named! {
+    /// The names that chat servers know the length of an answer by.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum LengthField {
+        MaxTokens = "max_tokens",
+        MaxCompletionTokens = "max_completion_tokens",
     }
 }
 

@@ -23,8 +23,7 @@ pub enum SweepLevels {
 }
 
 /// `1..64` or `1..64:5`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LevelRange {
     low: f64,
     high: f64,
@@ -158,14 +157,6 @@ impl FromStr for SweepLevels {
     }
 }
 
-impl TryFrom<String> for LevelRange {
-    type Error = SweepLevelsError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for LevelRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}", self.low, self.high)?;
@@ -173,11 +164,7 @@ impl fmt::Display for LevelRange {
     }
 }
 
-impl From<LevelRange> for String {
-    fn from(range: LevelRange) -> Self {
-        range.to_string()
-    }
-}
+crate::text_serde!(LevelRange);
 
 impl JsonSchema for SweepLevels {
     fn schema_name() -> Cow<'static, str> {

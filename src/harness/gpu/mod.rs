@@ -47,6 +47,7 @@ pub struct GpuDevice {
 }
 
 /// One GPU at one moment.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GpuReading {
     /// s from the run's start, negative before it.
@@ -54,21 +55,14 @@ pub struct GpuReading {
     /// Place in [`GpuTrace::gpus`].
     #[serde(skip)]
     pub gpu: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
     /// Per cent of the time in which a kernel ran, of the driver's last sample period.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub utilization_percent: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_used_mib: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sm_clock_mhz: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_clock_mhz: Option<f64>,
     /// Why clocks were held down: NVML's mask of reasons.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle_mask: Option<u64>,
 }
 
@@ -136,15 +130,13 @@ pub struct GpusUsage {
 }
 
 /// One GPU over the run's window. What it did not report is absent.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpuUsage {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     pub uuid: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     #[serde(flatten)]
     pub limits: GpuLimits,
@@ -153,47 +145,32 @@ pub struct GpuUsage {
     /// Part of the window between readings of power; energy is of that part.
     pub covered_s: f64,
     /// Longest time within it without a reading of power: the straight line between its ends is all that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_s: Option<f64>,
     /// Trapezoids under the readings of power, ends of the window interpolated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_j: Option<f64>,
     /// Energy over the part that is covered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_power_w: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_power_w: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_utilization_percent: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_utilization_percent: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_used_mib: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_total_mib: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_temperature_c: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_sm_clock_mhz: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_sm_clock_mhz: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_memory_clock_mhz: Option<f64>,
     /// Why clocks were held down, each with its share of the readings; absent where it is not reported.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle_reasons: Option<BTreeMap<String, f64>>,
 }
 
 /// What is set of a GPU, or built into it. What it did not report is absent.
+#[base::omit_empty]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuLimits {
     /// The power limit in force, W.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<f64>,
     /// The highest clock of the streaming multiprocessors, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_sm_clock_mhz: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_clock_mhz: Option<f64>,
 }
 

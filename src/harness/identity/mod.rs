@@ -23,63 +23,47 @@ use crate::gpu::GpuLimits;
 use base::files::Digest;
 
 /// One server as it describes itself. What it does not report is absent.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerIdentity {
     /// `host:port` at which it was queried.
     pub address: String,
     /// How results name it: `stage triton` where the run started it, on whichever port; else the address that was
     /// given. Absent where an earlier version measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Name of its machine: the host name where it is this machine, else the name or address that the manifest gives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// `triton`, `vllm`, `sglang`, `trtllm-serve`, `regatta-simulator`, … from ServerMetadata or `owned_by` of
     /// `/v1/models`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// From ServerMetadata, `/version` or `/server_info`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The `server:` header of its HTTP answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_server: Option<String>,
     /// Present when it is the built-in simulator: no GPU was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulation>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Versions of the model that Triton serves.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_versions: Vec<String>,
     /// Where the server loaded the model from: a path or a name in a model hub.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_source: Option<String>,
     /// Triton's backend of the model, or its platform (`ensemble`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     /// Requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_batch_size: Option<i64>,
     /// Tokens of prompt and answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_model_len: Option<u64>,
     /// Settings that decide performance, by the server's own names.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
     /// BLAKE3 of the model's metadata and configuration as the server reports them, without what changes between two
     /// answers (creation times, permission ids).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata_digest: Option<String>,
     /// The engine folder on the server's machine (`gpt_model_path` of Triton's model configuration).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_path: Option<String>,
     /// `process_start_time_seconds` of its `/metrics`: seconds since 1970, UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time_seconds: Option<f64>,
     /// Of a server with OpenAI's interfaces: why its `/metrics`, beside them, are not in the result. Absent where they
     /// are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics_not_read: Option<String>,
 }
 
@@ -145,41 +129,34 @@ pub struct RunIdentity {
 }
 
 /// An engine of TensorRT-LLM.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EngineIdentity {
     /// The stage that built it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// BLAKE3 of the whole engine folder, where this run built it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// BLAKE3 of its `config.json`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
     /// Made for the simulator: it has the form of TensorRT-LLM's engines, and nothing that a GPU could run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simulated: bool,
     /// The version of TensorRT-LLM that built it, or whose form it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// What it was built with, by the names of `config.json`: `dtype`, `tp_size`, `max_batch_size`, `quant_algo`, …
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub build: BTreeMap<String, String>,
 }
 
 /// GPUs of one model.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuIdentity {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub count: u64,
     /// Version of the driver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// The highest version of CUDA that the driver supports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_total_mib: Option<f64>,
     #[serde(flatten)]
     pub limits: GpuLimits,
@@ -200,30 +177,24 @@ pub struct HostIdentity {
 }
 
 /// The manifest that the result comes from.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestIdentity {
     pub name: String,
     /// The line of `regatta run` that measures it again, from the project's folder; values of secrets are not in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// BLAKE3 of the names and texts of all files that it was read from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The stage that measured.
     pub task: String,
     /// The value of its parameter `system`, where it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
     /// The values that a `foreach` gave to the stage that measured, or to those of its servers.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub foreach: BTreeMap<String, String>,
     /// The commit that is checked out in the manifest's Git repository.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Whether tracked files of that repository differ from the commit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty: Option<bool>,
 }
 

@@ -72,8 +72,8 @@ pub struct LatencyMetrics {
 
 impl LatencyMetrics {
     /// Each metric with its key, in the order of [`LATENCIES`]. The adjusted ones are statistics of other metrics.
-    pub fn each(&self) -> [(&'static str, &Metric); LATENCIES.len()] {
-        LATENCIES.each_ref().map(|row| (row.key, (row.numbers)(self)))
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, &Metric)> {
+        LATENCIES.iter().map(|row| (row.key, (row.numbers)(self)))
     }
 
     /// The metric that a limit is about.
@@ -153,163 +153,129 @@ const LATENCY: LatencyMetric = LatencyMetric {
 };
 const SCHEDULE: &str = "schedule";
 
-/// Every latency, in the order of `result.json`.
-pub const LATENCIES: [LatencyMetric; 9] =
-    [TTFT, TTFT_SENT, TPOT, ITL_TOKEN, ICL, E2E, E2E_SENT, MAX_STALL, QUEUE_CLIENT];
+/// Each row: its name, its field of [`LatencyMetrics`], which is its key in `result.json`, and what is known of it.
+macro_rules! latencies {
+    ($($name:ident = $key:ident { $($fact:ident: $value:expr,)* })*) => {
+        $(
+            pub(crate) const $name: LatencyMetric = LatencyMetric {
+                key: stringify!($key),
+                place: concat!("latency.", stringify!($key)),
+                numbers: |all| &all.$key,
+                numbers_mut: |all| &mut all.$key,
+                $($fact: $value,)*
+                ..LATENCY
+            };
+        )*
 
-pub const TTFT: LatencyMetric = LatencyMetric {
-    key: "ttft",
-    place: "latency.ttft",
-    title: "time to first token",
-    about: "How long a user waits for the first token, including the wait inside the client.",
-    formula: "socket read of the first chunk with a token − intended arrival",
-    mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never \
-           better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which it \
-           was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
-    limit: Some(LimitedMetric::Ttft),
-    has_curve: true,
-    adjusted: Some(|all| &mut all.ttft_adjusted),
-    ..LATENCY
-};
+        /// Every latency, in the order of `result.json`.
+        pub const LATENCIES: &[LatencyMetric] = &[$($name),*];
+    };
+}
 
-pub const TTFT_SENT: LatencyMetric = LatencyMetric {
-    key: "ttft_sent",
-    place: "latency.ttft_sent",
-    title: "time to first token, from the issue",
-    about: "The same without the client's own lateness, as tools without a schedule report it.",
-    formula: "socket read of the first chunk with a token − issue",
-    zero_point: "issue",
-    mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
-    values: LatencyValues::Successful(|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
-    numbers: |all| &all.ttft_sent,
-    numbers_mut: |all| &mut all.ttft_sent,
-    ..LATENCY
-};
-
-pub const TPOT: LatencyMetric = LatencyMetric {
-    key: "tpot",
-    place: "latency.tpot",
-    title: "time per output token",
-    about: "The mean time between tokens of an answer, after its first chunk.",
-    formula: "(last token − first token) / (tokens − tokens of the first read)",
-    population: "successful requests with more tokens than their first chunk has",
-    zero_point: "first_chunk",
-    tokens: CountedIn::Answers,
-    mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short \
-           are counted as excluded. Left out where the server reports how many tokens an answer has, but not how many \
-           its first chunk has, or where most tokens came in one read with the first chunk. Tokens that came in one \
-           read with the first chunk count as its own.",
-    limit: Some(LimitedMetric::Tpot),
-    values: LatencyValues::Successful(tpot),
-    absent: UnknownChunks::without_first_chunk,
-    has_curve: true,
-    numbers: |all| &all.tpot,
-    numbers_mut: |all| &mut all.tpot,
-    ..LATENCY
-};
-
-pub const ITL_TOKEN: LatencyMetric = LatencyMetric {
-    key: "itl_token",
-    place: "latency.itl_token",
-    title: "inter-token latency",
-    about: "The pace of tokens, over all tokens of all requests.",
-    formula: "each gap between reads / tokens of the later read, that many times",
-    population: "tokens after the first chunk of successful requests",
-    zero_point: "previous_chunk",
-    tokens: CountedIn::Chunks,
-    mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of TPOT × \
-           tokens after the first read. Left out where it is not known how many tokens each chunk has, or where most \
-           tokens came in one read with the first chunk.",
-    limit: Some(LimitedMetric::Itl),
-    values: LatencyValues::Pool(|all| &all.itl_token),
-    absent: UnknownChunks::without_tokens,
-    numbers: |all| &all.itl_token,
-    numbers_mut: |all| &mut all.itl_token,
-    ..LATENCY
-};
-
-pub const ICL: LatencyMetric = LatencyMetric {
-    key: "icl",
-    place: "latency.icl",
-    title: "inter-chunk latency",
-    about: "The gaps that a reader sees on the wire, however many tokens each chunk has.",
-    formula: "gap between reads with chunks",
-    population: "chunks after the first of successful requests",
-    zero_point: "previous_chunk",
-    mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks that \
-           came in one read are one arrival. Left out where most tokens came in one read with the first chunk.",
-    limit: Some(LimitedMetric::Icl),
-    values: LatencyValues::Pool(|all| &all.icl),
-    absent: UnknownChunks::without_gaps,
-    numbers: |all| &all.icl,
-    numbers_mut: |all| &mut all.icl,
-    ..LATENCY
-};
-
-pub const E2E: LatencyMetric = LatencyMetric {
-    key: "e2e",
-    place: "latency.e2e",
-    title: "end-to-end latency",
-    about: "How long a user waits for the whole answer, including the wait inside the client.",
-    formula: "last token − intended arrival",
-    mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
-    limit: Some(LimitedMetric::E2e),
-    values: LatencyValues::Successful(e2e),
-    has_curve: true,
-    numbers: |all| &all.e2e,
-    numbers_mut: |all| &mut all.e2e,
-    adjusted: Some(|all| &mut all.e2e_adjusted),
-    ..LATENCY
-};
-
-pub const E2E_SENT: LatencyMetric = LatencyMetric {
-    key: "e2e_sent",
-    place: "latency.e2e_sent",
-    title: "end-to-end latency, from the issue",
-    about: "The same without the client's own lateness.",
-    formula: "last token − issue",
-    zero_point: "issue",
-    values: LatencyValues::Successful(|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
-    numbers: |all| &all.e2e_sent,
-    numbers_mut: |all| &mut all.e2e_sent,
-    ..LATENCY
-};
-
-pub const MAX_STALL: LatencyMetric = LatencyMetric {
-    key: "max_stall",
-    place: "latency.max_stall",
-    title: "longest stall",
-    about: "The longest pause within each answer.",
-    formula: "largest gap between chunks of a request",
-    population: "successful requests with at least two chunks",
-    zero_point: "previous_chunk",
-    limit: Some(LimitedMetric::MaxStall),
-    values: LatencyValues::Successful(max_stall),
-    absent: UnknownChunks::without_gaps,
-    numbers: |all| &all.max_stall,
-    numbers_mut: |all| &mut all.max_stall,
-    ..LATENCY
-};
-
-pub const QUEUE_CLIENT: LatencyMetric = LatencyMetric {
-    key: "queue_client",
-    place: "latency.queue_client",
-    title: "lateness of the client",
-    about: "How far the load generator itself was behind its schedule.",
-    formula: "issue − intended arrival",
-    population: "issued requests, with any outcome",
-    mind: "How many requests are late, and how much of TTFT that is, decides on INVALID(client): `explain lag`.",
-    values: LatencyValues::Issued(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64)),
-    numbers: |all| &all.queue_client,
-    numbers_mut: |all| &mut all.queue_client,
-    ..LATENCY
-};
+latencies! {
+    TTFT = ttft {
+        title: "time to first token",
+        about: "How long a user waits for the first token, including the wait inside the client.",
+        formula: "socket read of the first chunk with a token − intended arrival",
+        mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never \
+               better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which \
+               it was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
+        limit: Some(LimitedMetric::Ttft),
+        has_curve: true,
+        adjusted: Some(|all| &mut all.ttft_adjusted),
+    }
+    TTFT_SENT = ttft_sent {
+        title: "time to first token, from the issue",
+        about: "The same without the client's own lateness, as tools without a schedule report it.",
+        formula: "socket read of the first chunk with a token − issue",
+        zero_point: "issue",
+        mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
+        values: LatencyValues::Successful(|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
+    }
+    TPOT = tpot {
+        title: "time per output token",
+        about: "The mean time between tokens of an answer, after its first chunk.",
+        formula: "(last token − first token) / (tokens − tokens of the first read)",
+        population: "successful requests with more tokens than their first chunk has",
+        zero_point: "first_chunk",
+        tokens: CountedIn::Answers,
+        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too \
+               short are counted as excluded. Left out where the server reports how many tokens an answer has, but \
+               not how many its first chunk has, or where most tokens came in one read with the first chunk. Tokens \
+               that came in one read with the first chunk count as its own.",
+        limit: Some(LimitedMetric::Tpot),
+        values: LatencyValues::Successful(tpot),
+        absent: |unknown| unknown.uncounted(unknown.share_with_total, "the first chunk has"),
+        has_curve: true,
+    }
+    ITL_TOKEN = itl_token {
+        title: "inter-token latency",
+        about: "The pace of tokens, over all tokens of all requests.",
+        formula: "each gap between reads / tokens of the later read, that many times",
+        population: "tokens after the first chunk of successful requests",
+        zero_point: "previous_chunk",
+        tokens: CountedIn::Chunks,
+        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Its sum is that of \
+               TPOT × tokens after the first read. Left out where it is not known how many tokens each chunk has, or \
+               where most tokens came in one read with the first chunk.",
+        limit: Some(LimitedMetric::Itl),
+        values: LatencyValues::Pool(|all| &all.itl_token),
+        absent: |unknown| unknown.uncounted(unknown.share, "each chunk has"),
+    }
+    ICL = icl {
+        title: "inter-chunk latency",
+        about: "The gaps that a reader sees on the wire, however many tokens each chunk has.",
+        formula: "gap between reads with chunks",
+        population: "chunks after the first of successful requests",
+        zero_point: "previous_chunk",
+        mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks \
+               that came in one read are one arrival. Left out where most tokens came in one read with the first \
+               chunk.",
+        limit: Some(LimitedMetric::Icl),
+        values: LatencyValues::Pool(|all| &all.icl),
+        absent: UnknownChunks::without_gaps,
+    }
+    E2E = e2e {
+        title: "end-to-end latency",
+        about: "How long a user waits for the whole answer, including the wait inside the client.",
+        formula: "last token − intended arrival",
+        mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
+        limit: Some(LimitedMetric::E2e),
+        values: LatencyValues::Successful(e2e),
+        has_curve: true,
+        adjusted: Some(|all| &mut all.e2e_adjusted),
+    }
+    E2E_SENT = e2e_sent {
+        title: "end-to-end latency, from the issue",
+        about: "The same without the client's own lateness.",
+        formula: "last token − issue",
+        zero_point: "issue",
+        values: LatencyValues::Successful(|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
+    }
+    MAX_STALL = max_stall {
+        title: "longest stall",
+        about: "The longest pause within each answer.",
+        formula: "largest gap between chunks of a request",
+        population: "successful requests with at least two chunks",
+        zero_point: "previous_chunk",
+        limit: Some(LimitedMetric::MaxStall),
+        values: LatencyValues::Successful(max_stall),
+        absent: UnknownChunks::without_gaps,
+    }
+    QUEUE_CLIENT = queue_client {
+        title: "lateness of the client",
+        about: "How far the load generator itself was behind its schedule.",
+        formula: "issue − intended arrival",
+        population: "issued requests, with any outcome",
+        mind: "How many requests are late, and how much of TTFT that is, decides on INVALID(client): `explain lag`.",
+        values: LatencyValues::Issued(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64)),
+    }
+}
 
 impl LatencyMetric {
     /// The row of a limit's metric.
     pub(crate) fn limited(metric: LimitedMetric) -> Option<&'static Self> {
-        const ROWS: &[LatencyMetric] = &LATENCIES;
-        ROWS.iter().find(|row| row.limit == Some(metric))
+        LATENCIES.iter().find(|row| row.limit == Some(metric))
     }
 
     /// Its value of one successful request, ns; none of a pool.
@@ -384,7 +350,7 @@ pub(super) fn latencies(
     let (mut latency, mut curves) = (LatencyMetrics::default(), Curves::new());
     // The values of one latency at a time, the least first: those of ten million requests take 80 MB.
     let mut ns = Vec::new();
-    for row in &LATENCIES {
+    for row in LATENCIES {
         let by_chunk = tokens.chunk_source.as_deref().filter(|_| row.tokens == CountedIn::Chunks);
         let label = row.label(zero, FULL, by_chunk.unwrap_or(&tokens.source));
         let metric = match row.values {
@@ -511,16 +477,7 @@ impl UnknownChunks {
         })
     }
 
-    /// Why there is no time per output token.
-    pub fn without_first_chunk(&self) -> Option<String> {
-        self.uncounted(self.share_with_total, "the first chunk has")
-    }
-
-    /// Why there is no inter-token latency.
-    pub fn without_tokens(&self) -> Option<String> {
-        self.uncounted(self.share, "each chunk has")
-    }
-
+    /// Why there is no time for each token, where this share of the answers lacks the count that it divides by.
     fn uncounted(&self, share: f64, chunk_has: &str) -> Option<String> {
         let reason = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
         let interleaved = self.without_gaps().filter(|_| self.interleaved > NEGLIGIBLE);

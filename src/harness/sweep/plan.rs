@@ -120,25 +120,16 @@ pub enum SweepLevel {
     },
 }
 
-/// Why a sweep that finds its own levels measured a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PointRole {
-    /// One user alone: the latency of a server without load.
-    Idle,
-    /// Users until the throughput stops growing.
-    Saturation,
-    /// A rate between the two.
-    Between,
-}
-
-impl PointRole {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Saturation => "saturation",
-            Self::Between => "between",
-        }
+base::named! {
+    /// Why a sweep that finds its own levels measured a point.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum PointRole {
+        /// One user alone: the latency of a server without load.
+        Idle = "idle",
+        /// Users until the throughput stops growing.
+        Saturation = "saturation",
+        /// A rate between the two.
+        Between = "between",
     }
 }
 

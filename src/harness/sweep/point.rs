@@ -95,12 +95,11 @@ pub struct LatencySummary {
 }
 
 /// A number with its 95 % interval: over the runs of the point, or of one run from its requests, where they are enough.
+#[base::omit_empty]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredNumber {
     pub value: f64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
 

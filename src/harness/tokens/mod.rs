@@ -98,7 +98,7 @@ pub enum TokenSource {
     Retokenized,
 }
 
-named! {
+base::named! {
     /// `finish_reason` of OpenAI's interfaces, with the values that vLLM, SGLang and trtllm-serve add.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
     pub enum FinishReason {
@@ -155,7 +155,7 @@ impl FinishReason {
     }
 }
 
-named! {
+base::named! {
     /// What an answer did that its protocol does not allow. None of it enters a latency or a throughput.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
     pub enum Violation {

@@ -278,21 +278,19 @@ pub struct ImportOrigin {
     pub requests_counted: Option<String>,
 }
 
+#[base::omit_empty]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportedCounts {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ok: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<f64>,
 }
 
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportedTokens {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<f64>,
     /// The source of output token counts.
     pub source: String,

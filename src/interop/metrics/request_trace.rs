@@ -5,31 +5,27 @@ use serde::{Deserialize, Serialize};
 use harness::{RequestEnd, RequestRecord};
 
 /// Stamps are ms from any instant that all requests of a run share.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestTrace {
     /// Position on the schedule, or in the file.
     pub index: u64,
     pub ok: bool,
     /// Intended arrival; tools without a schedule do not have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sched: Option<f64>,
     pub issue: f64,
     /// End of the stream.
     pub end: f64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<u32>,
     /// Prompt tokens as the server counts them, where that is another count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_server: Option<u32>,
     /// Output tokens as the server or the engine counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u32>,
     /// Output tokens as a client counts them, with a tokenizer of its own over the text.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "retokenised")]
     pub retokenized: Option<u32>,
     pub chunks: TracedChunks,
     /// What went wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

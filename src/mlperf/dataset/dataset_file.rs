@@ -9,6 +9,7 @@ pub const DATASET_FILE: &str = "dataset.json";
 /// The samples, one a line: `{"input_ids": […], "reference": "…", "task": "…", "id": "…"}`, in the order of the QSL.
 pub const SAMPLES_FILE: &str = "dataset.jsonl";
 
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetFile {
     #[serde(flatten)]
@@ -16,14 +17,12 @@ pub struct DatasetFile {
     pub round: String,
     pub form: DatasetFormat,
     /// Name of the file or folder that it was read from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Tokens of a sample's input.
     pub input_tokens: LengthSpread,
     /// Samples that answers can be compared with.
     pub references: u64,
     /// How it was made up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<SyntheticSpec>,
 }
 

@@ -175,16 +175,13 @@ fn digest(from: &Path, form: DatasetFormat) -> Result<String, DatasetError> {
 /// How many errors are reported one by one.
 const MOST: usize = 8;
 
+#[base::omit_empty]
 #[derive(Serialize)]
 struct Sample<'a> {
     input_ids: &'a [u32],
-    #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     output_tokens: Option<u32>,
 }
 

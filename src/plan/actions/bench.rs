@@ -3,7 +3,6 @@
 //! `bench.data:` — the files that prompts come from.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,66 +15,54 @@ use base::spec::{
 };
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bench {
     /// `{{ stages.NAME }}` of a `serve` stage, `host:port,port|host:port`, or URLs with `|` between them.
     pub target: String,
     /// The protocol of requests. [default: that of the target's URL, else `kserve`]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text.
     /// Over OpenAI's interfaces "" is the only one that the server lists.
-    #[serde(default = "tensorrt_llm")]
+    #[serde(default = "super::tensorrt_llm")]
     pub model: String,
     /// Over HTTP: the path, in place of the protocol's usual one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// Over HTTP: further fields of every request's body; null removes one.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub extra: serde_json::Map<String, serde_json::Value>,
     /// Over HTTP: the environment variable that holds the key to send as `Authorization: Bearer`. It is never shown or
     /// written down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// Over HTTP: TLS settings. A target of `https://` needs them only where the defaults do not fit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// Wait this long for servers that are still loading, or not there yet: until each is reachable and reports that it
     /// is ready. [default: a server has to be ready, or the stage that starts it waits]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_timeout: Option<TimeSpan>,
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of
     /// `stop`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<RateSearch>,
     /// Measure at several levels, one after the other: `points/` has the result of each, and `sweep.json` the curve. A
     /// sweep that is cut off goes on with the missing points.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<BenchSweep>,
     /// Concurrency: the number of users.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub concurrency: Option<u32>,
     /// In place of `rate` or `concurrency`: a level that changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Ramp>,
     /// Trace: the speed relative to its time stamps and delays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
     #[serde(default)]
     pub arrivals: Arrivals,
     /// The pause between an answer and the user's next request, and between the turns of a session without a
     /// `turn_delay`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think_time: Option<ThinkTime>,
     /// Server and Trace: arrivals beyond this many requests in flight wait in the client. Their latency counts the
     /// wait. With LoadGen over HTTP only, where each request under way has a connection: those of all scenarios.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_in_flight: Option<u32>,
     /// Not needed with `data`: then each record is sent once.
@@ -87,18 +74,13 @@ pub struct Bench {
     /// Answer length, tokens. [default: as in the data]
     #[serde(default, skip_serializing_if = "Length::is_given")]
     pub output_tokens: Length,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefixes: Option<Prefixes>,
     /// The number of distinct prompts; requests reuse them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub distinct_prompts: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
     /// A `tokenizer.json`: synthetic texts get exactly the requested length, and given ones are counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
@@ -106,11 +88,10 @@ pub struct Bench {
     /// The number of runs of this measurement, one after the other, with seeds that count up from `seed`: `compare`
     /// judges by how much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them.
     /// In a `sweep`, each point is measured this many times.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "super::one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
     /// Set by the plan where several variants are measured in turn; no key of a manifest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub turn: Option<RepeatRole>,
     /// Requests before the measured ones, which come as those do: as many at once as the load has in flight, or at its
@@ -120,35 +101,30 @@ pub struct Bench {
     #[schemars(range(max = MOST_USERS))]
     pub warmup: u32,
     /// Continue the warm-up until this much time has passed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_time: Option<TimeSpan>,
     /// Connections to each server are `frontends × clients`, which the client's workers divide among them. Over HTTP
     /// each is a pool: every request under way has a connection of its own.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
     /// Connections of each frontend to each server.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_clients_per_frontend: u32,
     #[serde(default, skip_serializing_if = "is_usual")]
     pub stream: StreamMode,
     /// Send failed requests again. [default: no]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
     /// A request fails when no token arrives for this long. It also fails, with the class `deadline`, when its answer
     /// has not ended ten times as long after its first token, and a sixth of it for each requested token, both of at
     /// least a minute.
-    #[serde(default = "a_minute")]
+    #[serde(default = "super::a_minute")]
     pub stall_timeout: TimeSpan,
     /// What must hold for the run to be VALID beyond the harness's own checks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<Limits>>,
     /// By MLPerf's rules: its LoadGen schedules the requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loadgen: Option<Box<Loadgen>>,
     /// The SLO of each request, for goodput: the requests that meet all of it. [default: `limits`]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<SloLimits>,
     /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics
     /// need.
@@ -166,12 +142,12 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "is_usual")]
     pub when_busy: WhenBusy,
     /// Vocabulary for synthetic prompts.
-    #[serde(default = "llama_vocabulary")]
+    #[serde(default = "super::llama_vocabulary")]
     #[schemars(range(min = 10, max = LARGEST_SHAPE))]
     pub vocab_size: u32,
     /// End-of-sequence and padding token ids of the requests; drawn prompts do not have it. OpenAI's interfaces send
     /// none.
-    #[serde(default = "usual_end_id")]
+    #[serde(default = "super::usual_end_id")]
     pub end_id: i32,
     /// What each request contains besides its prompt and its length.
     #[serde(default, skip_serializing_if = "is_plain")]
@@ -208,32 +184,12 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn tensorrt_llm() -> String {
-    "tensorrt_llm".to_owned()
-}
-
-const fn one() -> u32 {
-    1
-}
-
 fn is_one<T: PartialEq + From<u8>>(number: &T) -> bool {
     *number == T::from(1)
 }
 
 /// Llama 2's.
 pub const USUAL_END_ID: i32 = 2;
-
-const fn usual_end_id() -> i32 {
-    USUAL_END_ID
-}
-
-const fn llama_vocabulary() -> u32 {
-    32_000
-}
-
-fn a_minute() -> TimeSpan {
-    Duration::from_mins(1).into()
-}
 
 /// The role of a task in a repeated measurement whose runs are separate tasks, so that variants take turns, A B A B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -285,6 +241,7 @@ pub enum WhenBusy {
 
 /// The range of rates to search. The result is an estimate from all probes with a 95 % interval; at most 12 probes are
 /// made.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateSearch {
@@ -294,23 +251,18 @@ pub struct RateSearch {
     pub high: f64,
     /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Not with
     /// `loadgen`. [default: `low`]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<f64>,
     /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or the folder that
     /// has it. The first probes are around the rate that it found; none of its probes count. Not with `loadgen`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_from: Option<String>,
     /// Stop when the interval is narrower than this share of the rate.
-    #[serde(default = "two_percent")]
+    #[serde(default = "super::two_percent")]
     pub precision: f64,
-}
-
-const fn two_percent() -> f64 {
-    0.02
 }
 
 /// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current
 /// folder.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
@@ -318,33 +270,24 @@ pub struct Data {
     /// `openai-chat` also `messages`, or `input`, `instruction` and `output` of benchmark_core_model.py; if there are,
     /// `output_length` or `max_tokens`, `timestamp` (ms), `session_id`, `delay` (ms). A key that may change a request
     /// and is not sent is an error. Also perf_analyzer's `{"data": […]}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonl: Option<String>,
     /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json, or one a line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharegpt: Option<String>,
     /// A trace, one JSON object a line: `input_length`, with `hash_ids` if there are (equal ids are equal tokens), or
     /// `text_input`; `output_length` and `timestamp` (ms).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mooncake: Option<String>,
     /// Token ids: rows of a `.npy` (see `lengths`), or a list a line in a `.jsonl`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_ids: Option<String>,
     /// The `plan.jsonl` of another run: the same requests again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     /// `.npy` with the length of each row of `input_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lengths: Option<String>,
     /// `.npy` with the output length of each row.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_lengths: Option<String>,
     /// Only the first N records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub first: Option<u64>,
     /// Leave out records with a prompt of more tokens than this; without a tokenizer, of more words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_input_tokens: Option<u32>,
     #[serde(default)]
@@ -353,15 +296,11 @@ pub struct Data {
     #[serde(default)]
     pub repeat: bool,
     /// Tokens that each hash id stands for.
-    #[serde(default = "mooncake_block")]
+    #[serde(default = "super::mooncake_block")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub block_tokens: u32,
     #[serde(default)]
     pub delay: DelayPlace,
-}
-
-const fn mooncake_block() -> u32 {
-    512
 }
 
 impl Data {

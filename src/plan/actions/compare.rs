@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
-use crate::manifest::model::Stage;
+use crate::manifest::model::{OneOrMany, Stage};
 use base::diag::did_you_mean;
 
 /// A table of ratios: one row for each measurement, one column for each way to make it, compared with the first column.
@@ -16,13 +16,13 @@ pub struct CompareResults {
     /// Column → its results, in the order of the rows:
     /// `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}"
     /// }`. The others are compared with the first column.
-    pub results: IndexMap<String, ResultPaths>,
+    pub results: IndexMap<String, OneOrMany<String>>,
     /// What the rows are called, e.g. `"{{ scenarios }}"`. [default: by the scenario that was measured]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<String>,
     /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it
     /// (`ttft_p99`). [default: output_tokens]
-    #[serde(default = "output_tokens")]
+    #[serde(default = "super::by_output_tokens")]
     pub metrics: Vec<String>,
     /// Subtract numbers of different loads anyway; their differences are shown next to them.
     #[serde(default)]
@@ -33,27 +33,6 @@ pub struct CompareResults {
     /// Published runs of Server, for comparison: rows of the table of Server runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_server: Vec<PublishedServerRow>,
-}
-
-fn output_tokens() -> Vec<String> {
-    vec!["output_tokens".to_owned()]
-}
-
-/// Folders with a `result.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum ResultPaths {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl ResultPaths {
-    pub fn all(&self) -> &[String] {
-        match self {
-            Self::One(path) => std::slice::from_ref(path),
-            Self::Many(paths) => paths,
-        }
-    }
 }
 
 /// A row from a publication.
@@ -98,7 +77,7 @@ impl Check for CompareResults {
         ActionFacts { is_repeatable: false, container_obstacle: BY_THIS_PROGRAM, ..ActionFacts::MEASUREMENT };
 
     fn reads(&self) -> Vec<(&'static str, &str)> {
-        let paths = self.results.values().flat_map(ResultPaths::all);
+        let paths = self.results.values().flat_map(OneOrMany::all);
         paths.map(|path| ("compare.results", path.as_str())).collect()
     }
 

@@ -18,6 +18,7 @@ use base::spec::{
 };
 
 /// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Engine {
@@ -28,27 +29,22 @@ pub struct Engine {
     /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py:
     /// `int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo`.
     pub precision: String,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallelism: u32,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallelism: u32,
     /// Folder of the Hugging Face checkpoint. The simulator needs none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
     /// Folder of the TensorRT-LLM checkout, whose example scripts convert and quantize.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm: Option<String>,
     /// The Python that has TensorRT-LLM. [default: `python3` and `trtllm-build` of PATH]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
     /// What to make. [default: an engine, with the checkpoint it needs on the way]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<EngineOnly>,
     /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or
     /// converted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm_checkpoint: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
     #[serde(default)]
@@ -58,16 +54,13 @@ pub struct Engine {
     pub build_flags: IndexMap<String, Value>,
     /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among
     /// its build flags.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculative_config: Option<Box<SpeculativeConfig>>,
     /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin`
     /// and `max_lora_rank` among its build flags.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora_config: Option<LoraConfig>,
     /// The largest step with a CUDA graph, tokens, of a simulated engine of vLLM (`calibration.scheduler: vllm`); 0:
     /// none has one, as with `enforce_eager`. [default: vLLM's, twice the tokens of a decode step of `max_batch_size`
     /// requests, at most the calibration's `cuda_graph_tokens`]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LONGEST_LENGTH))]
     pub max_cudagraph_capture_size: Option<u32>,
 }
@@ -98,10 +91,6 @@ impl Engine {
     ];
 }
 
-const fn one() -> u32 {
-    1
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineOnly {
@@ -119,6 +108,7 @@ pub enum EngineBackend {
 }
 
 /// The numbers of a decoder model that decide its memory and its speed.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelShape {
@@ -130,16 +120,13 @@ pub struct ModelShape {
     #[schemars(range(max = MOST_PARAMETERS))]
     pub parameters: u64,
     /// Parameters that one token touches (smaller than `parameters` for mixtures of experts).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_PARAMETERS))]
     pub active_parameters: Option<u64>,
     /// Mixtures of experts: the experts of each layer. The simulator then reads only the weights of those that a batch
     /// touches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST_SHAPE))]
     pub num_experts: Option<u32>,
     /// Mixtures of experts: the experts that one token uses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST_SHAPE))]
     pub experts_per_token: Option<u32>,
     #[schemars(range(max = LARGEST_SHAPE))]
@@ -160,6 +147,7 @@ pub struct ModelShape {
 
 /// The numbers of a GPU that decide the simulator's step time. From data sheets; marked as a model wherever it is
 /// shown.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemShape {
@@ -174,12 +162,10 @@ pub struct SystemShape {
     pub bandwidth_gbs: f64,
     /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. [default: an eighth of the memory
     /// bandwidth]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_gbs: Option<u16>,
     /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
     pub tflops_16bit: f64,
     /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. [default: assumed values]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Box<SimCalibration>>,
 }
 
@@ -195,32 +181,25 @@ pub struct LoraConfig {
     #[schemars(range(min = 1, max = 1024))]
     pub max_loras: u32,
     /// From host memory, where adapters wait, to each GPU, GB/s. [default: 50, PCIe 5 of 16 lanes]
-    #[serde(default = "host_link")]
+    #[serde(default = "super::host_link")]
     #[schemars(range(min = 0.1, max = 1000))]
     pub host_link_gbs: f64,
 }
 
-const fn host_link() -> f64 {
-    50.0
-}
-
 /// Speculative decoding of a simulated engine, by the names of TensorRT-LLM (`decoding_type`, `max_draft_len`) or of
 /// vLLM (`method`, `num_speculative_tokens`). A draft of 0 tokens turns it off.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeConfig {
     /// What drafts, by TensorRT-LLM's names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoding_type: Option<DecodingType>,
     /// Tokens drafted for each request in each step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 64))]
     pub max_draft_len: Option<u32>,
     /// What drafts, by vLLM's names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<SpeculativeMethod>,
     /// Tokens drafted for each request in each step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 64))]
     pub num_speculative_tokens: Option<u32>,
     /// The share of drafts that the model accepts, which depends on model, drafter and texts: measure it. One number is
@@ -229,7 +208,6 @@ pub struct SpeculativeConfig {
     pub acceptance_rate: AcceptanceRate,
     /// The shape of the drafting model, for `Draft_Target` and `draft_model`. It has the precision and the GPUs of the
     /// model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft_model: Option<ModelShape>,
 }
 

@@ -11,6 +11,7 @@ use base::diag::Diagnostic;
 use base::units::{credentials, has_secret_parameter};
 
 /// A clone at a revision.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Git {
@@ -22,10 +23,8 @@ pub struct Git {
     #[serde(default)]
     pub submodules: bool,
     /// Fetch LFS files; true needs `git lfs`. [default: true where `git lfs` is there]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lfs: Option<bool>,
     /// Commits to apply on top, in order. No git identity is needed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cherry_picks: Vec<CherryPick>,
 }
 

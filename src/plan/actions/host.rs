@@ -54,81 +54,62 @@ impl Host {
 }
 
 /// A job of Slurm's. Defaults come from `SBATCH_*` in the environment or from the cluster.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slurm {
     /// `sbatch --account`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// One or several with commas.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
     /// `sbatch --qos`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub qos: Option<String>,
     /// `sbatch --reservation`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
     /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts
     /// from its start.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<JobTimeLimit>,
     /// The command itself runs on the first of them; `srun` in it reaches all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub nodes: Option<u32>,
     /// `sbatch --ntasks-per-node`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tasks_per_node: Option<u32>,
     /// `sbatch --cpus-per-task`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub cpus_per_task: Option<u32>,
     /// [default: the stage's `gpus`, divided by the nodes]
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_PARTS))]
     pub gpus_per_node: Option<u32>,
     /// In place of `gpus_per_node`, where a cluster requires it: `gpu:h100:8`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gres: Option<String>,
     /// Memory of a node: `200G`; `0` is all of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mem: Option<String>,
     /// `sbatch --constraint`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub constraint: Option<String>,
     /// `sbatch --nodelist`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelist: Option<String>,
     /// `sbatch --exclude`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<String>,
     /// For `serve`: every node of the job starts the servers of the stage, and requests are spread over all.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub each_node: bool,
     /// No other jobs on its nodes.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
     /// Further arguments for `sbatch`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Run the stage's commands in a container through pyxis, where the cluster has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<SlurmContainer>,
     /// Only these environment variables (besides PATH, HOME and similar, and the stage's own) reach the job.
     /// [default: all but those of Slurm, MPI and this session]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub export: Option<Vec<String>>,
     /// The path of this program on the nodes, if it differs, for example for another processor. [default: the one that
     /// is running]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Cancel a job that has waited this long for its start. [default: wait]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<TimeSpan>,
     /// At most this many tasks of a `foreach` run at the same time. [default: the cluster's limit]
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub at_once: Option<u32>,
     /// Warn when a running job sends no heartbeat for this long.
@@ -176,22 +157,16 @@ impl Default for Slurm {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 /// `srun --container-…` of pyxis around each command. The project folder is mounted.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlurmContainer {
     /// `nvcr.io#nvidia/tritonserver:24.12-trtllm-python-py3`, or the path of a `.sqsh` file.
     pub image: String,
     /// Further mounts: `/from:/to`, `/from:/to:ro`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
     /// Further arguments for `srun`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }
 
@@ -228,27 +203,23 @@ pub enum SshHost {
 
 /// A machine that is reached over ssh. `~/.ssh/config` applies; ssh never prompts, so a key must be available, and the
 /// host's own key must be known.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SshMachine {
     /// What it is called in messages, logs and results. No other host of the stage has this name.
     pub name: String,
     /// Where `ssh` finds it: `user@host`, or a name of its config. [default: `name`]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,
     /// [default: ssh's config, else 22]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// Further arguments for `ssh`, before all others: `[-i, keys/bench]`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// The address of its servers, for example in another network than ssh's. [default: the host name that ssh connects
     /// to]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The path of this program on it, if it differs. [default: the one that is running]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
 

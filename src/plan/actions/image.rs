@@ -10,28 +10,23 @@ use base::spec::ContainerEngine;
 
 /// A container image, built or fetched: exactly one of `build`, `pull`. Other stages run in it with
 /// `container: { image: "{{ stages.NAME.image }}" }`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// docker and podman put it into their own store; enroot makes a `.sqsh`, apptainer a `.sif` in the output folder.
     /// [default: docker, or podman if docker is missing]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<ContainerEngine>,
     /// The engine's program, where it is not found by its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Build it from a Dockerfile. docker, podman.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<ImageBuild>,
     /// Fetch it: `registry.example/nvidia/tritonserver:24.12-trtllm-python-py3`; with `@sha256:…` it is always the same
     /// one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<String>,
     /// `linux/arm64`. [default: this machine's]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
     /// Further arguments of `build` or `pull`, unchanged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }
 
@@ -41,22 +36,19 @@ impl Image {
 }
 
 /// What is built. The names under the stage's `secrets` are given to the build as secrets of the same id.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageBuild {
     /// The folder that is sent to the build, relative to the current folder. Its files are inputs.
     pub context: String,
     /// Relative to the current folder. [default: `Dockerfile` in the context]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dockerfile: Option<String>,
     /// The stage of the Dockerfile to stop at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// Build arguments. No secrets: they stay in the image's history.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, String>,
     /// A tag for the image. [default: none; stages use its id]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
 

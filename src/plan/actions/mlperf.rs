@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ActionFacts, Check, StageChecker};
 use crate::loadgen::test_request;
-use crate::manifest::model::{Bench, Stage};
+use crate::manifest::model::{Bench, OneOrMany, Stage};
 use crate::manifest::{Node, targets};
 use base::diag::{did_you_mean, list_of};
 use base::spec::{Division, Interface, MOST_REQUESTS, Protocol, Scenario, TestMode, requests_token_ids};
@@ -40,21 +40,15 @@ pub struct LoadgenLibrary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sdist: Option<String>,
     /// The Python whose pip fetches it.
-    #[serde(default = "python3")]
+    #[serde(default = "super::python3")]
     pub python: String,
     /// The C++ compiler.
-    #[serde(default = "gxx")]
+    #[serde(default = "super::gxx")]
     pub cxx: String,
 }
 
-fn python3() -> String {
-    "python3".to_owned()
-}
-fn gxx() -> String {
-    "g++".to_owned()
-}
-
 /// Either a processed data set, or a stand-in for it.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MlperfDataset {
@@ -62,27 +56,25 @@ pub struct MlperfDataset {
     /// The name in the round: `llama2-70b-99.9`.
     pub benchmark: String,
     /// The processed data set in the form it is published in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Synthetic, with its shape and its lengths. Results with it cannot be submitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<Synthetic>,
 }
 
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
     #[serde(default)]
     pub seed: u64,
     /// Use N samples instead of the whole data set: for rehearsals.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub samples: Option<u64>,
     /// Samples of this part of the data set only: `gpqa_diamond` of gpt-oss-120b for TEST07.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
 }
 
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MlperfScore {
@@ -93,18 +85,16 @@ pub struct MlperfScore {
     /// The output of the `dataset` stage.
     pub dataset: String,
     /// A `tokenizer.json`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of
     /// texts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentences: Option<String>,
     /// What the reference's evaluator printed of this run's accuracy log: a file. Scores that it has and that are not
     /// computed here, such as the exact match of programs, are taken from it; it becomes a part of `accuracy.txt`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub official: Option<String>,
 }
 
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MlperfVerify {
@@ -113,23 +103,19 @@ pub struct MlperfVerify {
     /// The output of the audit run.
     pub audit: String,
     /// TEST07: the output of a `score` stage of that run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<String>,
     /// TEST06: token ids that end an answer. [default: those of the round's table]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub end_ids: Vec<i32>,
     /// The output of the performance run with the same settings.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<String>,
     /// The output of the `dataset` stage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
     /// A `tokenizer.json`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
 }
 
 /// `bench.loadgen`: MLPerf's LoadGen schedules the requests and decides `rate`, `stop`, `seed` and `data`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loadgen {
@@ -146,10 +132,8 @@ pub struct Loadgen {
     pub mode: TestMode,
     /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how
     /// many samples there are).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_qps: Option<f64>,
     /// More settings of user.conf, by LoadGen's names, without model and scenario: `min_duration: 600000`.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub user_conf: IndexMap<String, serde_json::Value>,
     /// All rules but the durations; the results cannot be submitted.
     #[serde(default)]
@@ -184,7 +168,7 @@ pub struct MlperfPackage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checker: Option<String>,
     /// The Python that runs the checker, with numpy, pandas and pyyaml.
-    #[serde(default = "python3")]
+    #[serde(default = "super::python3")]
     pub python: String,
     /// What `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits` printed: a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,46 +183,20 @@ pub struct MlperfPackage {
 
 /// Results of one benchmark: outputs of its stages. A list has one value for each scenario, in their order:
 /// `{{ stages.performance.outs }}`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MlperfResults {
     pub benchmark: String,
     /// `offline`, `server`, `interactive`, `single_stream`, or a list of them.
-    pub scenario: MlperfScenarios,
-    pub performance: MlperfOutputs,
-    pub accuracy: MlperfOutputs,
-    pub score: MlperfOutputs,
+    pub scenario: OneOrMany<Scenario>,
+    pub performance: OneOrMany<String>,
+    pub accuracy: OneOrMany<String>,
+    pub score: OneOrMany<String>,
     /// Of each audit test the outputs of its runs.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub audits: IndexMap<String, MlperfOutputs>,
+    pub audits: IndexMap<String, OneOrMany<String>>,
     /// Of each audit test the outputs of its `verify` stages.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub verified: IndexMap<String, MlperfOutputs>,
-}
-
-/// One scenario, or several.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum MlperfScenarios {
-    One(Scenario),
-    Many(Vec<Scenario>),
-}
-
-/// The output of one stage, or of several.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum MlperfOutputs {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl MlperfOutputs {
-    pub(crate) fn all(&self) -> &[String] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
-    }
+    pub verified: IndexMap<String, OneOrMany<String>>,
 }
 
 /// One benchmark in one scenario: outputs of its stages.
@@ -258,10 +216,7 @@ pub struct MlperfEntry {
 impl MlperfResults {
     /// One entry for each scenario. On error: the key that has not one value for each, and what it has.
     pub fn entries(&self) -> Result<Vec<MlperfEntry>, (Vec<String>, String)> {
-        let scenarios = match &self.scenario {
-            MlperfScenarios::One(one) => std::slice::from_ref(one),
-            MlperfScenarios::Many(many) => many,
-        };
+        let scenarios = self.scenario.all();
         let single = [("performance", &self.performance), ("accuracy", &self.accuracy), ("score", &self.score)];
         let tests = [("audits", &self.audits), ("verified", &self.verified)];
         let single = single.into_iter().map(|(key, outputs)| (vec![key.to_owned()], outputs));
@@ -275,8 +230,8 @@ impl MlperfResults {
             }
         }
         let entry = |(index, scenario): (usize, &Scenario)| {
-            let output_of = |outputs: &MlperfOutputs| outputs.all()[index].clone();
-            let by_test = |all: &IndexMap<String, MlperfOutputs>| {
+            let output_of = |outputs: &OneOrMany<String>| outputs.all()[index].clone();
+            let by_test = |all: &IndexMap<String, OneOrMany<String>>| {
                 all.iter().map(|(test, outputs)| (test.clone(), output_of(outputs))).collect()
             };
             MlperfEntry {
@@ -359,7 +314,7 @@ impl Check for Mlperf {
                 for results in &package.results {
                     let outputs = [&results.performance, &results.accuracy, &results.score];
                     let outputs = outputs.into_iter().chain(results.audits.values()).chain(results.verified.values());
-                    let paths = outputs.flat_map(MlperfOutputs::all);
+                    let paths = outputs.flat_map(OneOrMany::all);
                     reads.extend(paths.map(|path| ("mlperf.package.results", Some(path.as_str()))));
                 }
             }

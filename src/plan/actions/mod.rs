@@ -24,6 +24,7 @@ pub(crate) mod trtllm_bench;
 pub(crate) mod weights;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +33,47 @@ use crate::manifest::Node;
 use crate::manifest::model::{Host, Stage};
 use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 use base::event::EndpointError;
+use base::spec::TimeSpan;
 use base::units::is_identifier;
+use bench::USUAL_END_ID;
 pub use engine_flags::across;
 pub use mlperf_rules::{packages, speculative_decoding};
+
+/// What a key is that a manifest does not have: the name that its field gives to serde, its type and value.
+macro_rules! defaults {
+    ($($name:ident: $type:ty = $value:expr;)+) => {
+        $(fn $name() -> $type {
+            $value
+        })+
+    };
+}
+
+defaults! {
+    yes: bool = true;
+    one: u32 = 1;
+    tritonserver: String = "tritonserver".to_owned();
+    host_link: f64 = 50.0;
+    trtllm_serve: String = "trtllm-serve".to_owned();
+    pytorch: String = "pytorch".to_owned();
+    everywhere: String = "0.0.0.0".to_owned();
+    vllm_serve: Vec<String> = ["vllm", "serve"].map(str::to_owned).to_vec();
+    main_branch: String = "main".to_owned();
+    hf_token: String = "HF_TOKEN".to_owned();
+    all_at_once: i64 = -1;
+    llmapi_launcher: Vec<String> = vec!["trtllm-llmapi-launch".to_owned()];
+    trtllm_bench_name: String = "trtllm-bench".to_owned();
+    unity: f64 = 1.0;
+    kserve: String = "kserve".to_owned();
+    python3: String = "python3".to_owned();
+    gxx: String = "g++".to_owned();
+    by_output_tokens: Vec<String> = vec!["output_tokens".to_owned()];
+    tensorrt_llm: String = "tensorrt_llm".to_owned();
+    a_minute: TimeSpan = Duration::from_mins(1).into();
+    llama_vocabulary: u32 = 32_000;
+    usual_end_id: i32 = USUAL_END_ID;
+    two_percent: f64 = 0.02;
+    mooncake_block: u32 = 512;
+}
 
 /// Calls a macro with every action: its documentation, its key in a manifest, its name, and the type of its settings.
 /// The order is that of the documentation.

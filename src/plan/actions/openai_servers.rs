@@ -12,6 +12,7 @@ use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_USERS};
 
 /// `trtllm-serve`, once for each copy of the model: its GPUs are shared evenly, tp × pp for each. Served over HTTP:
 /// `protocol: openai-completions` or `openai-chat`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrtllmServe {
@@ -20,58 +21,46 @@ pub struct TrtllmServe {
     #[serde(default)]
     pub ready: ReadyWhen,
     /// The server program. [default: trtllm-serve]
-    #[serde(default = "trtllm_serve")]
+    #[serde(default = "super::trtllm_serve")]
     pub program: String,
     /// A Python with TensorRT-LLM, in place of `program`: `PYTHON -m tensorrt_llm.commands.serve`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
     /// Folder of the tokenizer, where it is not the model's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// `pytorch`, or `tensorrt` for an engine. [default: pytorch]
-    #[serde(default = "pytorch")]
+    #[serde(default = "super::pytorch")]
     pub backend: String,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallelism: u32,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallelism: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub moe_expert_parallelism: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_batch_size: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_num_tokens: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_seq_len: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub max_beam_width: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_PARTS))]
     pub num_postprocess_workers: Option<u32>,
     /// Everything else that TensorRT-LLM's LLM takes, by its names: written to a file, named with
     /// `--extra_llm_api_options`.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
     /// Further arguments, unchanged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Servers. [default: as many as the leased GPUs allow; one without GPUs]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub servers: Option<u32>,
     /// Port of the first server; further ones count up. [default: free ports]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// The address that they are bound to. [default: 0.0.0.0]
-    #[serde(default = "everywhere")]
+    #[serde(default = "super::everywhere")]
     pub host: String,
 }
 
@@ -114,21 +103,9 @@ fn numbers(at: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-fn trtllm_serve() -> String {
-    "trtllm-serve".to_owned()
-}
-fn pytorch() -> String {
-    "pytorch".to_owned()
-}
-fn everywhere() -> String {
-    "0.0.0.0".to_owned()
-}
-const fn one() -> u32 {
-    1
-}
-
 /// `vllm serve`, once for each copy of the model: the leased GPUs are shared evenly. Keys have the names of vLLM's
 /// options. Served over HTTP: `protocol: openai-completions` or `openai-chat`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vllm {
@@ -138,86 +115,69 @@ pub struct Vllm {
     pub ready: ReadyWhen,
     /// The server program, and what stands in front of its options:
     /// `[python3, -m, vllm.entrypoints.openai.api_server]`. [default: `[vllm, serve]`]
-    #[serde(default = "vllm_serve")]
+    #[serde(default = "super::vllm_serve")]
     #[schemars(length(min = 1))]
     pub program: Vec<String>,
     /// Folder or name of the tokenizer, where it is not the model's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// The name that requests have. [vLLM's default: `model` as it is written]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served_model_name: Option<String>,
     /// `bfloat16`, `float16`, … [vLLM's default: auto]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
     /// `fp8`, `awq`, … [vLLM's default: as the checkpoint has it]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
     /// `dummy` makes random weights: no checkpoint is needed, only its config.json. [vLLM's default: auto]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_format: Option<String>,
     /// GPUs that share every layer.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallel_size: u32,
     /// Groups of GPUs that share the layers.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallel_size: u32,
     /// Engines that share the one port of a server; `servers` makes copies with a port each.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub data_parallel_size: u32,
     /// The longest sequence, prompt and answer, tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_model_len: Option<u32>,
     /// Sequences in one step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_num_seqs: Option<u32>,
     /// Tokens in one step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_num_batched_tokens: Option<u32>,
     /// The share of each GPU's memory that vLLM may take, weights and KV cache together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub gpu_memory_utilization: Option<f64>,
     /// `fp8`, … [vLLM's default: that of the model]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_cache_dtype: Option<String>,
     /// No CUDA graphs and no compilation: starts sooner and runs slower.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforce_eager: Option<bool>,
     /// Reuse the KV cache of equal prefixes. [vLLM's default: true]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_prefix_caching: Option<bool>,
     /// Share a step between pieces of long prompts and running answers. [vLLM's default: true]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_chunked_prefill: Option<bool>,
     /// Keep what the engine does in each step: requests and tokens of prefill and decode, and `wait_ms`, the time for
     /// which the engine waited for the result, as JSON lines beside the server's log (`….steps.jsonl`). With
     /// asynchronous scheduling, vLLM's default, a step takes longer than that. vLLM 0.24 or newer.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub step_log: bool,
     /// Any other option of vLLM by its name, without the dashes: a text, a number, a list of them, true (`--name`),
     /// false (`--no-name`), or a map, which is given as JSON.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
     /// Further arguments, unchanged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Servers. [default: as many as the leased GPUs allow; one without GPUs]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub servers: Option<u32>,
     /// Port of the first server; further ones count up. [default: free ports]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// The address that they are bound to. [default: 0.0.0.0]
-    #[serde(default = "everywhere")]
+    #[serde(default = "super::everywhere")]
     pub host: String,
 }
 
@@ -259,14 +219,6 @@ impl Vllm {
     pub const fn ranks(&self) -> u32 {
         self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
     }
-}
-
-fn vllm_serve() -> Vec<String> {
-    ["vllm", "serve"].map(str::to_owned).to_vec()
-}
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 #[cfg(test)]

@@ -56,17 +56,13 @@ pub struct SimServer {
     #[serde(default)]
     pub ready: ReadyWhen,
     /// Simulated seconds per real second. 1 is real time.
-    #[serde(default = "unity")]
+    #[serde(default = "super::unity")]
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub speed: f64,
     /// Simulated seconds until the engine is loaded.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub load_seconds: f64,
-}
-
-const fn unity() -> f64 {
-    1.0
 }
 
 /// Running servers: nothing is started or stopped, only waited for.
@@ -100,17 +96,16 @@ pub enum EndpointText {
 }
 
 /// One server with all its ports.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointPorts {
     /// `host:port`; an IPv6 address in brackets.
     pub grpc: String,
     /// HTTP port on the same host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub http: Option<u16>,
     /// Metrics port on the same host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub metrics: Option<u16>,
 }
@@ -160,13 +155,13 @@ pub struct ReadyWhen {
     pub timeout: Option<TimeSpan>,
     /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then
     /// benchmarks use HTTP, too.
-    #[serde(default = "kserve")]
+    #[serde(default = "super::kserve")]
     pub by: String,
 }
 
 impl Default for ReadyWhen {
     fn default() -> Self {
-        Self { timeout: None, by: kserve() }
+        Self { timeout: None, by: super::kserve() }
     }
 }
 
@@ -180,10 +175,6 @@ impl ReadyWhen {
     pub fn limit_attached(&self) -> Duration {
         self.timeout.as_ref().map_or(Duration::from_mins(2), TimeSpan::time)
     }
-}
-
-pub(super) fn kserve() -> String {
-    "kserve".to_owned()
 }
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];

@@ -11,136 +11,108 @@ use base::spec::{Launcher, MOST_PARTS, MOST_SECONDS, MOST_USERS, Mpi, ServerMode
 
 /// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch`
 /// prints the exact commands.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TritonServer {
     /// The folder that holds `triton_model_repo_<n>`, or one model repository. Needed unless
     /// `triton_skip_server_spawn`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
     #[serde(default)]
     pub ready: ReadyWhen,
     /// The server program. [default: tritonserver]
-    #[serde(default = "tritonserver")]
+    #[serde(default = "super::tritonserver")]
     pub program: String,
     /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing
     /// is added. `{repository}` is `repository`. Set the port keys to the ports that it opens. [default ports then:
     /// Triton's, 8001, 8000 and 8002]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
     /// What stands in front of the whole command, in its container if it has one: `[numactl, --cpunodebind=0]`,
     /// `[nsys, profile, -o, trace]`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prefix: Vec<String>,
     /// Further arguments of every server process, unchanged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 
     /// How the processes of a server share the work. [default: plain for one GPU, leader for an engine with tp × pp >
     /// 1, orchestrator for several models or copies in one server]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ServerMode>,
     /// MPI ranks of one server. [default: tp × pp of the engine (leader), 1 (plain; orchestrator that spawns), 1 + all
     /// ranks (orchestrator that does not)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub world_size: Option<u32>,
     /// Orchestrator: its workers are spawned through MPI (true, the default), or are ranks that were started with it
     /// (false; each model then needs `participant_ids`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn_processes: Option<bool>,
     /// What starts the ranks. [default: none in mode plain, otherwise mpi]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<Launcher>,
     /// More ranks than slots (mpirun) or CPUs (srun) are allowed.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oversubscribe: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub mpi: Mpi,
     #[serde(default, skip_serializing_if = "is_default")]
     pub srun: Srun,
     /// Put `trtllm-llmapi-launch` in front of every rank (PyTorch backend over several ranks).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trtllm_llmapi_launch: bool,
     /// Start although a program of this name runs already. Ports are looked at in any case. [default: true]
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[serde(default = "super::yes", skip_serializing_if = "Clone::clone")]
     pub force: bool,
     /// The container of the servers: `container` next to `serve`, written here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 
     /// The name or address under which clients find the servers. [default: the address they are bound to, or 127.0.0.1;
     /// with `mpi.hosts` the first of them]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// HTTP port of the first server; further ones count up. [default: free ports]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub http_port: Option<u16>,
     /// gRPC port of the first server; further ones count up. [default: free ports]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub grpc_port: Option<u16>,
     /// Metrics port of the first server; further ones count up. [default: free ports]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub metrics_port: Option<u16>,
     /// The address that HTTP is bound to. [Triton's default: 0.0.0.0]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_address: Option<String>,
     /// The address that gRPC is bound to. [Triton's default: 0.0.0.0]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_address: Option<String>,
     /// The address that metrics are bound to. [Triton's default: that of HTTP]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics_address: Option<String>,
 
     /// Level of verbose logging; rank 0 only. `launch_triton_server.py --log` is 3. [Triton's default: 0]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_PARTS))]
     pub log_verbose: Option<u32>,
     /// A file for rank 0's log, relative to the project; `{server}` is the server's number. What goes there is not in
     /// `regatta logs`. [default: the task's log]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_file: Option<String>,
     /// Seconds that a server lets requests in flight finish when it is stopped. [Triton's default: 30]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_SECONDS))]
     pub exit_timeout_secs: Option<u32>,
     /// The models that ranks other than 0 load. [default: those of the repository with the backend `tensorrtllm`, else
     /// `tensorrt_llm`]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tensorrt_llm_model_name: Vec<String>,
     /// Bytes of rank 0's CUDA memory pool on GPU 0, for multimodal encoders. [default: Triton's, 67108864]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multimodal_gpu0_cuda_mem_pool_bytes: Option<u64>,
     /// How models are loaded; rank 0. [Triton's default: none, which loads all]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_control_mode: Option<ModelControl>,
     /// Models that rank 0 loads at start; needs `model_control_mode: explicit`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_model: Vec<String>,
     /// Backend → its settings: `{ python: { stub-timeout-seconds: 60 } }`.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub backend_config: IndexMap<String, IndexMap<String, Value>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
     /// Triton's rate limiter. [Triton's default: off]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
     /// Resources of the rate limiter: `name:count` or `name:count:device`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate_limit_resource: Vec<String>,
     /// Any other option of `tritonserver` by its name, without the dashes: a text, a number, true or false, or a list
     /// for one that may be repeated.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
 
     /// NVIDIA's name for `serve: { attach: … }`: the servers of `triton_grpc_ports` are there already.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub triton_skip_server_spawn: bool,
     /// Where they are, with `triton_skip_server_spawn`: `host:port,port|host:port`, gRPC ports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub triton_grpc_ports: Option<String>,
 }
 
@@ -163,28 +135,23 @@ pub enum RateLimit {
 }
 
 /// Triton's request traces; rank 0.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
     /// [default: triton]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TraceMode>,
     /// What is traced. [Triton's default: nothing]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub level: Vec<TraceLevel>,
     /// Trace one request in N. [Triton's default: 1000]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub rate: Option<u32>,
     /// Traces altogether; -1 is without limit. [Triton's default: -1]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1))]
     pub count: Option<i32>,
     /// Mode triton: the file, relative to the project; `{server}` is the server's number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Further settings of the mode, e.g. `{ url: "localhost:4318/v1/traces" }` of opentelemetry.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub settings: IndexMap<String, Value>,
 }
 
@@ -247,20 +214,6 @@ impl TritonServer {
         strict-readiness";
 }
 
-fn tritonserver() -> String {
-    "tritonserver".to_owned()
-}
-const fn yes() -> bool {
-    true
-}
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_true(value: &bool) -> bool {
-    *value
-}
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

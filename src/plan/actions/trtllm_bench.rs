@@ -13,109 +13,76 @@ use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_REQUESTS, MOST_USERS};
 
 /// `trtllm-bench … throughput`: no server, no network. Its numbers become a `result.json` that names trtllm-bench as
 /// their source. Names are those of its options.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrtllmBench {
     /// The model's name, for its report.
     pub model: String,
     /// Folder of the Hugging Face checkpoint; also the tokenizer's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_path: Option<String>,
     /// Folder of an engine, for `backend: tensorrt`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_dir: Option<String>,
     /// Requests, one JSON object a line, as prepare_dataset.py writes them.
     pub dataset: String,
     #[serde(default)]
     pub backend: TrtllmBenchBackend,
     /// Tensor parallelism.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tp: u32,
     /// Pipeline parallelism.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pp: u32,
     /// Expert parallelism, for mixture-of-experts models.
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub ep: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_batch_size: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_num_tokens: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_seq_len: Option<u32>,
     /// Share of the memory that is free after the model is loaded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub kv_cache_free_gpu_mem_fraction: Option<f64>,
     /// Use only the first N requests of `dataset`. [default: all]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub num_requests: Option<u64>,
     /// Requests before the measured ones. [trtllm-bench's default]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_USERS))]
     pub warmup: Option<u32>,
     /// Requests in flight; -1 is all at once.
-    #[serde(default = "all_at_once")]
+    #[serde(default = "super::all_at_once")]
     #[schemars(range(min = -1, max = MOST_USERS))]
     pub concurrency: i64,
     /// Token by token; without it there is neither TTFT nor TPOT.
     #[serde(default)]
     pub streaming: bool,
     /// The content of the file of `--extra_llm_api_options`; null values are left out.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
     /// Further options of `throughput`: `name: value`; true is the bare option, false and null are nothing.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub flags: IndexMap<String, Value>,
     /// What starts it. Under MPI or Slurm, `trtllm-llmapi-launch` starts the ranks.
-    #[serde(default = "launcher")]
+    #[serde(default = "super::llmapi_launcher")]
     pub launcher: Vec<String>,
     /// What its files in the output folder are called: `NAME.out`, `NAME.json`, `NAME.yml`.
-    #[serde(default = "name")]
+    #[serde(default = "super::trtllm_bench_name")]
     pub name: String,
 }
 
-/// What runs the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TrtllmBenchBackend {
-    #[default]
-    Pytorch,
-    /// An engine that was built before.
-    Tensorrt,
-    #[serde(rename = "_autodeploy")]
-    Autodeploy,
-}
-
-impl TrtllmBenchBackend {
-    /// As the option spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pytorch => "pytorch",
-            Self::Tensorrt => "tensorrt",
-            Self::Autodeploy => "_autodeploy",
-        }
+base::named! {
+    /// What runs the model.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum TrtllmBenchBackend {
+        #[default]
+        Pytorch = "pytorch",
+        /// An engine that was built before.
+        Tensorrt = "tensorrt",
+        Autodeploy = "_autodeploy",
     }
-}
-
-const fn one() -> u32 {
-    1
-}
-const fn all_at_once() -> i64 {
-    -1
-}
-fn launcher() -> Vec<String> {
-    vec!["trtllm-llmapi-launch".to_owned()]
-}
-fn name() -> String {
-    "trtllm-bench".to_owned()
 }
 
 /// Options that have a key of their own.

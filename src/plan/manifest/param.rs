@@ -395,49 +395,37 @@ pub fn unknown(given: &GivenValues, known: &IndexMap<String, ResolvedParam>, roo
 }
 
 /// One parameter. Exactly one of `choice, list, catalog, path, int, number, switch, text` gives its type.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Param {
     /// A one-line description for `regatta show`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// The default value; null means unset, so that an expression can choose one. Without it the parameter must be
     /// given (except `path: optional`, `list` → [], `switch` → false).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// An environment variable that sets it when the command line does not. A list may have spaces between its values
     /// there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<String>,
     /// One of these values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<Vec<Value>>,
     /// Several of these values (comma separated on the command line), or `any`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list: Option<ListRule>,
     /// A folder of YAML files, relative to this manifest; the chosen one is merged over this manifest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<String>,
     /// A file or folder; made absolute from the current folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathNeed>,
     /// A whole number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub int: Option<NumberBounds>,
     /// A number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<NumberBounds>,
     /// true or false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<NoBounds>,
     /// Any text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<NumberBounds>,
     /// A regular expression for the whole of a `text`, or of each value of a `list`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// An example of a valid value, for error messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }
 
@@ -464,14 +452,13 @@ pub enum PathNeed {
 }
 
 /// Inclusive bounds of a number, or of a text's length. `{}` allows everything.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NumberBounds {
     /// The smallest allowed value; of a `text`, the smallest number of characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
     /// The largest allowed value; of a `text`, the largest number of characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn timeline(run_state: &RunState) -> Option<(String, usize)> {
         let y = TOP + row as f64 * ROW;
         picture.text(left - 10.0, y + 15.5, "name", Anchor::End, &shortened(name, 44));
         let took = duration_text(entry.seconds.unwrap_or(to - from));
-        let hint = format!("{name}: {} for {took}, from {}", entry.state.into_str(), duration_text(*from));
+        let hint = format!("{name}: {} for {took}, from {}", entry.state.as_str(), duration_text(*from));
         let wide = (x(*to) - x(*from)).max(2.0);
         picture.rect((x(*from), y + 4.0), (wide, ROW - 8.0), class(entry), &hint);
         if let Some(ready) = entry.ready.filter(|ready| *ready < to - from) {
@@ -156,7 +156,7 @@ pub(crate) fn network(plan: &Plan, run_state: &RunState) -> Option<String> {
         if task.lifetime == Lifetime::Service {
             class.push_str(" service");
         }
-        let hint = format!("{}: {}", task.id, state.map_or("cached", |state| state.into_str()));
+        let hint = format!("{}: {}", task.id, state.map_or("cached", |state| state.as_str()));
         let wide = widths[places[at].0];
         picture.rect((x, y), (wide, HEIGHT), &class, &hint);
         let (stage, which) = lines(task.id.as_str());

@@ -200,7 +200,7 @@ impl VirtualResult {
             LimitedMetric::Ttft => &self.ttft,
             LimitedMetric::Tpot => &self.tpot,
             LimitedMetric::E2e => &self.e2e,
-            LimitedMetric::Itl | LimitedMetric::Icl | LimitedMetric::MaxStall => return Err(UnknownMetric),
+            _ => return Err(UnknownMetric),
         };
         if values.is_empty() {
             return Ok(None);

@@ -251,11 +251,10 @@ pub(super) struct Checked {
 }
 
 /// `weights.json`: what a checkpoint is, wherever it came from.
+#[base::omit_empty]
 #[derive(Debug, Serialize)]
 pub(super) struct List<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) repository: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) commit: Option<&'a str>,
     pub(super) bytes: u64,
     pub(super) files: &'a [Checked],

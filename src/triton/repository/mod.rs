@@ -35,18 +35,18 @@ const TEMPLATES: [(&str, &str); 5] = [
 ];
 
 /// Triton model repositories, one for each server: `triton_model_repo_<n>/`.
+#[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Repository {
     /// The engine folder.
     pub engine: String,
     /// How many servers, each with its own repository.
-    #[serde(default = "one")]
+    #[serde(default = "crate::engine::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_servers: u32,
     /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. [default:
     /// those that the stage leases, or one copy in each]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub gpus: Option<u32>,
     /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of
@@ -54,21 +54,18 @@ pub struct Repository {
     #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,
     /// Copies of the engine in one server, in the harness layout. [default: as many as its GPUs allow]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_models_per_server: Option<u32>,
     /// Token streaming (`decoupled`): true for Server and Interactive.
     #[serde(default)]
     pub streaming: bool,
     /// Folder of the tokenizer, for preprocessing and postprocessing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// Which of the five models to write.
     #[serde(default = "five")]
     pub models: Vec<String>,
     /// Folder with the models' programs, like TensorRT-LLM's `all_models/inflight_batcher_llm`: all but each
     /// config.pbtxt is copied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
     /// The runtime flags of NVIDIA's harness, e.g.
     /// `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They are written to config.pbtxt.
@@ -104,10 +101,6 @@ fn five() -> Vec<String> {
 
 /// The five models of TensorRT-LLM's Triton backend.
 pub const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
-
-const fn one() -> u32 {
-    1
-}
 
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

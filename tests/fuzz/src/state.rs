@@ -155,7 +155,7 @@ pub fn job_messages(data: &[u8]) {
             let _ = (job.number(), job.claimant());
         }
     }
-    let _ = job.read::<AgentOrders>().map(|orders| orders.iter().for_each(|orders| look_at_task(&orders.task)));
+    let _ = job.read::<AgentOrders>().map(|orders| orders.iter().for_each(|orders| look_at_task(&orders.work.task)));
     let _ = job.ended::<AgentMessage>();
     let (lines, end) = job.read_event_lines(0).expect("the lines");
     assert_eq!(job.read_event_lines(end).expect("the lines").0, [""; 0], "each line comes once");

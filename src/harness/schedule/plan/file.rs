@@ -47,20 +47,19 @@ struct PlanFileHeader {
     digest: Digest,
 }
 
+#[base::omit_empty]
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     at_ns: u64,
-    #[serde(default, skip_serializing_if = "is_usual")]
+    #[serde(default, skip_serializing_if = "crate::record::is_usual")]
     earliest_ns: u64,
     due: RequestTrigger,
     r#in: u32,
     out: u32,
     session: u64,
     turn: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     parts: Option<Arc<[PromptPart]>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     r#as: Option<usize>,
 }
 
@@ -110,10 +109,6 @@ pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), Harne
         out.flush()
     };
     write_lines().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
-}
-
-fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// Why a line of a plan defines no prompt.

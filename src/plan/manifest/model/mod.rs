@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use super::param::{ListRule, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use crate::actions::Action;
 pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID, WhenBusy};
-pub use crate::actions::compare::{CompareResults, PublishedRow, ResultPaths};
+pub use crate::actions::compare::{CompareResults, PublishedRow};
 pub use crate::actions::container::Container;
 pub use crate::actions::engine::{
     DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, LoraConfig, ModelShape, SpeculativeConfig,
@@ -22,8 +22,8 @@ pub use crate::actions::host::{Host, HostOn, HostWord, Slurm, SlurmContainer, Ss
 pub use crate::actions::image::{Image, ImageBuild};
 pub use crate::actions::load::{LevelSetting, Load, LoadFault};
 pub use crate::actions::mlperf::{
-    Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfOutputs, MlperfPackage, MlperfResults,
-    MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
+    Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults, MlperfScore,
+    MlperfVerify, Synthetic,
 };
 pub use crate::actions::openai_servers::{TrtllmServe, Vllm};
 pub use crate::actions::repository::{Repository, RepositoryLayout};
@@ -31,13 +31,14 @@ pub use crate::actions::serve::{
     AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer,
 };
 pub use crate::actions::shell::ShellScript;
-pub use crate::actions::stage::{InputPaths, Retry, RetryAfter, Stage, input_variable};
+pub use crate::actions::stage::{OneOrMany, Retry, RetryAfter, Stage, input_variable};
 pub use crate::actions::template::Template;
 pub use crate::actions::tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
 pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
 pub use crate::actions::weights::{Fetcher, Weights};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.
+#[base::omit_empty]
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestDocument {
@@ -45,10 +46,8 @@ pub struct ManifestDocument {
     #[schemars(range(min = 1, max = 1))]
     pub regatta: u32,
     /// A short name; lower case, digits, `-`, `_` and `.`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A one-line description for `regatta list`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// Manifests to start from, merged in order; this file overrides them. Paths are relative to this file.
     #[serde(default)]

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +11,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::super::slurm::devices;
+use super::super::remote_task::RemoteTask;
 use super::connection::host_problems;
 use crate::StageExecutor;
-use base::event::{Done, Endpoint, Event, Failure, ReducedSetting, RunId, Stop};
+use base::event::{Done, Endpoint, Event, Failure, RunId, Stop};
 use exec::process::WatchdogHandle;
-use plan::Task;
-use runner::{Lease, ResolvedTask, UpstreamProvenance, isolate_panics};
+use runner::isolate_panics;
 
 /// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);
@@ -102,22 +100,7 @@ async fn perform(
     send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> Result<Done, Failure> {
     let (ready, receiver) = oneshot::channel();
-    let origins = orders.origins.clone();
-    let lease = Lease {
-        task: orders.task.clone().into(),
-        attempt: orders.attempt,
-        assignment: orders.assignment.clone(),
-        out: orders.out.clone(),
-        log: orders.log.clone(),
-        project: orders.project.clone(),
-        gpus: devices(orders.task.gpus, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())?,
-        lowered: orders.lowered.clone(),
-        batch_slot: None,
-        stop: stop.clone(),
-        ready: Some(ready),
-        emit,
-        origins: Arc::new(move || origins.clone()),
-    };
+    let lease = orders.work.lease(stop, Some(ready), emit)?;
     let sender = Arc::clone(send);
     tokio::spawn(async move {
         if let Ok(endpoints) = receiver.await {
@@ -125,7 +108,7 @@ async fn perform(
         }
     });
     // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
-    let stages = StageExecutor::new(&orders.out, RunId::new(orders.name.clone()));
+    let stages = StageExecutor::new(&orders.work.out, RunId::new(orders.name.clone()));
     isolate_panics(async move { stages.run_locally(lease).await }).await
 }
 
@@ -162,7 +145,7 @@ async fn watch(
 
 /// No run is left: the servers have a moment to end, and no longer.
 async fn stop_after_disconnect(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
-    if let Ok(mut log) = File::options().append(true).create(true).open(&orders.log) {
+    if let Ok(mut log) = File::options().append(true).create(true).open(&orders.work.log) {
         // The log is all that the user will see of it.
         let _ = writeln!(log, "regatta: {why}, so its servers are ended");
     }
@@ -190,19 +173,9 @@ pub(super) const DESERTED: Duration = Duration::from_secs(8);
 pub struct AgentOrders {
     /// `<run>.<task>.<attempt>.<host>`: nothing else has this name, and all its processes carry it.
     pub name: String,
-    pub task: Task,
-    pub attempt: u32,
-    pub assignment: ResolvedTask,
-    /// The number that its retry rule has lowered.
-    pub lowered: Option<ReducedSetting>,
-    /// Of this host alone; made by the run, so that to find it is to share the project folder.
-    pub out: PathBuf,
-    /// Of this host alone.
-    pub log: PathBuf,
-    pub project: PathBuf,
-    /// What the task was made from; of stages that write it down.
-    #[serde(default)]
-    pub origins: UpstreamProvenance,
+    /// Its folder and its log are of this host alone.
+    #[serde(flatten)]
+    pub work: RemoteTask,
     /// Programs that must be found there.
     pub programs: Vec<String>,
 }

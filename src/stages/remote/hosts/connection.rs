@@ -367,26 +367,26 @@ pub fn host_programs(lease: &Lease) -> Result<Vec<String>, ActionError> {
 /// Everything that is wrong with this machine. May wait for a slow network filesystem.
 pub fn host_problems(orders: &AgentOrders) -> Vec<HostProblem> {
     let mut problems = Vec::new();
-    if !appears(&orders.out) {
-        let message = format!("{} is not the project folder of this run", orders.project.display());
+    if !appears(&orders.work.out) {
+        let message = format!("{} is not the project folder of this run", orders.work.project.display());
         return vec![HostProblem::new(
             message,
             "the project folder must be the same there, on a filesystem that all hosts share",
         )];
     }
-    let test = orders.out.join(".writable");
+    let test = orders.work.out.join(".writable");
     if let Err(error) = fs::write(&test, "").and_then(|()| fs::remove_file(&test)) {
-        let message = format!("{} cannot be written: {error}", orders.out.display());
+        let message = format!("{} cannot be written: {error}", orders.work.out.display());
         problems
             .push(HostProblem::new(message, "the user of the ssh login needs write permission in the project folder"));
     }
     for program in &orders.programs {
-        let mut look = ProcessCommand::new([program.clone()], &orders.out, &orders.log);
-        if let Some(path) = orders.assignment.env.get("PATH") {
+        let mut look = ProcessCommand::new([program.clone()], &orders.work.out, &orders.work.log);
+        if let Some(path) = orders.work.assignment.env.get("PATH") {
             look = look.set("PATH", path);
         }
         let is_path = program.contains('/');
-        if !look.is_found() || (is_path && !orders.out.join(program).exists()) {
+        if !look.is_found() || (is_path && !orders.work.out.join(program).exists()) {
             let within = if is_path { String::new() } else { " in its PATH".to_owned() };
             let hint = "install it there, or name it by its whole path; a shell that is not a login shell has a \
                 shorter PATH, and `env: { PATH: … }` of the stage sets it";

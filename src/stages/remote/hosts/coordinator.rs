@@ -15,6 +15,7 @@ use super::connection::{
     unusable_hosts,
 };
 use super::host_place::{HostPlace, HostTransport, reachable_endpoints};
+use crate::remote::remote_task::RemoteTask;
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use exec::process;
@@ -91,20 +92,11 @@ impl<'a> Coordinator<'a> {
                 .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", out.display())))?;
             let name = format!("{}.{}", context.mark, place.name);
             let (order, commands) = unbounded_channel();
+            let mut work = RemoteTask::new(lease, origins.clone(), out, log.clone());
+            work.assignment.host = Some(single_host_setting());
             let connection = HostConnection {
                 index,
-                orders: AgentOrders {
-                    origins: origins.clone(),
-                    name: name.clone(),
-                    task: (*lease.task).clone(),
-                    attempt: lease.attempt,
-                    assignment: runner::ResolvedTask { host: Some(single_host_setting()), ..lease.assignment.clone() },
-                    lowered: lease.lowered.clone(),
-                    out,
-                    log: log.clone(),
-                    project: lease.project.clone(),
-                    programs: programs.clone(),
-                },
+                orders: AgentOrders { name: name.clone(), work, programs: programs.clone() },
                 env: env.clone(),
                 command: command(context, place, &["__host"], &place.name).with_piped_stdio(),
                 task: lease.task.id.clone(),

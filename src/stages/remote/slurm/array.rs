@@ -74,13 +74,13 @@ impl ArrayMember {
         reply: oneshot::Sender<EnqueueResult>,
     ) -> Result<Self, PathError> {
         let spec = &attempt.spec;
-        let program = batch_script::program(&spec.slurm, &spec.project).at("find", Path::new("this program"))?;
+        let program = batch_script::program(&spec.slurm, &spec.work.project).at("find", Path::new("this program"))?;
         Ok(Self {
             job: spec.job(),
-            task: spec.task.id.clone(),
+            task: spec.work.task.id.clone(),
             folder: attempt.folder.clone(),
             program,
-            comment: format!("{} of {}", spec.task.stage, spec.project.display()),
+            comment: format!("{} of {}", spec.work.task.stage, spec.work.project.display()),
             at_once: spec.slurm.at_once,
             queue_timeout: spec.slurm.queue_timeout.clone(),
             submission: attempt.submission(),

@@ -222,7 +222,7 @@ async fn end_elements(
 
 /// `None`: another part of the run has seen its end, and reports it.
 fn end_message(folder: &JobFolder, spec: &JobSpec, ended: Result<AbandonedEnd, CancelError>) -> Option<String> {
-    let (job, task) = (spec.job(), &spec.task.id);
+    let (job, task) = (spec.job(), &spec.work.task.id);
     let end = match ended {
         Ok(end) => end,
         Err(why) => return Some(format!("the job {job} of an earlier run could not be cancelled: {why}")),

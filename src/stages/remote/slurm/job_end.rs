@@ -48,7 +48,7 @@ impl JobAttempt<'_> {
     /// It was stopped, but not by this run: the queue reports the cause.
     async fn why_stopped(&mut self, failure: Failure, queue: &mut QueueInterpreter) -> Failure {
         let begun = Instant::now();
-        let is_service = self.spec.task.lifetime == Lifetime::Service;
+        let is_service = self.spec.work.task.lifetime == Lifetime::Service;
         let mut deadline = begun + if is_service { WHY_OF_SERVICE } else { WHY };
         let claimant = self.folder.claimant().ok().flatten();
         let (requeued, job) = loop {
@@ -102,7 +102,7 @@ impl JobAttempt<'_> {
     async fn await_files(&self, there: FolderSize) -> Result<(), Failure> {
         let deadline = Instant::now() + FILES;
         loop {
-            let here = FolderSize::measure(&self.spec.out);
+            let here = FolderSize::measure(&self.spec.work.out);
             if here == there {
                 return Ok(());
             }
@@ -125,7 +125,7 @@ impl JobAttempt<'_> {
     pub async fn give_up(&self, mut failure: Failure) -> Failure {
         let _ = self.folder.cancel();
         let _ = cancel_jobs::ask_to_end(self, false).await;
-        failure.tail = process::tail(&self.spec.log, TAIL);
+        failure.tail = process::tail(&self.spec.work.log, TAIL);
         if failure.tail.is_empty() {
             failure.tail = process::tail(&self.output(), TAIL);
         }

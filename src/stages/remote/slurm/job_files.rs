@@ -10,11 +10,11 @@ use tokio::task::spawn_blocking;
 use super::array::SlurmContext;
 use super::batch_script;
 use super::commands::{SlurmJob, at_clusters, environment, has_many_clusters, max_array_size};
-use base::event::{Done, Endpoint, Event, ExternalResource, Failure, ReducedSetting};
-use plan::Task;
+use crate::remote::remote_task::RemoteTask;
+use base::event::{Done, Endpoint, Event, ExternalResource, Failure};
 use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, LineFile, PathError, WithPath as _};
-use runner::{BatchSlot, Lease, ResolvedTask, UpstreamProvenance};
+use runner::{BatchSlot, Lease, UpstreamProvenance};
 
 /// The array's name and its place there, for a task of a batch; `None` where it is a job of its own.
 pub async fn place(
@@ -63,22 +63,15 @@ pub async fn write_job_spec(
         None => (batch_script::name(&lease.task.id.file_name(), &salt), None),
     };
     let spec = JobSpec {
-        task: (*lease.task).clone(),
+        work: RemoteTask::new(lease, origins, lease.out.clone(), own_log(&lease.log, &output_name)),
         name,
         element,
-        attempt: lease.attempt,
-        assignment: lease.assignment.clone(),
-        lowered: lease.lowered.clone(),
-        out: lease.out.clone(),
-        log: own_log(&lease.log, &output_name),
-        project: lease.project.clone(),
         manifest: manifest.to_owned(),
-        origins,
         slurm,
         words,
     };
-    let program = batch_script::program(&spec.slurm, &spec.project).at("find", Path::new("this program"))?;
-    let comment = format!("{} of {}", spec.task.id, spec.project.display());
+    let program = batch_script::program(&spec.slurm, &spec.work.project).at("find", Path::new("this program"))?;
+    let comment = format!("{} of {}", spec.work.task.id, spec.work.project.display());
     let script = element.is_none().then(|| batch_script::script(&program, folder.path(), &comment));
     let folder = folder.clone();
     // It waits for the disk, and a thousand elements of an array do so at once.
@@ -91,26 +84,16 @@ pub async fn write_job_spec(
 /// `job.json`: everything that the job needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// First, because `store` looks for it.
-    pub task: Task,
+    #[serde(flatten)]
+    pub work: RemoteTask,
     /// The job's name: nothing else has it.
     pub name: String,
     /// Its index, when it is an element of an array: then all elements have the name.
     #[serde(default)]
     pub element: Option<u32>,
-    pub attempt: u32,
-    pub assignment: ResolvedTask,
-    /// The number that its retry rule has lowered.
-    #[serde(default)]
-    pub lowered: Option<ReducedSetting>,
-    pub out: PathBuf,
-    /// Of this attempt alone.
-    pub log: PathBuf,
-    pub project: PathBuf,
     /// The manifest's name. Empty in files of an older program, and of a whole run.
     #[serde(default)]
     pub manifest: String,
-    pub origins: UpstreamProvenance,
     pub slurm: Slurm,
     /// A whole run instead of the one task: the arguments of its command line.
     #[serde(default)]

@@ -17,7 +17,7 @@ use exec::process::{self, Leftover};
 use plan::Lifetime;
 use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, PathError, is_full};
-use runner::{Lease, isolate_panics, note_full_disk, usable_secret_values, within};
+use runner::{isolate_panics, note_full_disk, usable_secret_values, within};
 
 /// How often the job looks whether it is to end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
         never = watch(folder, &claim.spec, signals, &stop, &cause, &claim.event_writer) => match never {},
     };
     let how = match cause.get() {
-        Some(cause) if claim.spec.task.lifetime == Lifetime::Service => Err(cause.failure(how)),
+        Some(cause) if claim.spec.work.task.lifetime == Lifetime::Service => Err(cause.failure(how)),
         _ => how,
     };
     // Now, and not when the run reads of it: the record is written once there is room again.
@@ -64,10 +64,10 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
     });
     // They might still write to the output, whose size is part of the end.
     for Leftover { pid, command } in process::sweep(SWEEP_GRACE).await {
-        let secrets: Vec<String> = usable_secret_values(&claim.spec.task.secrets).collect();
+        let secrets: Vec<String> = usable_secret_values(&claim.spec.work.task.secrets).collect();
         let command = process::redacted(&command, &secrets);
         let text = format!("it left a background process running, which has been ended: {command} ({pid})");
-        claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
+        claim.event_writer.event(Event::Notice { task: Some(claim.spec.work.task.id.clone()), text });
     }
     claim.end(folder, how).await
 }
@@ -147,7 +147,7 @@ impl AttemptClaim {
     }
 
     pub fn project(&self) -> &Path {
-        &self.spec.project
+        &self.spec.work.project
     }
 
     /// Seconds before the time limit at which USR2 comes.
@@ -161,7 +161,7 @@ impl AttemptClaim {
     /// # Errors
     /// It was not taken for minutes, or no run waits for it.
     pub async fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NodeWorkerError> {
-        let extent = FolderSize::measure(&self.spec.out);
+        let extent = FolderSize::measure(&self.spec.work.out);
         let end = JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent };
         let deadline = Instant::now() + END_RECORD_TIMEOUT;
         // The run reads no events that come after the record.
@@ -179,24 +179,9 @@ impl AttemptClaim {
 async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Result<Done, Failure> {
     let AttemptClaim { spec, node, event_writer, .. } = claim;
     let (ready, receiver) = oneshot::channel();
-    let service = spec.task.lifetime == Lifetime::Service;
+    let service = spec.work.task.lifetime == Lifetime::Service;
     let emit = Arc::clone(event_writer);
-    let origins = spec.origins.clone();
-    let lease = Lease {
-        task: spec.task.clone().into(),
-        attempt: spec.attempt,
-        assignment: spec.assignment.clone(),
-        out: spec.out.clone(),
-        log: spec.log.clone(),
-        project: spec.project.clone(),
-        gpus: devices(spec.task.gpus, variable("CUDA_VISIBLE_DEVICES").as_deref())?,
-        lowered: spec.lowered.clone(),
-        batch_slot: None,
-        stop: stop.clone(),
-        ready: service.then_some(ready),
-        emit: Arc::new(move |event| emit.event(event)),
-        origins: Arc::new(move || origins.clone()),
-    };
+    let lease = spec.work.lease(stop, service.then_some(ready), Arc::new(move |event| emit.event(event)))?;
     // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its
     // own.
     let stages = StageExecutor::new(folder.path(), RunId::new(spec.name.clone()));
@@ -208,7 +193,7 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
         }
     });
     let doing = isolate_panics(async move { stages.run_locally(lease).await });
-    within(spec.task.timeout, stop, doing).await
+    within(spec.work.task.timeout, stop, doing).await
 }
 
 /// The job's number as the queue shows it: an element's is that of its array, and its index.
@@ -253,14 +238,14 @@ async fn watch(
             let _ = cause.set(UnwantedStop::Signal);
         }
     };
-    let service = spec.task.lifetime == Lifetime::Service;
+    let service = spec.work.task.lifetime == Lifetime::Service;
     let mut beats = (folder.beats(), Instant::now());
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
                 let left = time_left(spec.slurm.warn.time().as_secs());
                 let text = format!("its job has {left} left until its time limit");
-                event_writer.event(Event::Notice { task: Some(spec.task.id.clone()), text });
+                event_writer.event(Event::Notice { task: Some(spec.work.task.id.clone()), text });
             }
             _ = signals.term.recv() => {
                 on_signal();

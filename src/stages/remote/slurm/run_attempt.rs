@@ -78,11 +78,14 @@ pub async fn run_attempt(
             Err(error) => return (Err(error.into()), false),
         }
     };
-    if let Err(error) = point(&lease.log, &spec.log) {
+    if let Err(error) = point(&lease.log, &spec.work.log) {
         return (Err(error.into()), false);
     }
-    let only =
-        spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
+    let only = spec
+        .slurm
+        .export
+        .as_ref()
+        .map(|names| names.iter().chain(&spec.work.task.secrets).cloned().collect::<Vec<_>>());
     let env = at_clusters(environment(std::env::vars_os(), only.as_deref()), &spec.slurm.args);
     let every = spec.slurm.poll.time().max(Duration::from_secs(1));
     let view = cluster.queue.subscribe(&env, every);
@@ -179,7 +182,7 @@ impl JobAttempt<'_> {
         mut queue: QueueInterpreter,
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
-        let service = self.spec.task.lifetime == Lifetime::Service;
+        let service = self.spec.work.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::new(&self.spec.slurm);
         let _beats = service.then(|| AbortOnDropHandle::new(tokio::spawn(keep_needed(self.folder.clone()))));
@@ -347,7 +350,7 @@ impl JobAttempt<'_> {
             output: self.output(),
             array: self.spec.element.map(|element| (element.to_string(), None)),
             warn_s: self.spec.slurm.warn.time().as_secs().clamp(1, 65_535),
-            flags: batch_script::flags(&self.spec.slurm, self.spec.task.gpus),
+            flags: batch_script::flags(&self.spec.slurm, self.spec.work.task.gpus),
             env: self.env.clone(),
         }
     }
