@@ -13,6 +13,7 @@ mod compare;
 pub mod container;
 mod engine;
 mod git;
+mod git_command;
 mod gpu_clocks;
 mod image;
 mod mlperf;
