@@ -43,6 +43,7 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
+mod binding;
 mod digests;
 mod durable;
 mod failed_attempts;

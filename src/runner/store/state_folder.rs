@@ -67,6 +67,11 @@ impl StateFolder {
         self.state.join("records")
     }
 
+    /// Shows that it was made here: see `binding`.
+    pub(super) fn binding(&self) -> PathBuf {
+        self.state.join("binding")
+    }
+
     pub fn stats(&self) -> PathBuf {
         self.state.join("stats")
     }
@@ -198,7 +203,7 @@ pub fn is_full(folder: &Path) -> bool {
 // What in a state folder is Regatta's own, by the names that the store gives: a user can name any folder with `--home`.
 
 /// Files directly in a state folder.
-const FILES: [&str; 4] = ["lock", "records", "replaced", "stats"];
+const FILES: [&str; 5] = ["binding", "lock", "records", "replaced", "stats"];
 
 /// What is in a state folder.
 #[derive(Debug, Default, PartialEq, Eq)]
