@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::confinement::{Confinement, ConfinementError};
 use super::orphans;
 use super::private_values::redacted;
-use super::running::wait_within;
+use super::running::{SIGN_KEY_VARIABLE, has_key_text, wait_within};
 use base::units::shell_word;
 
 /// How long a process may take between TERM and KILL by default.
@@ -317,7 +317,8 @@ where
 /// Starts the command, and waits for its answer. Blocks for at most `limit`.
 pub fn query(question: &Expression, limit: Duration) -> ProbeResult {
     let starting = orphans::starting();
-    let handle = match question.start() {
+    let begun = if has_key_text() { question.env_remove(SIGN_KEY_VARIABLE).start() } else { question.start() };
+    let handle = match begun {
         Ok(handle) => handle,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return ProbeResult::Missing,
         Err(error) => return ProbeResult::Failed(error.to_string()),

@@ -29,5 +29,5 @@ pub use orphans::{adopt_orphans, orders, remove, remove_all, remove_shared_memor
 pub use private_values::{PrivateValues, redacted};
 pub use process_ref::{ProcessRef, below, children, processor_time};
 pub use procfs::{BusyProcess, PortOwner, ProcessorTimes, listener};
-pub use running::{Running, SIGN_KEY_VARIABLE, run};
+pub use running::{Running, SIGN_KEY_VARIABLE, protect_key_text, run};
 pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, first_line, reexec, run_watchdog};

@@ -28,7 +28,7 @@ impl<W: TaskExecutor> Runner<W> {
             let (Some(folder), Some(sealed)) = (folder.clone(), sealed) else {
                 return Err(Box::new(Failure::new(FailureKind::System, "a step left no output")));
             };
-            let output = FinishedOutput { folder, sealed, done, seconds, from: None };
+            let output = FinishedOutput { folder, sealed, done, seconds, from: None, is_signed: false };
             let (record, unchanged) =
                 accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, output).map_err(Box::new)?;
             self.show_latest()

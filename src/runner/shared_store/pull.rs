@@ -54,6 +54,7 @@ pub(super) async fn pull(
         done: shared.done,
         seconds: shared.seconds,
         from: Some(inner.address.clone()),
+        is_signed: inner.signatures.trusted().is_some(),
     }))
 }
 

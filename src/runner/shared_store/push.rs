@@ -54,6 +54,10 @@ pub(super) async fn push(
             "records must be signed, and no key is named: `--sign-key FILE`".to_owned(),
         ));
     }
+    // This key would vouch for it as for what was made here.
+    if let (Some(origin), false, Some(_)) = (&record.from, record.is_signed, inner.signatures.signer()) {
+        return Ok(UploadOutcome::NotShareable(format!("it came from {origin}, where no trusted key had signed it")));
+    }
     let object = bucket::record(&name(&record.key, machine));
     let is_damaged = inner.is_damaged(&object);
     let is_there = !is_damaged && inner.bucket.size(&object).await?.is_some();

@@ -58,6 +58,9 @@ pub(super) struct SharedOutput {
     /// RFC 3339, UTC.
     pub at: String,
     pub program: String,
+    /// The store that the sender had it from; `None`: the sender made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     pub items: Vec<PortableItem>,
 }
 
@@ -120,6 +123,7 @@ impl SharedOutput {
             seconds: record.seconds,
             at: jiff::Timestamp::now().to_string(),
             program: concat!("regatta ", env!("CARGO_PKG_VERSION")).to_owned(),
+            from: record.from.clone(),
             items,
         }
     }
@@ -258,6 +262,7 @@ mod tests {
             seconds: 1.0,
             at: String::new(),
             program: String::new(),
+            from: None,
             items,
         }
     }

@@ -38,6 +38,9 @@ pub struct TaskRecord {
     /// The shared store that it came from; `None`: it was made here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// A trusted key had signed its record there: another signature does not say more of it than that one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_signed: bool,
     /// The project's folder when it was made, if the output names it and the key does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,

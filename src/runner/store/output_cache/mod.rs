@@ -65,6 +65,8 @@ pub struct FinishedOutput {
     pub seconds: f64,
     /// The name of the shared store that it came from, for the user; `None`: it was made here.
     pub from: Option<String>,
+    /// A trusted key had signed its record there.
+    pub is_signed: bool,
 }
 
 /// Whether an attempt goes on in the folder that an earlier one left.
@@ -267,7 +269,7 @@ impl OutputCache {
         key: &TaskKey,
         output: FinishedOutput,
     ) -> Result<(Arc<TaskRecord>, bool), PathError> {
-        let FinishedOutput { folder, sealed, done, seconds, from } = output;
+        let FinishedOutput { folder, sealed, done, seconds, from, is_signed } = output;
         let digest = key.digest();
         let fields = KeyText::new(key).map_err(io::Error::other).at("write", &folder)?;
         let before = self.last(manifest, task).filter(|r| {
@@ -300,6 +302,7 @@ impl OutputCache {
             run: run.to_string(),
             finished: jiff::Timestamp::now().as_second(),
             from,
+            is_signed,
             place: sealed.place,
             boot: record::boot(),
             entries,
