@@ -24,21 +24,22 @@ impl<W: TaskExecutor> Runner<W> {
             return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
         let Some(keyed) = self.keyed(ix) else { return };
-        let result = result.and_then(|(done, sealed)| {
+        let result = result.and_then(|(done, sealed, restored)| {
             let (Some(folder), Some(sealed)) = (folder.clone(), sealed) else {
                 return Err(Box::new(Failure::new(FailureKind::System, "a step left no output")));
             };
             let output = FinishedOutput { folder, sealed, done, seconds, from: None, is_signed: false };
             let (record, unchanged) =
-                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, output).map_err(Box::new)?;
+                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, output, restored.as_deref())
+                    .map_err(Box::new)?;
             self.show_latest()
                 .and_then(|()| self.latest.link(&task.id, &self.cache.folder(&record)))
                 .map_err(|e| Box::new(e.into()))?;
             self.passes(ix, &record).map_err(Box::new)?;
-            Ok((record, unchanged))
+            Ok((record, unchanged, restored.is_some()))
         });
         match result {
-            Ok((record, unchanged)) => {
+            Ok((record, unchanged, is_uncached)) => {
                 let folder = self.cache.folder(&record);
                 (self.emit)(Event::TaskFinished {
                     task: task.id.clone(),
@@ -48,7 +49,10 @@ impl<W: TaskExecutor> Runner<W> {
                     unchanged,
                     seconds,
                 });
-                self.push_output(&record);
+                self.has_uncached |= is_uncached;
+                if !is_uncached {
+                    self.push_output(&record);
+                }
                 self.summary.tally.ran += 1;
                 self.note_done(task.id.clone(), &record, folder);
                 self.unchanged[ix as usize] = self.options.unchanged.is_output_as_before(ix, &record);
@@ -267,6 +271,9 @@ impl<W: TaskExecutor> Runner<W> {
     /// Every file that, when changed, would make the next run do something; `None` if looking at files cannot decide
     /// that.
     fn watched(&self) -> Option<WatchedRun> {
+        if self.has_uncached {
+            return None;
+        }
         // Another manifest's run may show its own outputs in `latest`.
         let mut watched = WatchedRun { shared: self.latest.stamp().ok().into_iter().collect(), tasks: Vec::new() };
         for (ix, task) in self.plan.tasks.iter().enumerate() {

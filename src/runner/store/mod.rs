@@ -56,6 +56,7 @@ mod latest;
 mod lock;
 mod named_file;
 mod output_cache;
+mod path_stamps;
 mod plan_cache;
 mod portable_output;
 mod record;
@@ -64,7 +65,9 @@ mod state_folder;
 
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{LineFile, PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
-pub use folder_digest::{EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder};
+pub use folder_digest::{
+    ContentChange, EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder,
+};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded, unplanned};
 pub use journal::{
@@ -76,6 +79,7 @@ pub use latest::{Latest, latest_hint};
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
+pub use path_stamps::{PathStamps, path_stamps, replaced_path};
 pub use plan_cache::{CachedSource, CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{
     IncomingOutput, PartialFile, PortableItem, digest_of, free_bytes, leads_out, link_escape, unfit,

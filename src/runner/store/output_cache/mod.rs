@@ -12,7 +12,9 @@ use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
 use super::failed_attempts::{ReplacedOutputs, ResumedFolders, start_of_resumed};
-use super::folder_digest::{FolderChange, HashedFolder, compare, have_same_bytes};
+use super::folder_digest::{
+    ContentChange, FolderChange, HashedFolder, OutputEntry, compare, have_same_bytes,
+};
 use super::record::{self, KeyText, RecordHistory, RecordsFile, TaskRecord, WrittenLine};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
@@ -185,27 +187,37 @@ impl OutputCache {
         if self.inner().verified.contains(&record.folder) {
             return Ok(None);
         }
-        self.compare(record)
+        Ok(match self.compare(record)? {
+            ContentChange::Changed(what) => Some(what),
+            ContentChange::Same | ContentChange::Restored(_) => None,
+        })
     }
 
     /// What has changed in an output since it was recorded, looked at again even if it was whole before: after a stage
     /// that could have written into it.
-    pub fn compare(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
+    pub fn compare(&self, record: &Arc<TaskRecord>) -> Result<ContentChange, PathError> {
         let folder = self.folder(record);
         let entries = match record.entries(&self.home) {
             Ok(entries) => entries,
             Err(e) if e.is_of_system() => return Err(e),
-            Err(e) => return Ok(Some(e.to_string())),
+            Err(e) => return Ok(ContentChange::Changed(e.to_string())),
         };
+        let mut change = ContentChange::Same;
         match compare(&folder, &entries, record.boot != record::boot())? {
             FolderChange::Same => {}
             FolderChange::Changed(what) => {
                 self.inner().verified.remove(&record.folder);
-                return Ok(Some(what));
+                return Ok(ContentChange::Changed(what));
             }
-            FolderChange::TimesChanged(entries) => {
+            FolderChange::TimesChanged(now) => {
+                let is_touched = |(old, new): &(&OutputEntry, &OutputEntry)| {
+                    new.stamp.is_touched_since(&old.stamp, &folder.join(&new.path))
+                };
+                if let Some((old, _)) = entries.iter().zip(&now).find(is_touched) {
+                    change = ContentChange::Restored(folder.join(&old.path));
+                }
                 // Same content with other times: remember the new times, so that it is not read again next time.
-                let refreshed = TaskRecord::externalize_entries(&self.home, &record.folder, entries)
+                let refreshed = TaskRecord::externalize_entries(&self.home, &record.folder, now)
                     .map(|entries| TaskRecord { entries, boot: record::boot(), ..TaskRecord::clone(record) });
                 if let Ok(refreshed) = refreshed {
                     let mut inner = self.inner();
@@ -216,7 +228,13 @@ impl OutputCache {
             }
         }
         self.inner().verified.insert(record.folder.clone());
-        Ok(None)
+        Ok(change)
+    }
+
+    /// The same output with the stamps that were seen last.
+    pub fn refreshed(&self, record: &Arc<TaskRecord>) -> Arc<TaskRecord> {
+        let newest = self.newest(&record.key).filter(|newest| newest.folder == record.folder);
+        newest.unwrap_or_else(|| Arc::clone(record))
     }
 
     /// A run that may write begins: the caller holds the lock.

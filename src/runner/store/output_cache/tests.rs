@@ -34,6 +34,25 @@ pub fn append(cache: &OutputCache, n: usize) {
 }
 
 #[test]
+fn an_output_that_was_altered_and_restored_is_noticed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = begun(folder.path());
+    let file = append_text(&cache, 1, "one").join("out");
+    let record = cache.newest(&key(1).digest()).unwrap();
+    assert_eq!(cache.compare(&record).unwrap(), ContentChange::Same);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    for text in ["two", "one"] {
+        fs::write(&file, text).unwrap();
+    }
+    assert_eq!(cache.compare(&record).unwrap(), ContentChange::Restored(file.clone()));
+    // A stage that begins now has not seen that.
+    let refreshed = cache.refreshed(&record);
+    assert_eq!(cache.compare(&refreshed).unwrap(), ContentChange::Same);
+    fs::write(&file, "two").unwrap();
+    assert!(matches!(cache.compare(&refreshed).unwrap(), ContentChange::Changed(_)));
+}
+
+#[test]
 fn the_tasks_of_a_key_are_those_that_had_it_last() {
     let folder = tempfile::tempdir().unwrap();
     let cache = begun(folder.path());
