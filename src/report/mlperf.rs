@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::styler::{Styler, TextRole, clean, cut, table};
-use base::units::counted;
+use base::units::{counted, csv_cell};
 use harness::marked_verdict;
 use mlperf::{FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport};
 
@@ -140,9 +140,6 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
 /// The results as a table for a spreadsheet, one in a line. A submission is refused as a whole, so `refused` is of
 /// all its results.
 pub fn results_csv(examined: &SubmissionReport) -> String {
-    let quoted = |text: &str| {
-        if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-    };
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let mut out = String::from(
         "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,\
@@ -151,18 +148,18 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
     for one in &examined.results {
         let accuracy: Vec<String> = one.accuracy.iter().map(|(metric, value)| format!("{metric} {value}")).collect();
         let names = [&examined.round, &one.division, &one.submitter, &one.system, &one.benchmark, &one.scenario];
-        let names: Vec<String> = names.into_iter().map(|name| quoted(name)).collect();
+        let names: Vec<String> = names.into_iter().map(|name| csv_cell(name)).collect();
         let judged = &one.judged;
         let _ = writeln!(
             out,
             "{},{},{},{},{},{},{},{},{},{},{},{}",
             names.join(","),
             number(judged.value),
-            quoted(&judged.unit),
+            csv_cell(&judged.unit),
             judged.validity.as_deref().unwrap_or_default(),
             number(judged.ttft_p99_ms),
             number(judged.tpot_p99_ms),
-            quoted(&accuracy.join("; ")),
+            csv_cell(&accuracy.join("; ")),
             number(one.power.as_ref().map(|power| power.watts)),
             number(one.power.as_ref().map(|power| power.joules)),
             judged.simulated,
