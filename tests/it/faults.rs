@@ -312,6 +312,19 @@ stages:
 }
 
 #[test]
+fn a_run_in_a_stage_of_its_own_project_ends_at_once() {
+    let mut world = World::with("stages:\n  a: { shell: 'cd \"$W\"; \"$PROGRAM\" run other' }\n");
+    let folder = world.path("");
+    world.env("W", folder).env("PROGRAM", env!("CARGO_BIN_EXE_regatta"));
+    world.manifest("other", "stages:\n  b: { shell: echo b > out }\n");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    // The last lines of the stage's log.
+    ended.shows("this command runs in a stage of run");
+    world.good(&["run", "other"]);
+}
+
+#[test]
 fn what_was_changed_and_restored_while_a_stage_read_it_is_not_cached() {
     for attack in [
         r#"echo bad > data/source; cat data/source > "$OUT/out"; echo good > data/source"#,

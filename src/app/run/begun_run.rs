@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+use crate::clean::newer_note;
 use crate::console;
 use crate::error::CommandError;
 use crate::run::parallel_join;
@@ -68,7 +69,8 @@ impl BegunRun {
             let _ = discard(&plan);
         }
         // Before this run has a journal, which would be the last one.
-        let left = if ended_well(&home)? { None } else { Some(leftover_resources(&home)?) };
+        // The notice about a journal that cannot be read is among what was left.
+        let left = if ended_well(&home).unwrap_or(false) { None } else { Some(leftover_resources(&home)?) };
         let (opened, unchanged) = parallel_join(
             || OutputCache::open(&home),
             || UnchangedTasks::new(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default()),
@@ -120,6 +122,9 @@ impl BegunRun {
         }
         for (task, text) in &prepared.lock_report.messages {
             emit(Event::Notice { task: task.clone(), text: text.clone() });
+        }
+        if let Some(text) = newer_note(&self.cache) {
+            emit(Event::Notice { task: None, text });
         }
         if lock.unprotected {
             let text = "this filesystem has no locks: two runs of this project at once would not see each other";

@@ -62,7 +62,7 @@ impl OutputCache {
         let name = folder.file_name()?.to_str()?;
         let is_removable = folder.parent() == Some(&self.home().outputs())
             && is_output_name(name)
-            && !self.is_recorded(name)
+            && !self.recorded_folders().contains(name)
             && !has_result(&folder);
         is_removable.then_some(folder)
     }
@@ -184,10 +184,6 @@ impl ReplacedOutputs {
     pub(super) fn read(home: &StateFolder) -> Result<Self, PathError> {
         let text = text_if_there(&home.replaced())?.unwrap_or_default();
         Ok(Self(text.lines().map(str::to_owned).collect()))
-    }
-
-    pub(super) fn contains(&self, folder: &str) -> bool {
-        self.0.contains(folder)
     }
 
     pub(super) fn folders(&self) -> impl Iterator<Item = &String> {

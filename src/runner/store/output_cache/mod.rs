@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
+use super::durable::{LineFile, PathError, WithPath as _, create_folder, discard, items_in, sealed_json};
 use super::failed_attempts::{ReplacedOutputs, ResumedFolders, start_of_resumed};
-use super::folder_digest::{
-    ContentChange, FolderChange, HashedFolder, OutputEntry, compare, have_same_bytes,
-};
-use super::record::{self, KeyText, RecordHistory, RecordsFile, TaskRecord, WrittenLine};
+use super::folder_digest::{ContentChange, FolderChange, HashedFolder, OutputEntry, compare, have_same_bytes};
+use super::record::{self, KeyText, RecordHistory, TaskRecord, WrittenLine};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use base::event::{Done, RunId, TaskId};
@@ -49,7 +47,8 @@ struct Inner {
     history: RecordHistory,
     replaced: ReplacedOutputs,
     torn: u64,
-    file: Option<RecordsFile>,
+    /// `records`, open for appending by the run that holds the lock.
+    file: Option<LineFile>,
     /// Records were appended since the last flush began.
     unsynced: bool,
     /// The first flush that failed. The system reports that once, and what was not written may be lost: no later flush
@@ -245,7 +244,7 @@ impl OutputCache {
         if lines > 1000 && lines > 2 * (inner.by_key.len() + inner.by_task.values().map(HashMap::len).sum::<usize>()) {
             inner.compact(&self.home)?;
         }
-        inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
+        inner.file = Some(LineFile::open(&self.home.records(), inner.torn)?);
         self.has_failed.store(!items_in(&self.home.failed())?.is_empty(), Ordering::Relaxed);
         inner.torn = 0;
         Ok(())
@@ -310,6 +309,7 @@ impl OutputCache {
         };
         let list = self.home.output_files(&name);
         let record = Arc::new(TaskRecord {
+            version: record::VERSION,
             manifest: manifest.to_owned(),
             task: task.clone(),
             key: digest,
@@ -371,7 +371,7 @@ impl OutputCache {
         }
         // What was appended meanwhile may not be on the disk: the next flush covers it, and the line follows that one.
         if let Some(file) = inner.file.as_mut().filter(|_| !inner.unsynced) {
-            file.append(&WrittenLine::Synced)?;
+            file.append_sealed(&WrittenLine::Synced)?;
             inner.history.set_synced();
         }
         Ok(())
@@ -390,13 +390,13 @@ impl OutputCache {
         let inner = self.inner();
         recorded.extend(inner.history.records.iter().map(|r| r.folder.clone()));
         recorded.extend(inner.replaced.folders().cloned());
+        recorded.extend(inner.history.newer_folders().map(str::to_owned));
         recorded
     }
 
-    /// Whether [`Self::recorded_folders`] has it.
-    pub(super) fn is_recorded(&self, folder: &str) -> bool {
-        let inner = self.inner();
-        inner.history.records.iter().any(|r| r.folder == folder) || inner.replaced.contains(folder)
+    /// The folders of outputs that a newer program has recorded: this one keeps them, and cannot use them.
+    pub fn newer_folders(&self) -> HashSet<String> {
+        self.inner().history.newer_folders().map(str::to_owned).collect()
     }
 
     /// The folder of each task's last output, in every manifest.
@@ -473,7 +473,7 @@ impl Inner {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        file.append(&WrittenLine::Record(&record))?;
+        file.append_sealed(&WrittenLine::Record(&record))?;
         self.unsynced = true;
         self.history.records.push(Arc::clone(&record));
         self.index_record(record);
@@ -502,13 +502,11 @@ impl Inner {
             }
         }
         live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
-        let mut bytes = Vec::new();
-        let mut history = RecordHistory::default();
+        let mut history = RecordHistory { newer: self.history.newer.clone(), ..RecordHistory::default() };
+        let mut bytes: Vec<u8> = history.newer.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
         for (_, record) in &live {
-            let line = super::journal::seal(&WrittenLine::Record(record));
-            let line = line.map_err(io::Error::other).at("write", &home.records())?;
             history.records.push(Arc::clone(record));
-            bytes.extend(line);
+            bytes.extend(sealed_json(&home.records(), &WrittenLine::Record(record))?);
         }
         // Before the records are without them.
         let stay: HashSet<&str> = live.iter().map(|(_, record)| record.folder.as_str()).collect();
