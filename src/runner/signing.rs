@@ -25,15 +25,6 @@ const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    const fn from_raw(raw: [u8; 32]) -> Self {
-        Self(raw)
-    }
-
-    /// `None`: a key of another kind.
-    fn from_der(der: &[u8]) -> Option<Self> {
-        der.strip_prefix(&SPKI)?.try_into().ok().map(Self)
-    }
-
     /// SHA-256 of the key as DER, in hex: `openssl pkey -pubin -in KEY -outform DER | sha256sum` prints the same.
     pub fn id(&self) -> String {
         let mut digest = Sha256Of::default();
@@ -138,7 +129,7 @@ impl SigningKey {
             .map_err(|_| KeyError::NotEd25519(name.to_owned()))?;
         let raw = pair.public_key().as_ref().try_into().map_err(|_| KeyError::NotEd25519(name.to_owned()))?;
         let lines = pem.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("-----"));
-        Ok(Self { pair, public: PublicKey::from_raw(raw), lines: lines.map(str::to_owned).collect() })
+        Ok(Self { pair, public: PublicKey(raw), lines: lines.map(str::to_owned).collect() })
     }
 
     pub const fn public(&self) -> &PublicKey {
@@ -202,7 +193,8 @@ impl TrustedKeys {
         let keys = SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes())
             .map(|key| {
                 let key = key.map_err(|_| none())?;
-                PublicKey::from_der(&key).ok_or_else(|| KeyError::NotEd25519(name.to_owned()))
+                let raw = key.strip_prefix(&SPKI).and_then(|raw| raw.try_into().ok());
+                raw.map(PublicKey).ok_or_else(|| KeyError::NotEd25519(name.to_owned()))
             })
             .collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() { Err(none()) } else { Ok(Self(keys)) }

@@ -154,10 +154,6 @@ impl Lease {
     pub fn notice(&self, text: impl Into<String>) {
         (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text: text.into() });
     }
-
-    pub fn out(&self) -> &Path {
-        &self.out
-    }
 }
 
 // A check outside of the stage that can refuse an output, made or cached, before anything is built on it.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::TimeSpan;
-use super::schema_format::{GOODPUT, PERCENT, text_schema};
+use super::schema_format::{GOODPUT, PERCENT, text_conversions, text_schema};
 
 /// A field for each metric and statistic, so that a misspelt key is found with a suggestion.
 macro_rules! limits {
@@ -96,14 +96,6 @@ impl FromStr for GoodputLimit {
     }
 }
 
-impl TryFrom<String> for GoodputLimit {
-    type Error = GoodputLimitError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for GoodputLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -113,12 +105,7 @@ impl fmt::Display for GoodputLimit {
     }
 }
 
-impl From<GoodputLimit> for String {
-    fn from(limit: GoodputLimit) -> Self {
-        limit.to_string()
-    }
-}
-
+text_conversions!(GoodputLimit);
 text_schema!(GoodputLimit, GOODPUT);
 
 // A limit of one number of one latency.
@@ -254,26 +241,13 @@ impl FromStr for Percent {
     }
 }
 
-impl TryFrom<String> for Percent {
-    type Error = PercentError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", self.0)
     }
 }
 
-impl From<Percent> for String {
-    fn from(percent: Percent) -> Self {
-        percent.to_string()
-    }
-}
-
+text_conversions!(Percent);
 text_schema!(Percent, PERCENT);
 
 // `bench.slo:` — what each request is to keep.

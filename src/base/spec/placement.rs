@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::TimeSpan;
-use super::schema_format::{JOB_TIME_LIMIT, MOST_PARTS, text_schema};
+use super::schema_format::{JOB_TIME_LIMIT, MOST_PARTS, text_conversions, text_schema};
 use crate::units::DurationError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -212,14 +212,6 @@ impl FromStr for JobTimeLimit {
     }
 }
 
-impl TryFrom<String> for JobTimeLimit {
-    type Error = DurationError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for JobTimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -229,12 +221,7 @@ impl fmt::Display for JobTimeLimit {
     }
 }
 
-impl From<JobTimeLimit> for String {
-    fn from(limit: JobTimeLimit) -> Self {
-        limit.to_string()
-    }
-}
-
+text_conversions!(JobTimeLimit);
 text_schema!(JobTimeLimit, JOB_TIME_LIMIT);
 
 #[cfg(test)]

@@ -30,6 +30,27 @@ macro_rules! text_schema {
 
 pub(super) use text_schema;
 
+/// The conversions that `#[serde(try_from = "String", into = "String")]` calls, by `FromStr` and `Display`.
+macro_rules! text_conversions {
+    ($name:ident) => {
+        impl TryFrom<String> for $name {
+            type Error = <Self as std::str::FromStr>::Err;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}
+
+pub(super) use text_conversions;
+
 /// What a text must be.
 #[derive(Debug)]
 pub struct TextFormat {

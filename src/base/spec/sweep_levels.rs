@@ -9,6 +9,7 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::prompts::LONGEST_LENGTH;
+use super::schema_format::text_conversions;
 use crate::units::{four_digits, rounded_within};
 
 /// More points than this are an error in a manifest.
@@ -158,14 +159,6 @@ impl FromStr for SweepLevels {
     }
 }
 
-impl TryFrom<String> for LevelRange {
-    type Error = SweepLevelsError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for LevelRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}", self.low, self.high)?;
@@ -173,11 +166,7 @@ impl fmt::Display for LevelRange {
     }
 }
 
-impl From<LevelRange> for String {
-    fn from(range: LevelRange) -> Self {
-        range.to_string()
-    }
-}
+text_conversions!(LevelRange);
 
 impl JsonSchema for SweepLevels {
     fn schema_name() -> Cow<'static, str> {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -195,10 +195,6 @@ impl Running {
     /// The last lines of its log.
     pub fn tail(&self, n: usize) -> Vec<String> {
         log::tail(&self.log, n)
-    }
-
-    pub fn log(&self) -> &Path {
-        &self.log
     }
 
     /// Resolves when the first process has ended; moves its output on meanwhile. Can be dropped and awaited again.

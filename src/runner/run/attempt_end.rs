@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{AttemptOutcome, KeyState, RunSummary, Runner, RunnerMessage, Running, TaskEnd, TaskOutput, TaskRole};
 use crate::attempt::accept;
-use crate::options::{KeyedTask, WatchedRun, note_full_disk};
+use crate::options::{KeyedTask, KnownKey, WatchedRun, note_full_disk};
 use crate::schedule::{ScheduleState, TaskIndex};
 use crate::store::{FinishedOutput, TaskRecord, WatchedOutput, WatchedPaths, WatchedTask, discard};
 use crate::task_executor::{KeptService, TaskExecutor};
@@ -173,7 +173,8 @@ impl<W: TaskExecutor> Runner<W> {
                 }
                 if let Some(text) = lost {
                     (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-                    self.submit_again(ix, *failure);
+                    // This does not count as an attempt of its retry rule.
+                    let _ = self.send.send(RunnerMessage::RekeyDue(ix, failure));
                 } else if again {
                     self.retry_rekeyed(ix, running, *failure, seconds);
                 } else {
@@ -233,12 +234,12 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Tasks that were looked at, and those that were not.
     fn keyed_tasks(&self) -> (Vec<KeyedTask>, Vec<KeyedTask>) {
-        let recorded = |ix: usize| Some(KeyedTask::recorded(ix, Arc::clone(self.record(ix)?)));
+        let recorded = |task: usize| Some(KeyedTask { task, key: KnownKey::Recorded(Arc::clone(self.record(task)?)) });
         let (mut seen, mut unseen) = (Vec::new(), Vec::new());
         for (ix, key) in self.keys.iter().enumerate() {
             match key {
                 KeyState::Unseen => unseen.extend(recorded(ix)),
-                KeyState::Keyed(keyed) => seen.push(KeyedTask::computed(ix, Arc::clone(keyed))),
+                KeyState::Keyed(keyed) => seen.push(KeyedTask { task: ix, key: KnownKey::Computed(Arc::clone(keyed)) }),
                 KeyState::Recorded(_) => seen.extend(recorded(ix)),
             }
         }

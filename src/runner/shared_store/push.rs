@@ -70,7 +70,7 @@ pub(super) async fn push(
         return Ok(UploadOutcome::AlreadyPresent);
     }
     let (output_cache, of) = (Arc::clone(&inner.cache), Arc::clone(record));
-    let items = spawn_blocking(move || output_cache.items(&of)).await.map_err(join_error)??;
+    let items = spawn_blocking(move || output_cache.items(&of)).await??;
     let folder = inner.cache.folder(record);
     if let Some(why) = unfit_for_others(&folder, &items) {
         return Ok(UploadOutcome::NotShareable(why));
@@ -172,7 +172,7 @@ async fn send_files(
     let mut sending: JoinSet<Result<(Digest, Option<u64>), PushBlocker>> = JoinSet::new();
     let mut sent = 0;
     let mut settle = |done: Result<Result<(Digest, Option<u64>), PushBlocker>, tokio::task::JoinError>| {
-        match done.map_err(join_error)?? {
+        match done?? {
             (_, Some(bytes)) => sent += bytes,
             (digest, None) => there.push((blob(&digest), digest)),
         }
@@ -359,11 +359,6 @@ fn read_through(
         }
     }
     if hasher.finalize().as_bytes() == digest.bytes() { Ok(None) } else { Err(changed(path)) }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn join_error(error: tokio::task::JoinError) -> SharedStoreError {
-    SharedStoreError::Local(format!("sending did not come to its end: {error}"))
 }
 
 /// Shorter ones would be found by chance.

@@ -106,7 +106,10 @@ impl<'a> Coordinator<'a> {
                     programs: programs.clone(),
                 },
                 env: env.clone(),
-                command: command(context, place, &["__host"], &place.name).with_piped_stdio(),
+                command: process::ProcessCommand {
+                    has_piped_stdio: true,
+                    ..command(context, place, &["__host"], &place.name)
+                },
                 task: lease.task.id.clone(),
                 emit: Arc::clone(&lease.emit),
                 commands,
