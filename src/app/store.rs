@@ -371,7 +371,7 @@ fn signatures_text(signatures: &SignaturePolicy) -> Option<String> {
     let trusted = signatures.trusted()?;
     let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();
     let signs = match signatures.signer() {
-        Some(key) => format!("what is sent is signed by {}", key.public().short_id()),
+        Some(key) => format!("what is sent is signed by {}", key.public.short_id()),
         None => "nothing is sent".to_owned(),
     };
     Some(format!("signatures: of {} are taken; {signs}\n", ids.join(", ")))

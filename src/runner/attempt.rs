@@ -122,10 +122,7 @@ impl AttemptInputs {
         self.check_outputs(folder)?;
         let restored = self.check_inputs(&ways)?;
         if let Some(path) = &restored {
-            let text = format!(
-                "{} was changed while it ran, and is as before again: its output is of this run only",
-                path.display()
-            );
+            let text = format!("{} changed while it ran and is as before; its output is not cached", path.display());
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
         let listed = list_folder(folder)?;

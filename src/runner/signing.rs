@@ -104,7 +104,7 @@ pub struct Signature {
 /// An Ed25519 key that signs.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
-    public: PublicKey,
+    pub public: PublicKey,
     /// The lines of its text: what must not be in anything that leaves the machine.
     pub(crate) lines: Vec<String>,
 }
@@ -130,10 +130,6 @@ impl SigningKey {
         let raw = pair.public_key().as_ref().try_into().map_err(|_| KeyError::NotEd25519(name.to_owned()))?;
         let lines = pem.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("-----"));
         Ok(Self { pair, public: PublicKey(raw), lines: lines.map(str::to_owned).collect() })
-    }
-
-    pub const fn public(&self) -> &PublicKey {
-        &self.public
     }
 
     /// Over a payload and its type, as DSSE 1.0 has it.
@@ -229,7 +225,9 @@ impl TrustedKeys {
     ) -> Result<&PublicKey, SignatureError> {
         let signature = signature.ok_or(SignatureError::Unsigned)?;
         let key = self.0.iter().find(|key| key.id() == signature.keyid);
-        let key = key.ok_or_else(|| SignatureError::UnknownKey(printable(short(&signature.keyid))))?;
+        // Another machine wrote the name.
+        let printable = || short(&signature.keyid).chars().filter(char::is_ascii_hexdigit).collect();
+        let key = key.ok_or_else(|| SignatureError::UnknownKey(printable()))?;
         let bytes = STANDARD.decode(&signature.sig).map_err(|_| SignatureError::Wrong)?;
         if key.verifies(&pre_authentication(payload_type, payload), &bytes) {
             Ok(key)
@@ -237,11 +235,6 @@ impl TrustedKeys {
             Err(SignatureError::Wrong)
         }
     }
-}
-
-/// A name that another machine wrote.
-fn printable(text: &str) -> String {
-    text.chars().filter(char::is_ascii_hexdigit).collect()
 }
 
 #[cfg(test)]
@@ -265,7 +258,7 @@ pub(crate) mod tests {
     fn a_key_is_named_by_its_public_half_and_shows_nothing_else() {
         let key = SigningKey::from_pem(EXAMPLE, "key.pem").unwrap();
         // `openssl pkey -pubin -in key.pub -outform DER | sha256sum`.
-        assert_eq!(key.public().id(), "a1e9156054e04fac899ae9f275132cdc07a5dbc4ea2c2ad3a1ffc6e0d253681f");
+        assert_eq!(key.public.id(), "a1e9156054e04fac899ae9f275132cdc07a5dbc4ea2c2ad3a1ffc6e0d253681f");
         assert!(!format!("{key:?}").contains("MC4C"));
     }
 
@@ -292,9 +285,9 @@ pub(crate) mod tests {
     fn only_the_payload_that_was_signed_by_a_trusted_key_passes() {
         let key = SigningKey::from_pem(EXAMPLE, "key").unwrap();
         let trusted = TrustedKeys::from_pem(&format!("a comment\n{EXAMPLE_PUBLIC}"), "keys").unwrap();
-        assert_eq!(trusted.keys(), [key.public().clone()]);
+        assert_eq!(trusted.keys(), [key.public.clone()]);
         let signature = key.sign("type", b"payload");
-        assert_eq!(trusted.check("type", b"payload", Some(&signature)), Ok(key.public()));
+        assert_eq!(trusted.check("type", b"payload", Some(&signature)), Ok(&key.public));
         for (payload_type, payload) in [("type", "payloae"), ("typf", "payload"), ("type", "")] {
             let checked = trusted.check(payload_type, payload.as_bytes(), Some(&signature));
             assert_eq!(checked, Err(SignatureError::Wrong));

@@ -2,7 +2,7 @@
 //! and no program that a repository or a URL names.
 //!
 //! A repository's own configuration can name programs, and so can a URL that git takes for an option. [`GUARDS`] turns
-//! off what a setting can turn off, `--` or [`not_an_option`] stands before every word that comes from elsewhere, and
+//! off what a setting can turn off, `--` or [`not_an_option`] precedes every word that comes from elsewhere, and
 //! the tests list the sources that may name git at all.
 
 use std::ffi::OsString;

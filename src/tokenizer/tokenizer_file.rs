@@ -66,14 +66,14 @@ fn growth_of(bytes: &[u8]) -> f64 {
 /// Each replacement works on what the one before made.
 fn growth(step: &Value) -> f64 {
     let length = |text: &Value| text.as_str().map_or(0, |text| text.chars().count()).max(1) as f64;
-    let own = length(&step["content"]) / length(&step["pattern"]["String"]);
+    let factor = length(&step["content"]) / length(&step["pattern"]["String"]);
     let steps: f64 = ["normalizers", "decoders"]
         .into_iter()
         .filter_map(|name| step[name].as_array())
         .flatten()
         .map(growth)
         .product();
-    if step["type"] == "Replace" { own.max(1.0) } else { steps }
+    if step["type"] == "Replace" { factor.max(1.0) } else { steps }
 }
 
 /// The library panics at some files, such as one that is cut in its decoder, and at texts with some of those that it

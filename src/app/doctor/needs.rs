@@ -357,7 +357,7 @@ fn has_file() -> bool {
 pub fn sign_key() -> Option<DoctorFinding> {
     let value = env::var(SIGN_KEY).ok()?;
     let key = match sign_key_of(&value) {
-        Ok(key) => key.public().short_id(),
+        Ok(key) => key.public.short_id(),
         Err(error) => return Some(unusable(SIGN_KEY, &error)),
     };
     // The variable may hold a text instead of a path; that does not name a file.

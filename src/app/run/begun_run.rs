@@ -97,8 +97,8 @@ impl BegunRun {
         if let Some(left) = left {
             clean_up_after_crash(&home, left, &begun.id, &begun.cache, &begun.emit);
         }
-        // From here on its journals are of this machine.
-        home.mark_as_made_here()?;
+        // From here on its journals are of this machine. Without the mark the next run only removes less.
+        let _ = home.mark_as_made_here();
         Ok(begun)
     }
 
@@ -153,10 +153,11 @@ pub(super) fn clean_up_after_crash(
     for error in left.unreadable {
         emit(Event::Notice { task: None, text: format!("what an earlier run left is not known: {error}") });
     }
-    let (own, others): (Vec<_>, Vec<_>) = left.resources.into_iter().partition(|(_, resource)| is_own(resource, home));
-    let was_there = process::remove_all(own.iter().map(|(_, resource)| resource));
-    let own = own.into_iter().zip(was_there.into_iter().map(Some));
-    for ((task, resource), was_there) in own.chain(others.into_iter().map(|other| (other, None))) {
+    let is_removable = |(_, resource): &(TaskId, ExternalResource)| is_own(resource, home);
+    let (removable, others): (Vec<_>, Vec<_>) = left.resources.into_iter().partition(is_removable);
+    let was_there = process::remove_all(removable.iter().map(|(_, resource)| resource));
+    let removed = removable.into_iter().zip(was_there.into_iter().map(Some));
+    for ((task, resource), was_there) in removed.chain(others.into_iter().map(|other| (other, None))) {
         let leftover = match &resource {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
@@ -167,9 +168,7 @@ pub(super) fn clean_up_after_crash(
             Some(false) => None,
             None => Some(format!("{leftover} is not removed: the journal that names it may not be of this machine")),
         };
-        if let Some(text) = text {
-            emit(Event::Notice { task: None, text });
-        }
+        text.into_iter().for_each(|text| emit(Event::Notice { task: None, text }));
         emit(Event::ExternalResourceRemoved { task, resource });
     }
     for leftover in process::end_leftovers(home.state(), id) {
@@ -188,11 +187,9 @@ pub(super) fn clean_up_after_crash(
 /// names for a container: only those are called that are known.
 fn is_own(resource: &ExternalResource, home: &StateFolder) -> bool {
     let is_known = |program: &str| ContainerEngine::DETACHED.iter().any(|engine| engine.program_name() == program);
-    let is_safe = match resource {
-        ExternalResource::Container { program, name } => is_known(program) && !name.starts_with('-'),
-        _ => true,
-    };
-    is_safe && home.is_made_here()
+    let is_foreign = |program: &str, name: &str| !is_known(program) || name.starts_with('-');
+    home.is_made_here()
+        && !matches!(resource, ExternalResource::Container { program, name } if is_foreign(program, name))
 }
 
 /// What was there and was not removed, by the journals of the runs since the last one that ended in order or has

@@ -193,8 +193,8 @@ impl SignaturePolicy {
     /// With neither key nothing is signed and nothing is asked for.
     pub fn new(signer: Option<SigningKey>, trusted: Option<TrustedKeys>) -> Self {
         let trusted = match (&signer, trusted) {
-            (Some(signer), Some(trusted)) => Some(trusted.and(signer.public().clone())),
-            (Some(signer), None) => Some(TrustedKeys::only(signer.public().clone())),
+            (Some(signer), Some(trusted)) => Some(trusted.and(signer.public.clone())),
+            (Some(signer), None) => Some(TrustedKeys::only(signer.public.clone())),
             (None, trusted) => trusted,
         };
         Self { signer: signer.map(Arc::new), trusted }
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn only_a_record_that_a_trusted_key_signed_passes_where_one_is_asked_for() {
         let key = example_key();
-        let trusted = TrustedKeys::only(key.public().clone());
+        let trusted = TrustedKeys::only(key.public.clone());
         let open = |bytes: &[u8]| SharedOutput::open(bytes, Some(&trusted));
         let signed = shared().seal(Some(&key)).unwrap();
         assert_eq!(open(&signed).unwrap().items, shared().items);

@@ -33,8 +33,8 @@ impl StateFolder {
         let folder = statx(CWD, self.state(), AtFlags::empty(), StatxFlags::INO | StatxFlags::BTIME).ok()?;
         let machine = read_text("/etc/machine-id").unwrap_or_default();
         let user = rustix::process::geteuid().as_raw();
-        let (inode, time) = (folder.stx_ino, folder.stx_btime);
-        Some(Digest::hash(format!("{machine} {user} {inode} {} {}", time.tv_sec, time.tv_nsec).as_bytes()).to_string())
+        let made = format!("{} {} {}", folder.stx_ino, folder.stx_btime.tv_sec, folder.stx_btime.tv_nsec);
+        Some(Digest::hash(format!("{machine} {user} {made}").as_bytes()).to_string())
     }
 }
 

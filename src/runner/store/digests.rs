@@ -12,7 +12,7 @@ use globset::{GlobBuilder, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
-use super::durable::{PathError, is_there};
+use super::durable::{PathError, WithPath as _, is_there};
 use super::folder_digest::{ContentChange, FileStamp, hash_file};
 use super::{StateFolder, sealed};
 use base::files::{Digest, Hasher, is_absence, open_regular};
@@ -93,7 +93,6 @@ impl Digests {
 
     /// The digest of one file's content; follows links.
     pub fn file(&self, path: &Path) -> Result<(Digest, FileStamp), PathError> {
-        use super::durable::WithPath as _;
         let stamp = FileStamp::through_links(path).at("look at", path)?;
         if let Some(known) = self.known.lock().get_mut(path)
             && known.stamp == stamp
@@ -155,7 +154,6 @@ impl Digests {
     }
 
     fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, FileStamp)>, most: usize) -> Result<Digest, InputError> {
-        use super::durable::WithPath as _;
         let stamp = stamp_of_input(path)?;
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
@@ -305,7 +303,6 @@ fn glob(
 /// A link that leads out of an input and around it: all that is beside the input would be part of it. `input` has no
 /// link in it.
 fn refuse_enclosing(input: &Path, link: &Path) -> Result<(), InputError> {
-    use super::durable::WithPath as _;
     let target = fs::canonicalize(link).at("follow", link)?;
     if input.starts_with(&target) {
         return Err(InputError::Encloses { link: link.to_owned(), target });

@@ -29,11 +29,6 @@ pub struct PathError {
 }
 
 impl PathError {
-    /// Nothing is there.
-    pub fn is_absence(&self) -> bool {
-        is_absence(&self.source)
-    }
-
     /// The disk, or the user's part of it, is full.
     pub(super) fn is_full_disk(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -41,7 +36,7 @@ impl PathError {
 
     /// The system could not read what may be there. Not so: it is absent, or it was read and is not what it should be.
     pub fn is_of_system(&self) -> bool {
-        self.source.raw_os_error().is_some() && !self.is_absence()
+        self.source.raw_os_error().is_some() && !is_absence(&self.source)
     }
 }
 

@@ -176,7 +176,7 @@ fn has_journal(home: &StateFolder, name: &str) -> Result<bool, PathError> {
 /// whatever the clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
 pub fn name_run(home: &StateFolder) -> Result<RunId, PathError> {
     let now = jiff::Zoned::now().strftime(RUN_TIME).to_string();
-    // One whose journal cannot be looked at is a run, too.
+    // A run whose journal cannot be read still counts.
     let is_run = |name: &String| has_journal(home, name).unwrap_or(true);
     Ok(name_after(run_names(home)?.into_iter().rev().find(is_run).map(RunId::new), &now))
 }

@@ -5,6 +5,7 @@
 //! ```text
 //! .regatta/
 //!   lock                 held (flock) by the run that may write; contains which run and which process
+//!   binding              shows that a run of this user on this machine made the folder (`binding`)
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
 //!   replaced             outputs that newer ones replaced, and that `records` does not name any more
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again

@@ -23,26 +23,23 @@ pub fn path_stamps(paths: impl IntoIterator<Item = PathBuf>, project: &Path) -> 
     stamps
 }
 
-/// One that was renamed or replaced since, whatever it is now. A folder whose content was changed, too, is not told
-/// from one that only got another file.
+/// A path that was renamed or replaced since then, even if it is back now. A folder that got another file meanwhile is
+/// not reported: other stages write into such folders.
 pub fn replaced_path(stamps: &PathStamps) -> Option<&Path> {
     let is_replaced = |before: &Stat, now: &Stat| {
         let has_same_content = (before.st_mtime, before.st_mtime_nsec) == (now.st_mtime, now.st_mtime_nsec);
         let is_changed = (before.st_ctime, before.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec);
-        before.st_ino != now.st_ino || is_changed && (has_same_content || is_link(now))
+        before.st_ino != now.st_ino
+            || is_changed && (has_same_content || FileType::from_raw_mode(now.st_mode) == FileType::Symlink)
     };
     let mut stamps = stamps.iter();
     stamps.find(|(path, before)| look_at(path).is_none_or(|now| is_replaced(before, &now))).map(|(path, _)| &**path)
 }
 
-fn is_link(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
-}
-
 /// `None` for files, which have stamps of their own, and for what is not there.
 fn look_at(path: &Path) -> Option<Stat> {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    (is_link(&stat) || FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then_some(stat)
+    matches!(FileType::from_raw_mode(stat.st_mode), FileType::Symlink | FileType::Directory).then_some(stat)
 }
 
 #[cfg(test)]

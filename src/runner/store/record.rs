@@ -167,11 +167,6 @@ pub(super) struct RecordHistory {
 }
 
 impl RecordHistory {
-    /// Everything up to here was synced.
-    pub(super) const fn set_synced(&mut self) {
-        self.synced = self.records.len();
-    }
-
     /// The folders that lines of a newer program name, wherever in them: they are not this program's to remove.
     pub(super) fn newer_folders(&self) -> impl Iterator<Item = &str> {
         let values = self.newer.iter().flat_map(|line| line.split("\"folder\":\"").skip(1));
@@ -192,7 +187,7 @@ pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError
     for line in parallel_map(&lines, LINES, |line| RecordLine::parse(&line[..line.len() - 1])) {
         match line {
             Some(RecordLine::Record(record)) => history.records.push(Arc::new(*record)),
-            Some(RecordLine::Synced) => history.set_synced(),
+            Some(RecordLine::Synced) => history.synced = history.records.len(),
             Some(RecordLine::Newer(line)) => history.newer.push(line),
             None => {}
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::durable::{LineFile, PathError, WithPath as _, create_folder, discard, items_in, sealed_json};
@@ -108,10 +108,6 @@ impl OutputCache {
         &self.home
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
-    }
-
     /// Looks a key up and compares what is there with its record.
     ///
     /// # Errors
@@ -135,12 +131,12 @@ impl OutputCache {
 
     /// The newest output of a key, whatever it is now.
     pub fn newest(&self, key: &Digest) -> Option<Arc<TaskRecord>> {
-        self.inner().by_key.get(key).cloned()
+        self.inner.lock().by_key.get(key).cloned()
     }
 
     /// The record of an output that was seen to be whole just now, by the stamps of all that is in it.
     pub fn whole_record(&self, output: &WatchedOutput) -> Option<Arc<TaskRecord>> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let record = inner.by_key.get(&output.key)?;
         if (record.digest, record.folder.as_str()) != (output.digest, output.folder.as_str()) {
             return None;
@@ -152,12 +148,12 @@ impl OutputCache {
 
     /// What a task's last record was when this manifest ran, whatever its key.
     pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<TaskRecord>> {
-        self.inner().last(manifest, task).cloned()
+        self.inner.lock().last(manifest, task).cloned()
     }
 
     /// The tasks of a manifest whose last output has this key.
     pub fn tasks_of_key(&self, manifest: &str, key: &Digest) -> HashSet<TaskId> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let newest = inner.by_key.get(key).map(|record| &record.task);
         let tasks = newest.into_iter().chain(inner.tasks_of_key.get(key).into_iter().flatten());
         tasks.filter(|task| inner.last(manifest, task).is_some_and(|last| last.key == *key)).cloned().collect()
@@ -173,7 +169,7 @@ impl OutputCache {
         }
         let adopted =
             Arc::new(TaskRecord { manifest: manifest.to_owned(), task: task.clone(), ..TaskRecord::clone(record) });
-        self.inner().append(&self.home, Arc::clone(&adopted))?;
+        self.inner.lock().append(&self.home, Arc::clone(&adopted))?;
         Ok(adopted)
     }
 
@@ -183,7 +179,7 @@ impl OutputCache {
 
     /// `None` if the output is what it was when it was recorded. Looked at once in a process.
     fn verify(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
-        if self.inner().verified.contains(&record.folder) {
+        if self.inner.lock().verified.contains(&record.folder) {
             return Ok(None);
         }
         Ok(match self.compare(record)? {
@@ -205,7 +201,7 @@ impl OutputCache {
         match compare(&folder, &entries, record.boot != record::boot())? {
             FolderChange::Same => {}
             FolderChange::Changed(what) => {
-                self.inner().verified.remove(&record.folder);
+                self.inner.lock().verified.remove(&record.folder);
                 return Ok(ContentChange::Changed(what));
             }
             FolderChange::TimesChanged(now) => {
@@ -219,14 +215,14 @@ impl OutputCache {
                 let refreshed = TaskRecord::externalize_entries(&self.home, &record.folder, now)
                     .map(|entries| TaskRecord { entries, boot: record::boot(), ..TaskRecord::clone(record) });
                 if let Ok(refreshed) = refreshed {
-                    let mut inner = self.inner();
+                    let mut inner = self.inner.lock();
                     if inner.file.is_some() {
                         let _ = inner.append(&self.home, Arc::new(refreshed));
                     }
                 }
             }
         }
-        self.inner().verified.insert(record.folder.clone());
+        self.inner.lock().verified.insert(record.folder.clone());
         Ok(change)
     }
 
@@ -239,7 +235,7 @@ impl OutputCache {
     /// A run that may write begins: the caller holds the lock.
     pub fn begin(&self) -> Result<(), PathError> {
         create_folder(&self.home.outputs())?;
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let lines = inner.history.records.len();
         if lines > 1000 && lines > 2 * (inner.by_key.len() + inner.by_task.values().map(HashMap::len).sum::<usize>()) {
             inner.compact(&self.home)?;
@@ -326,7 +322,7 @@ impl OutputCache {
             entries,
             fields,
         });
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if let Err(error) = inner.append(&self.home, Arc::clone(&record)) {
             // It is not accepted, and a later attempt may go on in it.
             if !unchanged {
@@ -354,7 +350,7 @@ impl OutputCache {
         let _syncing = self.syncing.lock();
         let path = self.home.records();
         let file = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             if let Some(error) = inner.sync_error {
                 return Err(error).at("sync", &path);
             }
@@ -364,7 +360,7 @@ impl OutputCache {
             file
         };
         let flushed = flush(&file);
-        let inner = &mut *self.inner();
+        let inner = &mut *self.inner.lock();
         if let Err(error) = flushed {
             inner.sync_error = Some(error);
             return Err(error).at("sync", &path);
@@ -372,7 +368,7 @@ impl OutputCache {
         // What was appended meanwhile may not be on the disk: the next flush covers it, and the line follows that one.
         if let Some(file) = inner.file.as_mut().filter(|_| !inner.unsynced) {
             file.append_sealed(&WrittenLine::Synced)?;
-            inner.history.set_synced();
+            inner.history.synced = inner.history.records.len();
         }
         Ok(())
     }
@@ -380,14 +376,14 @@ impl OutputCache {
     /// Folders under `out/` that some record names.
     pub fn named_folders(&self) -> HashSet<String> {
         let mut named = self.last_folders();
-        named.extend(self.inner().by_key.values().map(|r| r.folder.clone()));
+        named.extend(self.inner.lock().by_key.values().map(|r| r.folder.clone()));
         named
     }
 
     /// The folders of all records, also of those that newer ones have replaced.
     pub fn recorded_folders(&self) -> HashSet<String> {
         let mut recorded = self.named_folders();
-        let inner = self.inner();
+        let inner = self.inner.lock();
         recorded.extend(inner.history.records.iter().map(|r| r.folder.clone()));
         recorded.extend(inner.replaced.folders().cloned());
         recorded.extend(inner.history.newer_folders().map(str::to_owned));
@@ -396,22 +392,22 @@ impl OutputCache {
 
     /// The folders of outputs that a newer program has recorded: this one keeps them, and cannot use them.
     pub fn newer_folders(&self) -> HashSet<String> {
-        self.inner().history.newer_folders().map(str::to_owned).collect()
+        self.inner.lock().history.newer_folders().map(str::to_owned).collect()
     }
 
     /// The folder of each task's last output, in every manifest.
     pub fn last_folders(&self) -> HashSet<String> {
-        self.inner().by_task.values().flat_map(HashMap::values).map(|r| r.folder.clone()).collect()
+        self.inner.lock().by_task.values().flat_map(HashMap::values).map(|r| r.folder.clone()).collect()
     }
 
     /// The newest record of each key, in no order.
     pub fn records(&self) -> Vec<Arc<TaskRecord>> {
-        self.inner().by_key.values().cloned().collect()
+        self.inner.lock().by_key.values().cloned().collect()
     }
 
     /// All records: first those that newer ones replaced, as far as `records` has them.
     pub fn all_records(&self) -> Vec<Arc<TaskRecord>> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.history.records.iter().chain(inner.by_key.values()).cloned().collect()
     }
 
@@ -427,7 +423,7 @@ impl OutputCache {
 
     /// Forgets all records with a folder that is not in `keep`.
     pub fn drop_records_except(&self, keep: &HashSet<String>) -> Result<(), PathError> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.by_key.retain(|_, r| keep.contains(&r.folder));
         for of_manifest in inner.by_task.values_mut() {
             of_manifest.retain(|_, r| keep.contains(&r.folder));
