@@ -105,8 +105,7 @@ pub fn commit_of(project: &Path) -> Option<(String, Option<bool>)> {
     const LIMIT: Duration = Duration::from_secs(5);
     let git = |words: &[&str]| Some(query_repository(project, words, LIMIT)?.trim().to_owned());
     let commit = git(&["rev-parse", "--verify", "HEAD"])?;
-    let is_commit = matches!(commit.len(), 40 | 64) && commit.chars().all(|c| c.is_ascii_hexdigit());
-    if !is_commit {
+    if !matches!(commit.len(), 40 | 64) || !commit.chars().all(|c| c.is_ascii_hexdigit()) {
         return None;
     }
     let settings = git(&["config", "--show-scope", "--name-only", "--list"])?;

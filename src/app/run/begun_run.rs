@@ -163,12 +163,12 @@ pub(super) fn clean_up_after_crash(
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
             ExternalResource::GpuClocks { gpus, .. } => format!("the clock lock of GPU {}", GpuId::list(gpus)),
         };
-        let text = match was_there {
-            Some(true) => Some(format!("removed {leftover}, which an earlier run left behind")),
-            Some(false) => None,
-            None => Some(format!("{leftover} is not removed: the journal that names it may not be of this machine")),
-        };
-        text.into_iter().for_each(|text| emit(Event::Notice { task: None, text }));
+        let notice = |text| emit(Event::Notice { task: None, text });
+        match was_there {
+            Some(true) => notice(format!("removed {leftover}, which an earlier run left behind")),
+            Some(false) => {}
+            None => notice(format!("{leftover} is not removed: the journal that names it may not be of this machine")),
+        }
         emit(Event::ExternalResourceRemoved { task, resource });
     }
     for leftover in process::end_leftovers(home.state(), id) {
