@@ -198,7 +198,8 @@ fn the_key_is_in_nothing_that_a_run_leaves_or_prints() {
 
 #[test]
 fn the_text_of_the_key_is_not_in_what_the_kernel_shows_of_the_runner() {
-    let world = machine("stages:\n  look: { shell: 'cat /proc/$PPID/environ > out 2>&1; ! grep -q PRIVATE out' }\n");
+    let world =
+        machine("stages:\n  look: { shell: 'cat /proc/$PPID/environ > out 2>&1 || true; ! grep -q PRIVATE out' }\n");
     // From root nothing is hidden.
     let line = "case $(id -u) in
         0) chown -R 65534:65534 . && exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \"$0\" run m ;;
