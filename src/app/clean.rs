@@ -32,6 +32,9 @@ pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, Command
     let output_cache = OutputCache::open(&home)?;
     let running = if request.yes { None } else { holding_run(&home)? };
     let leftovers = garbage(&home, &output_cache, request.keep.get(), running.is_some())?;
+    if let Some(text) = newer_note(&output_cache) {
+        print_error(&format!("note: {text}\n"));
+    }
     if !request.yes {
         if let Some(run) = running {
             print_error(&format!("note: {run} is running; what it has not finished is not listed\n"));
@@ -170,6 +173,12 @@ fn shown(home: &StateFolder, path: &Path) -> PathBuf {
         Ok(below) => below.to_owned(),
         Err(_) => plain,
     }
+}
+
+/// Of outputs that this program can neither use nor judge.
+pub(super) fn newer_note(output_cache: &OutputCache) -> Option<String> {
+    let outputs = Some(output_cache.newer_folders().len()).filter(|count| *count > 0)?;
+    Some(format!("{} recorded by a newer Regatta: kept, and not used by this one", counted(outputs, "output")))
 }
 
 /// Nothing is removed during a run. `None` if the project has no state at all.

@@ -60,6 +60,7 @@ use ::mlperf::loadgen;
 /// Reads the command line and runs it.
 pub fn main() -> ExitCode {
     console::make_it_an_error();
+    exec::process::protect_key_text();
     if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
         // As it is: the shell's separator is a control character.
         let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(console::note);

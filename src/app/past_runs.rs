@@ -77,7 +77,7 @@ pub(super) fn report_unreadable((runs, unreadable): (Vec<RunId>, Vec<PathError>)
 /// What was read; else prints a line about it, unless it was removed meanwhile.
 pub(super) fn or_left_out<T>(read: Result<T, PathError>) -> Option<T> {
     if let Err(error) = &read
-        && !error.is_absence()
+        && !is_absence(&error.source)
     {
         print_error(&format!("left out: {error}\n"));
     }

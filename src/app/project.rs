@@ -7,6 +7,7 @@ use std::{env, fs, thread};
 use anyhow::Context as _;
 
 use crate::cli::{Force, Global, KeyValueArg, Select};
+use crate::console::print_error;
 use crate::doctor;
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
@@ -161,6 +162,9 @@ impl Project {
         }
         let compile = || {
             let (plan, origins) = self.compile(name, settings)?;
+            for name in hiding_files(self.home.project(), &origins.sources) {
+                print_error(&format!("note: {name} of this project is used in place of the one that is shipped\n"));
+            }
             // Only a cache: a run must not fail because it could not be written.
             let digest = compiler.keep_plan(origins, &plan).ok();
             Ok((plan, digest))
@@ -349,6 +353,15 @@ pub(super) fn provide(plan: &mut Plan, project: &Path, state: &Path) -> Result<V
     Ok(absent)
 }
 
+/// Files of the project that were read although other ones of the same name are shipped.
+fn hiding_files(project: &Path, sources: &[(PathBuf, Digest)]) -> Vec<String> {
+    let is_hidden = |(name, bytes): &(String, &[u8])| {
+        let path = project.join(name);
+        sources.iter().any(|(source, digest)| *source == path && *digest != Digest::hash(bytes))
+    };
+    shipped().filter(is_hidden).map(|(name, _)| name).collect()
+}
+
 /// A file, or all files of a folder.
 fn write(path: &str, copy: &Path) -> Result<(), PathError> {
     let path = path.trim_end_matches('/');
@@ -430,6 +443,16 @@ fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_hides_a_shipped_one_is_named_unless_it_is_the_same() {
+        let (name, bytes) = shipped().next().unwrap();
+        let project = Path::new("/project");
+        let hiding = |path: PathBuf, bytes: &[u8]| hiding_files(project, &[(path, Digest::hash(bytes))]);
+        assert_eq!(hiding(project.join(&name), b"stages: {}"), [name.clone()]);
+        assert_eq!(hiding(project.join(&name), bytes), [""; 0]);
+        assert_eq!(hiding(project.join("manifests/mine.yaml"), b"stages: {}"), [""; 0]);
+    }
 
     fn chosen(gpus: &[&str], need: SystemNeed) -> String {
         let gpus: Vec<String> = gpus.iter().map(|&name| name.to_owned()).collect();

@@ -368,7 +368,7 @@ fn signatures_text(signatures: &SignaturePolicy) -> Option<String> {
     let trusted = signatures.trusted()?;
     let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();
     let signs = match signatures.signer() {
-        Some(key) => format!("what is sent is signed by {}", key.public().short_id()),
+        Some(key) => format!("what is sent is signed by {}", key.public.short_id()),
         None => "nothing is sent".to_owned(),
     };
     Some(format!("signatures: of {} are taken; {signs}\n", ids.join(", ")))
@@ -419,9 +419,9 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<StoreAddress>, Comma
 /// without it, what the user wants to be signed or checked would not be.
 pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, CommandError> {
     let signer = sign_key(named.sign_key.as_deref())?;
-    let trusted = match (&named.trusted_keys, variable(TRUSTED_KEYS)) {
-        (Some(path), _) => Some(("--trusted-keys", path.clone())),
-        (None, value) => value.map(|path| (TRUSTED_KEYS, path.into())),
+    let trusted = match &named.trusted_keys {
+        Some(path) => Some(("--trusted-keys", path.clone())),
+        None => key_variable(TRUSTED_KEYS)?.map(|path| (TRUSTED_KEYS, path.into())),
     };
     let trusted = trusted.map(|(source, path)| TrustedKeys::read(&path).map_err(|error| unusable_key(source, &error)));
     Ok(SignaturePolicy::new(signer, trusted.transpose()?))
@@ -429,12 +429,27 @@ pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, Comm
 
 /// The key that the option names, else the one of the environment.
 pub(super) fn sign_key(named: Option<&Path>) -> Result<Option<SigningKey>, CommandError> {
-    let (source, key) = match (named, variable(SIGN_KEY)) {
-        (Some(path), _) => ("--sign-key", SigningKey::read(path)),
-        (None, Some(value)) => (SIGN_KEY, sign_key_of(&value)),
-        (None, None) => return Ok(None),
+    let (source, key) = match named {
+        Some(path) => ("--sign-key", SigningKey::read(path)),
+        None => match key_variable(SIGN_KEY)? {
+            Some(value) => (SIGN_KEY, sign_key_of(&value)),
+            None => return Ok(None),
+        },
     };
     key.map(Some).map_err(|error| unusable_key(source, &error))
+}
+
+/// A variable that is set and names nothing is an error: a secret that a CI system did not provide must not turn
+/// signatures off.
+fn key_variable(name: &str) -> Result<Option<String>, CommandError> {
+    match std::env::var(name) {
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Ok(value) if !value.trim().is_empty() => Ok(Some(value)),
+        _ => Err(CommandError::hinted(
+            format!("{name} is set, and names no key"),
+            format!("name a PEM file, or `unset {name}` to go without signatures"),
+        )),
+    }
 }
 
 fn unusable_key(source: &str, error: &KeyError) -> CommandError {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::document::{Block, Cell, Document, Item, Section, Table};
 use crate::styler::{TextRole, clean, cut};
-use base::units::counted;
+use base::units::{counted, csv_cell};
 use harness::marked_verdict;
 use mlperf::{
     ExaminedResult, FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport,
@@ -138,9 +138,6 @@ fn outcome(examined: &SubmissionReport, review: bool) -> Section {
 /// The results as a table for a spreadsheet, one in a line. A submission is refused as a whole, so `refused` is of
 /// all its results.
 pub fn results_csv(examined: &SubmissionReport) -> String {
-    let quoted = |text: String| {
-        if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
-    };
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let is_refused = examined.refusal_count() > 0;
     let line = |one: &ExaminedResult| {
@@ -158,7 +155,7 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
             number(power.map(|power| power.joules)),
         ];
         let flags = [judged.simulated, judged.rehearsal, is_refused].map(|flag| flag.to_string());
-        let cells = names.into_iter().cloned().chain(values).chain(flags).map(quoted);
+        let cells = names.into_iter().cloned().chain(values).chain(flags).map(|cell| csv_cell(&cell));
         cells.collect::<Vec<_>>().join(",") + "\n"
     };
     let head = "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,\

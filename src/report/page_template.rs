@@ -1,6 +1,7 @@
 //! What all HTML and XML texts need: escaping, and the environment of a template with the head and style that all
 //! pages have.
 
+use base::units::is_invisible;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
@@ -20,7 +21,7 @@ pub(crate) fn render_page(template: &'static str, context: Value) -> Result<Stri
     environment.add_template("page.html", template)?;
     let page = environment.get_template("page.html")?.render(context)?;
     // Control characters are not allowed in a document, escaped or not.
-    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+    Ok(page.replace(|c: char| is_invisible(c) && !matches!(c, '\n' | '\t'), "·"))
 }
 
 /// Safe inside an element and inside a quoted attribute.
@@ -34,7 +35,7 @@ pub(crate) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             // Not allowed in a document at all, escaped or not.
-            c if c.is_control() && c != '\n' => out.push('·'),
+            c if is_invisible(c) && c != '\n' => out.push('·'),
             c => out.push(c),
         }
     }

@@ -3,6 +3,7 @@
 
 use anstyle::{AnsiColor, Style};
 use base::event::Verdict;
+use base::units::is_invisible;
 use serde::Serialize;
 
 /// Color, or none; and how wide lines may be.
@@ -95,11 +96,11 @@ impl Styler {
     }
 }
 
-/// A text from outside, safe to print: escape sequences removed, tabs widened, control characters removed or shown as
-/// `·`.
+/// A text from outside, safe to print: escape sequences removed, tabs widened, characters that are not shown as
+/// themselves removed or replaced by `·`.
 pub fn clean(text: &str) -> String {
     // Most texts, and a plan may have many.
-    if !text.contains(char::is_control) {
+    if !text.contains(is_invisible) {
         return text.to_owned();
     }
     anstream::adapter::strip_str(text)
@@ -107,7 +108,7 @@ pub fn clean(text: &str) -> String {
         .chars()
         .flat_map(|c| match c {
             '\t' => ['\u{20}'; 4].into_iter().take(4),
-            c if c.is_control() => ['·'; 4].into_iter().take(1),
+            c if is_invisible(c) => ['·'; 4].into_iter().take(1),
             c => [c; 4].into_iter().take(1),
         })
         .collect()

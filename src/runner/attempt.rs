@@ -1,5 +1,6 @@
 //! One attempt of one step: a new folder, the work, the checks, the hash. Everything here may run beside the loop.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
 use super::upstream_provenance::{UpstreamProvenance, upstream_provenance};
 use crate::store::{
-    Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, Resumes, TaskRecord, discard, has_result,
-    is_there, items_in, left_running, list_folder,
+    ContentChange, Digests, FinishedOutput, HashedFolder, OutputCache, PathStamps, Resumes, TaskRecord, discard,
+    has_result, is_there, items_in, left_running, list_folder, path_stamps, replaced_path,
 };
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use plan::{Need, Plan, PlanReference, SharedTask, Task};
@@ -43,9 +44,12 @@ pub(super) struct AttemptInputs {
     pub on_hashing: Box<dyn FnOnce() + Send>,
 }
 
+/// What a task made: of a step also its output, and a path of what it read that was changed and restored meanwhile.
+pub(super) type WorkResult = (Done, Option<HashedFolder>, Option<PathBuf>);
+
 /// What an attempt left.
 pub(super) struct AttemptOutcome {
-    pub result: Result<(Done, Option<HashedFolder>), Box<Failure>>,
+    pub result: Result<WorkResult, Box<Failure>>,
     pub folder: Option<PathBuf>,
     pub seconds: f64,
 }
@@ -83,12 +87,12 @@ impl AttemptInputs {
         Ok(folder)
     }
 
-    async fn work_in<W: TaskExecutor>(
-        mut self,
-        folder: &Path,
-        work: Arc<W>,
-    ) -> Result<(Done, Option<HashedFolder>), Failure> {
+    async fn work_in<W: TaskExecutor>(mut self, folder: &Path, work: Arc<W>) -> Result<WorkResult, Failure> {
         let assignment = self.assignment()?;
+        // The links in `latest` are pointed elsewhere by this run itself.
+        let (home, mut ways) = (self.cache.home(), self.keyed_paths());
+        ways.retain(|path| !path.starts_with(home.latest()));
+        let ways = path_stamps(ways, home.project());
         let stop = self.stop.clone();
         let lease = Lease {
             task: self.task.clone(),
@@ -115,9 +119,15 @@ impl AttemptInputs {
             None => catch_panics(STAGE_CODE, working).await?,
         };
         if self.task.lifetime == plan::Lifetime::Service {
-            return Ok((done, None));
+            return Ok((done, None, None));
         }
-        let listed = self.check(folder)?;
+        self.check_outputs(folder)?;
+        let restored = self.check_inputs(&ways)?;
+        if let Some(path) = &restored {
+            let text = format!("{} changed while it ran and is as before; its output is not cached", path.display());
+            (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
+        }
+        let listed = list_folder(folder)?;
         if let Some(text) = outside_links_notice(&listed, || self.keyed_paths())? {
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
@@ -143,7 +153,7 @@ impl AttemptInputs {
         } else {
             seal()
         };
-        Ok((done, Some(sealed?.with_digests(&portable))))
+        Ok((done, Some(sealed?.with_digests(&portable)), restored))
     }
 
     fn assignment(&self) -> Result<ResolvedTask, Failure> {
@@ -238,8 +248,8 @@ impl AttemptInputs {
         &self.plan.tasks[need.task as usize].id
     }
 
-    /// After the work: outputs are there, inputs and upstream outputs are what they were; then the folder is listed.
-    fn check(&self, folder: &Path) -> Result<ListedFolder, Failure> {
+    /// After the work: outputs are there.
+    fn check_outputs(&self, folder: &Path) -> Result<(), Failure> {
         let mut missing: Vec<&str> = Vec::new();
         for name in &self.task.outputs {
             if !is_there(&folder.join(name))? {
@@ -251,25 +261,39 @@ impl AttemptInputs {
                 "a stage runs in its own output folder, $OUT; files named under `outputs:` must be there at the end",
             ));
         }
+        Ok(())
+    }
+
+    /// After the work: inputs and upstream outputs are what they were. `Some`: one that was something else meanwhile.
+    fn check_inputs(&self, ways: &PathStamps) -> Result<Option<PathBuf>, Failure> {
+        let mut restored = replaced_path(ways).map(Path::to_owned);
         for (name, state) in &self.keyed.inputs {
             let patterns = &self.task.inputs[name];
-            let is_unchanged = || self.digests.unchanged(self.cache.home().project(), patterns, state);
-            if own_patterns(patterns) && !is_unchanged()? {
-                return Err(Failure::new(FailureKind::InputChanged, format!("input {name} changed while it was read")));
+            if own_patterns(patterns) {
+                match self.digests.change(self.cache.home().project(), patterns, state)? {
+                    ContentChange::Same => {}
+                    ContentChange::Restored(path) => restored = Some(path),
+                    ContentChange::Changed(how) => {
+                        return Err(Failure::new(FailureKind::InputChanged, format!("input {name} {how}")));
+                    }
+                }
             }
         }
         for (need, made) in self.task.needs.iter().zip(&self.outputs) {
-            if let TaskOutput::Output(record) = made
-                && let Some(what) = self.cache.compare(record)?
-            {
-                return Err(Failure::new(
-                    FailureKind::Refused,
-                    format!("it wrote into the output of {}: {what}", self.id_of(*need)),
-                )
-                .hint("outputs are shared and must not be written to; copy what has to change into $OUT"));
+            let TaskOutput::Output(record) = made else { continue };
+            match self.cache.compare(record)? {
+                ContentChange::Same => {}
+                ContentChange::Restored(path) => restored = Some(path),
+                ContentChange::Changed(what) => {
+                    return Err(Failure::new(
+                        FailureKind::Refused,
+                        format!("it wrote into the output of {}: {what}", self.id_of(*need)),
+                    )
+                    .hint("outputs are shared and must not be written to; copy what has to change into $OUT"));
+                }
             }
         }
-        Ok(list_folder(folder)?)
+        Ok(restored)
     }
 }
 
@@ -278,7 +302,8 @@ fn is_cut_off(folder: &Path) -> bool {
     !has_result(folder)
 }
 
-/// The record an output was accepted under.
+/// The record an output was accepted under. `restored`: what it was made from was something else meanwhile, so no later
+/// run finds it by its key.
 pub(super) fn accept(
     output_cache: &OutputCache,
     run: &RunId,
@@ -286,8 +311,13 @@ pub(super) fn accept(
     task: &Task,
     keyed: &Keyed,
     output: FinishedOutput,
+    restored: Option<&Path>,
 ) -> Result<(Arc<TaskRecord>, bool), Failure> {
-    let accepted = output_cache.accept(run, manifest, &task.id, &keyed.key, output)?;
+    let mut key = Cow::Borrowed(&keyed.key);
+    if let Some(path) = restored {
+        key.to_mut().facts.insert(format!("changed while it ran in {run}"), path.display().to_string());
+    }
+    let accepted = output_cache.accept(run, manifest, &task.id, &key, output)?;
     output_cache.clear_failed(&task.id, &keyed.digest);
     Ok(accepted)
 }

@@ -14,7 +14,8 @@ use plan::{Lifetime, SharedTask, Task};
 #[derive(Debug)]
 pub struct BatchSlot {
     batch: Arc<str>,
-    ix: u32,
+    /// Counted from 0.
+    pub ix: u32,
     undecided: Arc<watch::Sender<u32>>,
 }
 
@@ -28,11 +29,6 @@ impl BatchSlot {
 
     pub fn name(&self) -> &str {
         &self.batch
-    }
-
-    /// Counted from 0.
-    pub const fn ix(&self) -> u32 {
-        self.ix
     }
 
     /// This one takes part. Resolves when all the others have decided, too.
@@ -102,7 +98,7 @@ mod tests {
         let mut slots = BatchSlot::group("p", 3).into_iter();
         let mut next = || slots.next().unwrap();
         let (first, second, third) = (next(), next(), next());
-        assert_eq!((first.ix(), third.ix(), first.name()), (0, 2, "p"));
+        assert_eq!((first.ix, third.ix, first.name()), (0, 2, "p"));
         let mut waiting = tokio::spawn(first.all_decided());
         drop(second);
         let early = tokio::time::timeout(Duration::from_millis(20), &mut waiting).await;

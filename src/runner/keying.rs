@@ -216,12 +216,10 @@ impl<W: TaskExecutor> KeyContext<'_, W> {
 
 fn unreadable_setting(error: &PathError) -> Failure {
     let failure = Failure::new(FailureKind::Files, error.to_string());
-    match error.source.kind() {
-        io::ErrorKind::InvalidData => {
-            failure.hint("remove that file: the stage then begins with the number in the manifest")
-        }
-        _ => failure,
+    if error.source.kind() != io::ErrorKind::InvalidData {
+        return failure;
     }
+    failure.hint("remove that file: the stage then begins with the number in the manifest")
 }
 
 /// The action, and where it is done, as one JSON object: so that a change of either is reported with its path.

@@ -92,25 +92,17 @@ pub struct WatchedRun {
 pub struct KeyedTask {
     /// Index in the plan.
     pub task: usize,
-    key: KnownKey,
+    pub(super) key: KnownKey,
 }
 
 #[derive(Clone, Debug)]
-enum KnownKey {
+pub(super) enum KnownKey {
     /// Of a service.
     Computed(Arc<Keyed>),
     Recorded(Arc<TaskRecord>),
 }
 
 impl KeyedTask {
-    pub(super) const fn computed(task: usize, keyed: Arc<Keyed>) -> Self {
-        Self { task, key: KnownKey::Computed(keyed) }
-    }
-
-    pub(super) const fn recorded(task: usize, record: Arc<TaskRecord>) -> Self {
-        Self { task, key: KnownKey::Recorded(record) }
-    }
-
     /// Parsed anew at each call.
     ///
     /// # Errors

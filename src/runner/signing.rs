@@ -25,15 +25,6 @@ const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    const fn from_raw(raw: [u8; 32]) -> Self {
-        Self(raw)
-    }
-
-    /// `None`: a key of another kind.
-    fn from_der(der: &[u8]) -> Option<Self> {
-        der.strip_prefix(&SPKI)?.try_into().ok().map(Self)
-    }
-
     /// SHA-256 of the key as DER, in hex: `openssl pkey -pubin -in KEY -outform DER | sha256sum` prints the same.
     pub fn id(&self) -> String {
         let mut digest = Sha256Of::default();
@@ -113,7 +104,7 @@ pub struct Signature {
 /// An Ed25519 key that signs.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
-    public: PublicKey,
+    pub public: PublicKey,
     /// The lines of its text: what must not be in anything that leaves the machine.
     pub(crate) lines: Vec<String>,
 }
@@ -138,11 +129,7 @@ impl SigningKey {
             .map_err(|_| KeyError::NotEd25519(name.to_owned()))?;
         let raw = pair.public_key().as_ref().try_into().map_err(|_| KeyError::NotEd25519(name.to_owned()))?;
         let lines = pem.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("-----"));
-        Ok(Self { pair, public: PublicKey::from_raw(raw), lines: lines.map(str::to_owned).collect() })
-    }
-
-    pub const fn public(&self) -> &PublicKey {
-        &self.public
+        Ok(Self { pair, public: PublicKey(raw), lines: lines.map(str::to_owned).collect() })
     }
 
     /// Over a payload and its type, as DSSE 1.0 has it.
@@ -202,7 +189,8 @@ impl TrustedKeys {
         let keys = SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes())
             .map(|key| {
                 let key = key.map_err(|_| none())?;
-                PublicKey::from_der(&key).ok_or_else(|| KeyError::NotEd25519(name.to_owned()))
+                let raw = key.strip_prefix(&SPKI).and_then(|raw| raw.try_into().ok());
+                raw.map(PublicKey).ok_or_else(|| KeyError::NotEd25519(name.to_owned()))
             })
             .collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() { Err(none()) } else { Ok(Self(keys)) }
@@ -237,7 +225,9 @@ impl TrustedKeys {
     ) -> Result<&PublicKey, SignatureError> {
         let signature = signature.ok_or(SignatureError::Unsigned)?;
         let key = self.0.iter().find(|key| key.id() == signature.keyid);
-        let key = key.ok_or_else(|| SignatureError::UnknownKey(printable(short(&signature.keyid))))?;
+        // Another machine wrote the name.
+        let printable = || short(&signature.keyid).chars().filter(char::is_ascii_hexdigit).collect();
+        let key = key.ok_or_else(|| SignatureError::UnknownKey(printable()))?;
         let bytes = STANDARD.decode(&signature.sig).map_err(|_| SignatureError::Wrong)?;
         if key.verifies(&pre_authentication(payload_type, payload), &bytes) {
             Ok(key)
@@ -245,11 +235,6 @@ impl TrustedKeys {
             Err(SignatureError::Wrong)
         }
     }
-}
-
-/// A name that another machine wrote.
-fn printable(text: &str) -> String {
-    text.chars().filter(char::is_ascii_hexdigit).collect()
 }
 
 #[cfg(test)]
@@ -273,7 +258,7 @@ pub(crate) mod tests {
     fn a_key_is_named_by_its_public_half_and_shows_nothing_else() {
         let key = SigningKey::from_pem(EXAMPLE, "key.pem").unwrap();
         // `openssl pkey -pubin -in key.pub -outform DER | sha256sum`.
-        assert_eq!(key.public().id(), "a1e9156054e04fac899ae9f275132cdc07a5dbc4ea2c2ad3a1ffc6e0d253681f");
+        assert_eq!(key.public.id(), "a1e9156054e04fac899ae9f275132cdc07a5dbc4ea2c2ad3a1ffc6e0d253681f");
         assert!(!format!("{key:?}").contains("MC4C"));
     }
 
@@ -300,9 +285,9 @@ pub(crate) mod tests {
     fn only_the_payload_that_was_signed_by_a_trusted_key_passes() {
         let key = SigningKey::from_pem(EXAMPLE, "key").unwrap();
         let trusted = TrustedKeys::from_pem(&format!("a comment\n{EXAMPLE_PUBLIC}"), "keys").unwrap();
-        assert_eq!(trusted.keys(), [key.public().clone()]);
+        assert_eq!(trusted.keys(), [key.public.clone()]);
         let signature = key.sign("type", b"payload");
-        assert_eq!(trusted.check("type", b"payload", Some(&signature)), Ok(key.public()));
+        assert_eq!(trusted.check("type", b"payload", Some(&signature)), Ok(&key.public));
         for (payload_type, payload) in [("type", "payloae"), ("typf", "payload"), ("type", "")] {
             let checked = trusted.check(payload_type, payload.as_bytes(), Some(&signature));
             assert_eq!(checked, Err(SignatureError::Wrong));

@@ -27,14 +27,12 @@ pub trait TaskExecutor: Send + Sync + 'static {
 
     /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the machine.
     /// Part of the key; quick, unless the task has a container: then its image is looked up.
-    fn facts(&self, task: &Task) -> BTreeMap<String, String> {
-        let _ = task;
+    fn facts(&self, _task: &Task) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
 
     /// Which of the facts `facts` leaves out, because only a run may start or query what a manifest names.
-    fn open_facts(&self, task: &Task) -> Vec<OpenFact> {
-        let _ = task;
+    fn open_facts(&self, _task: &Task) -> Vec<OpenFact> {
         Vec::new()
     }
 
@@ -46,24 +44,21 @@ pub trait TaskExecutor: Send + Sync + 'static {
     /// One of them cannot be read.
     fn portable_digests(
         &self,
-        task: &Task,
-        folder: &Path,
-        places: &dyn Fn() -> Vec<(PathBuf, String)>,
+        _task: &Task,
+        _folder: &Path,
+        _places: &dyn Fn() -> Vec<(PathBuf, String)>,
     ) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
-        let _ = (task, folder, places);
         Ok(BTreeMap::new())
     }
 
     /// What a user should know of the source of a stage's cached output, which can be another by now. Where sources may
     /// be queried, this blocks for a few seconds at most.
-    fn source_notice(&self, stage: &str, source: &MovingSource) -> Option<String> {
-        let _ = (stage, source);
+    fn source_notice(&self, _stage: &str, _source: &MovingSource) -> Option<String> {
         None
     }
 
     /// Why an output is of no use any more although every file of it is there: what it names has gone from the machine.
-    fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
-        let _ = (task, folder);
+    fn unusable_reason(&self, _task: &Task, _folder: &Path) -> Option<String> {
         None
     }
 }
@@ -147,10 +142,6 @@ impl Lease {
 
     pub fn notice(&self, text: impl Into<String>) {
         (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text: text.into() });
-    }
-
-    pub fn out(&self) -> &Path {
-        &self.out
     }
 }
 

@@ -5,21 +5,17 @@
 //! [`REVISION`] instead of `.git`, so that two commits with the same files still differ. With `resume`, whatever was
 //! fetched before is not fetched again.
 //!
-//! How git is called: no prompts, no hooks, no identity of the user's, no background work.
-//!
 //! What a user should know of an output that is taken from the cache although its source can be another by now.
 
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::Run;
+use crate::git_command::{GitCommand, list_remote, not_an_option};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, MovingSource, RemoteRef};
 use base::files::read_text;
 use base::units::{credentials, userinfo, without_credentials};
-use exec::process::{ProcessCommand, query};
 use plan::manifest::model::{CherryPick, Git};
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
@@ -38,10 +34,12 @@ impl Run for Git {
         let context = &context;
         let command = GitCommand { context };
         let url = local(context, &self.url);
+        not_an_option(&url)?;
 
-        // A lock that a killed self left behind would stop this one.
-        for lock in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock"] {
-            let _ = std::fs::remove_file(context.lease.out.join(".git").join(lock));
+        // A lock that a killed self left behind would stop this one, and `init` writes the configuration anew: one that
+        // was there can name programs.
+        for file in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock", "config"] {
+            let _ = std::fs::remove_file(context.lease.out.join(".git").join(file));
         }
         command.run(&["init", "--quiet", "--template=", "."]).await?;
         let (commit, name) = find(&command, &url, &self.rev).await?;
@@ -55,7 +53,7 @@ impl Run for Git {
         if self.submodules {
             context.lease.report_progress("fetching submodules", 0, None);
             // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
-            command.run(&["config", "remote.origin.url", &url]).await?;
+            command.run(&["config", "--", "remote.origin.url", &url]).await?;
             let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
             command
                 .run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"])
@@ -63,7 +61,7 @@ impl Run for Git {
         }
         fetch_lfs(&command, self, &url).await?;
 
-        command.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
+        command.run(&["config", "--", "remote.origin.url", &without_credentials(&url)]).await?;
         remove_credentials(&context.lease.out.join(".git"), &self.url)?;
         let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
         write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
@@ -128,17 +126,14 @@ fn is_hex(rev: &str, least: usize) -> bool {
 
 /// The commit that a revision means, fetched, and the full name of the branch or tag that it is.
 async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<(String, Option<String>), Failure> {
-    if rev.starts_with('-') || rev.is_empty() {
-        return Err(Failure::refused(format!("`{rev}` is not a revision")));
-    }
+    not_an_option(rev)?;
     if is_hex(rev, 40) {
         return Ok((fetch_commit(command, url, rev, "1").await?, None));
     }
     command.context.lease.report_progress(format!("looking for {rev}"), 0, None);
-    let listed =
-        command.stdout_of(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
-    let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
     let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
+    let listed = command.stdout_of(&["ls-remote", "--", url, &tag, &branch, rev]).await?;
+    let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
     let name = if has(&tag) {
         tag
     } else if has(&branch) {
@@ -157,7 +152,7 @@ async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<(String,
         .hint(format!("`git ls-remote {}` lists what there is", without_credentials(url))));
     };
     command.context.lease.report_progress(format!("fetching {rev}"), 0, None);
-    command.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
+    command.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", "--", url, &name]).await?;
     let commit = command.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await?;
     Ok((commit, Some(name)))
 }
@@ -172,7 +167,7 @@ async fn fetch_commit(command: &GitCommand<'_>, url: &str, commit: &str, depth: 
     }
     command.context.lease.report_progress(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
     let alone = is_hex(commit, 40)
-        && command.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, url, commit]).await.is_ok();
+        && command.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, "--", url, commit]).await.is_ok();
     if !alone {
         fetch_all(command, url).await?;
     }
@@ -190,7 +185,7 @@ async fn fetch_all(command: &GitCommand<'_>, url: &str) -> Result<(), Failure> {
     if shallow {
         words.push("--unshallow");
     }
-    words.extend([url, "+refs/heads/*:refs/remotes/all/*"]);
+    words.extend(["--", url, "+refs/heads/*:refs/remotes/all/*"]);
     command.run(&words).await
 }
 
@@ -199,6 +194,8 @@ async fn cherry_pick(command: &GitCommand<'_>, url: &str, pick: &CherryPick) -> 
         CherryPick::Commit(commit) => (url.to_owned(), commit),
         CherryPick::From { url, commit } => (local(command.context, url), commit),
     };
+    not_an_option(&from)?;
+    not_an_option(commit)?;
     // With its parent: a cherry-pick applies the difference to it.
     let commit = fetch_commit(command, &from, commit, "2").await?;
     let failure = match command.run(&["cherry-pick", "--keep-redundant-commits", &commit]).await {
@@ -243,102 +240,9 @@ async fn fetch_lfs(command: &GitCommand<'_>, git: &Git, url: &str) -> Result<(),
         return Ok(());
     }
     command.context.lease.report_progress("fetching large files", 0, None);
-    command.run(&["config", "remote.origin.url", url]).await?;
+    command.run(&["config", "--", "remote.origin.url", url]).await?;
     command.run(&["lfs", "install", "--local", "--skip-repo"]).await?;
     command.run(&["lfs", "pull", "origin"]).await
-}
-
-/// Settings that win over the user's. Their other settings stay, because credential helpers are among them.
-const SETTINGS: [&str; 9] = [
-    "core.hooksPath=/dev/null",
-    "core.autocrlf=false",
-    "core.fsmonitor=false",
-    "commit.gpgSign=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "advice.detachedHead=false",
-    "init.defaultBranch=main",
-    "protocol.version=2",
-];
-
-const NO_PROMPTS: [(&str, &str); 5] = [
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_ASKPASS", ""),
-    ("SSH_ASKPASS", ""),
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("LC_ALL", "C"),
-];
-
-/// The same commit ids every time need the same committer and date every time. The author stays unchanged.
-const IDENTITY: [(&str, &str); 3] = [
-    ("GIT_COMMITTER_NAME", "Regatta"),
-    ("GIT_COMMITTER_EMAIL", "regatta@localhost"),
-    ("GIT_COMMITTER_DATE", "2000-01-01T00:00:00+0000"),
-];
-
-/// Variables that point git elsewhere.
-const ELSEWHERE: [&str; 7] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_CEILING_DIRECTORIES",
-];
-
-/// Calls git in the output folder.
-pub struct GitCommand<'a> {
-    pub context: &'a TaskContext,
-}
-
-impl GitCommand<'_> {
-    pub async fn run(&self, words: &[&str]) -> Result<(), Failure> {
-        self.context.run(self.command(words)).await.map(drop)
-    }
-
-    /// What git answers on its standard output.
-    pub async fn stdout_of(&self, words: &[&str]) -> Result<String, Failure> {
-        self.context.run_for_stdout(self.command(words)).await
-    }
-
-    fn command(&self, words: &[&str]) -> ProcessCommand {
-        let argv = std::iter::once(OsString::from("git")).chain(arguments(words)).collect();
-        environment().fold(self.context.command(argv), |command, (name, value)| match value {
-            Some(value) => command.set(name, value),
-            None => command.remove(name),
-        })
-    }
-}
-
-fn arguments(words: &[&str]) -> impl Iterator<Item = OsString> {
-    let settings = SETTINGS.iter().flat_map(|&setting| ["-c".into(), setting.into()]);
-    settings.chain(words.iter().map(OsString::from))
-}
-
-/// The variables that every call has; without a value: that it does not have.
-fn environment() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
-    let has_ssh = ["GIT_SSH_COMMAND", "GIT_SSH"].iter().any(|name| std::env::var_os(name).is_some());
-    let ssh = (!has_ssh).then_some(("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"));
-    let set = NO_PROMPTS.into_iter().chain(ssh).chain(IDENTITY).map(|(name, value)| (name, Some(value)));
-    set.chain(ELSEWHERE.map(|name| (name, None)))
-}
-
-/// What a remote lists of these references, outside of any stage. Blocks for at most `limit`; `None` without an answer.
-pub fn list_remote(url: &str, names: &[&str], limit: Duration) -> Option<String> {
-    let words: Vec<&str> = ["ls-remote", "--", url].iter().chain(names).copied().collect();
-    // Outside of the project, which may be a repository with settings of its own.
-    let call = duct::cmd("git", arguments(&words)).dir("/").stdin_null().stdout_capture().stderr_capture().unchecked();
-    let call = environment().fold(call, |call, (name, value)| match value {
-        Some(value) => call.env(name, value),
-        None => call.env_remove(name),
-    });
-    // The helpers that git starts end with it.
-    let call = call.before_spawn(|child| {
-        child.process_group(0);
-        Ok(())
-    });
-    query(&call, limit).successful_output()
 }
 
 /// How long a remote may take to answer; without a network a run goes on after that.

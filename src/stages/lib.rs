@@ -14,6 +14,7 @@ pub mod container;
 mod engine;
 mod engine_files;
 mod git;
+mod git_command;
 mod gpu_clocks;
 mod image;
 mod mlperf;

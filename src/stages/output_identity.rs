@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{git, image, mlperf, weights};
+use crate::git_command::query_repository;
 use base::files::{read_bytes, read_text};
-use exec::process::probe;
 use plan::Task;
 use plan::manifest::model::{Action, Git, Mlperf};
 
@@ -48,8 +48,7 @@ fn revision(clone: &Git, folder: &Path) -> BTreeMap<String, Value> {
     }
     // Each pick is one commit on top, also when it changes nothing.
     let base = format!("HEAD~{picks}^{{commit}}");
-    let folder = folder.display().to_string();
-    let text = probe(["git", "-C", &folder, "rev-parse", "--verify", "--quiet", &base], LIMIT).successful_output();
+    let text = query_repository(folder, &["rev-parse", "--verify", "--quiet", &base], LIMIT);
     let commit = text.map(|out| ("commit".to_owned(), Value::from(out.trim())));
     std::iter::once(("head".to_owned(), Value::from(head))).chain(commit).collect()
 }

@@ -14,7 +14,7 @@ use crate::Run;
 use base::event::{Done, Failure, FailureKind};
 use base::files::{read_bytes, read_text};
 use base::units::three_digits;
-use exec::process::StreamCopies;
+use exec::process::{ProcessCommand, StreamCopies};
 use harness::RESULT;
 use interop::{ImportSource, Imported, ImportedResult};
 use plan::manifest::model::TrtllmBench;
@@ -47,7 +47,7 @@ impl Run for TrtllmBench {
             stdout: out.join(format!("{}.out", bench.name)),
             stderr: out.join(format!("{}.err", bench.name)),
         };
-        context.run(context.command(argv.clone()).copies(copies)).await?;
+        context.run(ProcessCommand { copies: Some(copies), ..context.command(argv.clone()) }).await?;
 
         let log = read_bytes(&context.lease.log)
             .map_err(|error| Failure::system(format!("its log cannot be read: {error}")))?;

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use super::{LibraryError, TokenizerError};
 use base::diag::catch_panic;
 
@@ -12,6 +15,11 @@ pub struct Tokenizer(tokenizers::Tokenizer);
 impl Tokenizer {
     /// `bytes` are those of a `tokenizer.json`.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TokenizerError> {
+        let growth = growth_of(bytes);
+        if growth > MOST_GROWTH {
+            let text = format!("its replacements can make a text {growth:.0} times as long (limit {MOST_GROWTH})");
+            return Err(TokenizerError::File(text.into()));
+        }
         let read = called(|| tokenizers::Tokenizer::from_bytes(bytes));
         let mut tokenizer = read.map_err(TokenizerError::File)?;
         let _ = tokenizer.with_truncation(None);
@@ -40,6 +48,34 @@ impl Tokenizer {
     }
 }
 
+/// Those of real models make three bytes of a space.
+const MOST_GROWTH: f64 = 1000.0;
+
+/// How many times as long the replacements of a file can make a text. What cannot be read is the library's to report.
+fn growth_of(bytes: &[u8]) -> f64 {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Replacing {
+        normalizer: Value,
+        decoder: Value,
+    }
+    let file: Replacing = serde_json::from_slice(bytes).unwrap_or_default();
+    growth(&file.normalizer).max(growth(&file.decoder))
+}
+
+/// Each replacement works on what the one before made.
+fn growth(step: &Value) -> f64 {
+    let length = |text: &Value| text.as_str().map_or(0, |text| text.chars().count()).max(1) as f64;
+    let factor = length(&step["content"]) / length(&step["pattern"]["String"]);
+    let steps: f64 = ["normalizers", "decoders"]
+        .into_iter()
+        .filter_map(|name| step[name].as_array())
+        .flatten()
+        .map(growth)
+        .product();
+    if step["type"] == "Replace" { factor.max(1.0) } else { steps }
+}
+
 /// The library panics at some files, such as one that is cut in its decoder, and at texts with some of those that it
 /// has read.
 fn called<T>(work: impl FnOnce() -> Result<T, LibraryError>) -> Result<T, LibraryError> {
@@ -49,6 +85,22 @@ fn called<T>(work: impl FnOnce() -> Result<T, LibraryError>) -> Result<T, Librar
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replacements_that_fill_the_memory_are_refused() {
+        let with_replacements = |count: usize| {
+            let step = r#"{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"}"#;
+            let steps = vec![step; count].join(",");
+            let text = format!(
+                r#"{{"version":"1.0","added_tokens":[],"normalizer":{{"type":"Sequence","normalizers":[{steps}]}},
+                "model":{{"type":"WordLevel","vocab":{{"a":0}},"unk_token":"a"}}}}"#
+            );
+            Tokenizer::from_bytes(text.as_bytes())
+        };
+        assert!(with_replacements(3).unwrap().encode("a", false).is_ok());
+        let error = with_replacements(9).unwrap_err().to_string();
+        assert!(error.contains("can make a text 1000000000 times as long (limit 1000)"), "{error}");
+    }
 
     #[test]
     fn a_file_that_is_cut_or_of_another_shape_is_an_error_wherever_that_is() {

@@ -312,6 +312,49 @@ stages:
 }
 
 #[test]
+fn a_run_in_a_stage_of_its_own_project_ends_at_once() {
+    let mut world = World::with("stages:\n  a: { shell: 'cd \"$W\"; \"$PROGRAM\" run other' }\n");
+    let folder = world.path("");
+    world.env("W", folder).env("PROGRAM", env!("CARGO_BIN_EXE_regatta"));
+    world.manifest("other", "stages:\n  b: { shell: echo b > out }\n");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    // The last lines of the stage's log.
+    ended.shows("this command runs in a stage of run");
+    world.good(&["run", "other"]);
+}
+
+#[test]
+fn what_was_changed_and_restored_while_a_stage_read_it_is_not_cached() {
+    for attack in [
+        r#"echo bad > data/source; cat data/source > "$OUT/out"; echo good > data/source"#,
+        r#"mv data/source away; echo bad > data/source; cat data/source > "$OUT/out"; mv away data/source"#,
+        r#"mv data away; mkdir data; echo bad > data/source; cat data/source > "$OUT/out"; rm -r data; mv away data"#,
+        r#"echo bad > data/guest; cat data/* > "$OUT/out"; rm data/guest"#,
+        r#"echo bad > "$FIRST/out"; cat "$FIRST/out" > "$OUT/out"; echo good > "$FIRST/out""#,
+    ] {
+        let mut world = World::with(&format!(
+            r#"
+stages:
+  first: {{ shell: echo good > out }}
+  a:
+    inputs: {{ source: data/source, data: data }}
+    env: {{ FIRST: "{{{{ stages.first.out }}}}" }}
+    shell: |
+      cd "$W"
+      sleep 0.05
+      {attack}
+"#
+        ));
+        let folder = world.path("");
+        world.env("W", folder).file("data/source", "good\n");
+        world.good(&["run", "m"]).shows("changed while it ran and is as before; its output is not cached");
+        assert!(world.read("latest/a/out").contains("bad"));
+        assert_eq!(world.good(&["run", "m"]).ran(), ["a"], "{attack}");
+    }
+}
+
+#[test]
 fn a_stage_that_writes_into_an_upstream_output_fails_and_the_output_is_made_again() {
     let mut world = World::with(
         r#"

@@ -51,6 +51,20 @@ impl Origin {
 }
 
 #[tokio::test]
+async fn a_url_that_looks_like_an_option_runs_nothing() {
+    let origin = Origin::new();
+    let proof = origin.path().join("proof");
+    for key in ["url", "rev"] {
+        let bench = Bench::new();
+        let mut git = json!({"url": origin.path(), "rev": "main"});
+        git[key] = format!("--upload-pack=touch {}", proof.display()).into();
+        let failure = bench.perform(&json!({ "git": git })).await.unwrap_err();
+        assert!(failure.what.ends_with("is not a URL, a revision or a commit"), "{}", failure.what);
+        assert!(!proof.exists());
+    }
+}
+
+#[tokio::test]
 async fn a_tag_a_branch_and_a_commit_are_found() {
     let origin = Origin::new();
     let commit = origin.git(&["rev-parse", "v1"]);

@@ -8,7 +8,7 @@ use std::{env, fs};
 use crate::before_run::key_variables;
 use crate::doctor::machine::package_version;
 use crate::doctor::programs;
-use crate::store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of, variable};
+use crate::store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of};
 use plan::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
@@ -355,9 +355,9 @@ fn has_file() -> bool {
 }
 
 pub fn sign_key() -> Option<DoctorFinding> {
-    let value = variable(SIGN_KEY)?;
+    let value = env::var(SIGN_KEY).ok()?;
     let key = match sign_key_of(&value) {
-        Ok(key) => key.public().short_id(),
+        Ok(key) => key.public.short_id(),
         Err(error) => return Some(unusable(SIGN_KEY, &error)),
     };
     // The variable may hold a text instead of a path; that does not name a file.
@@ -372,7 +372,7 @@ pub fn sign_key() -> Option<DoctorFinding> {
 }
 
 pub fn trusted_keys() -> Option<DoctorFinding> {
-    let path = variable(TRUSTED_KEYS)?;
+    let path = env::var(TRUSTED_KEYS).ok()?;
     Some(match TrustedKeys::read(Path::new(&path)) {
         Ok(trusted) => {
             let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();

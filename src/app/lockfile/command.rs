@@ -16,7 +16,7 @@ use crate::lockfile::{
 use crate::project::{Project, options};
 use base::diag::ErrorText;
 use base::event::{Failure, FailureKind, TaskId};
-use base::files::{metadata_if_there, read_text};
+use base::files::{metadata_if_there, read_document};
 use base::units::counted;
 use plan::{Lifetime, Plan, Task, UnwritableAction};
 use report::Styler;
@@ -141,7 +141,7 @@ pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
 /// `None`: there is nothing there, or something else.
 pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
     let (path, run) = word.split_once('#').map_or((word, None), |(path, run)| (path, Some(run)));
-    let Ok(text) = read_text(path) else { return Ok(None) };
+    let Ok(text) = read_document(path) else { return Ok(None) };
     let mut file = match read(&text) {
         Ok(file) => file,
         Err(LockFileError::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),
@@ -224,7 +224,7 @@ pub fn enforce(
 
 fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, CommandError> {
     let shown = file.display().to_string();
-    let text = read_text(project.home.project().join(file)).map_err(|error| {
+    let text = read_document(project.home.project().join(file)).map_err(|error| {
         let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
         CommandError::hinted(format!("{shown} cannot be read: {error}"), hint)
     })?;

@@ -15,7 +15,7 @@ use crate::lockfile::{
 use crate::project::Project;
 use crate::{cli, doctor, lockfile};
 use base::event::{Failure, RunId};
-use base::files::{Digest, read_text, text_of};
+use base::files::{Digest, read_document, text_of};
 use base::units::shell_word;
 use plan::{ActionError, ActionKind, Lifetime, Plan, Task};
 use runner::store::{Digests, OutputCache, TaskKey, replace};
@@ -219,7 +219,7 @@ pub fn write(project: &Project, locking: &cli::LockMode, run: &FinishedRun<'_>) 
 fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> anyhow::Result<Option<String>> {
     let FinishedRun { plan, settings, roles, summary, .. } = *run;
     let path = project.home.project().join(file);
-    let before = match read_text(&path) {
+    let before = match read_document(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error.into()),

@@ -20,11 +20,13 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+use crate::clean::newer_note;
 use crate::console;
 use crate::error::CommandError;
 use crate::run::parallel_join;
 use crate::run::preparation::PreparedRun;
 use base::event::{Event, ExternalResource, GpuId, RunId, Stop, TaskId};
+use base::spec::ContainerEngine;
 use exec::process::{self, WatchdogHandle};
 use report::{LiveDisplay, LiveOptions, OPEN_METRICS_TYPE, RunState, open_metrics};
 use runner::store::{
@@ -66,7 +68,8 @@ impl BegunRun {
             let _ = discard(&plan);
         }
         // Before this run has a journal, which would be the last one.
-        let left = if ended_well(&home)? { None } else { Some(leftover_resources(&home)?) };
+        // The notice about a journal that cannot be read is among what was left.
+        let left = if ended_well(&home).unwrap_or(false) { None } else { Some(leftover_resources(&home)?) };
         let (opened, unchanged) = parallel_join(
             || OutputCache::open(&home),
             || UnchangedTasks::new(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default()),
@@ -93,6 +96,8 @@ impl BegunRun {
         if let Some(left) = left {
             clean_up_after_crash(&home, left, &begun.id, &begun.cache, &begun.emit);
         }
+        // From here on its journals are of this machine. Without the mark the next run only removes less.
+        let _ = home.mark_as_made_here();
         Ok(begun)
     }
 
@@ -116,6 +121,9 @@ impl BegunRun {
         }
         for (task, text) in &prepared.lock_report {
             emit(Event::Notice { task: task.clone(), text: text.clone() });
+        }
+        if let Some(text) = newer_note(&self.cache) {
+            emit(Event::Notice { task: None, text });
         }
         if lock.unprotected {
             let text = "this filesystem has no locks: two runs of this project at once would not see each other";
@@ -144,15 +152,21 @@ pub(super) fn clean_up_after_crash(
     for error in left.unreadable {
         emit(Event::Notice { task: None, text: format!("what an earlier run left is not known: {error}") });
     }
-    let was_there = process::remove_all(left.resources.iter().map(|(_, resource)| resource));
-    for ((task, resource), was_there) in left.resources.into_iter().zip(was_there) {
+    let is_removable = |(_, resource): &(TaskId, ExternalResource)| is_own(resource, home);
+    let (removable, others): (Vec<_>, Vec<_>) = left.resources.into_iter().partition(is_removable);
+    let was_there = process::remove_all(removable.iter().map(|(_, resource)| resource));
+    let removed = removable.into_iter().zip(was_there.into_iter().map(Some));
+    for ((task, resource), was_there) in removed.chain(others.into_iter().map(|other| (other, None))) {
         let leftover = match &resource {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
             ExternalResource::GpuClocks { gpus, .. } => format!("the clock lock of GPU {}", GpuId::list(gpus)),
         };
-        if was_there {
-            emit(Event::Notice { task: None, text: format!("removed {leftover}, which an earlier run left behind") });
+        let notice = |text| emit(Event::Notice { task: None, text });
+        match was_there {
+            Some(true) => notice(format!("removed {leftover}, which an earlier run left behind")),
+            Some(false) => {}
+            None => notice(format!("{leftover} is not removed: the journal that names it may not be of this machine")),
         }
         emit(Event::ExternalResourceRemoved { task, resource });
     }
@@ -166,6 +180,15 @@ pub(super) fn clean_up_after_crash(
             emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") });
         }
     }
+}
+
+/// Whether a run may remove what a journal names. Somebody else may have written all of it, and the program that it
+/// names for a container: only those are called that are known.
+fn is_own(resource: &ExternalResource, home: &StateFolder) -> bool {
+    let is_known = |program: &str| ContainerEngine::DETACHED.iter().any(|engine| engine.program_name() == program);
+    let is_foreign = |program: &str, name: &str| !is_known(program) || name.starts_with('-');
+    home.is_made_here()
+        && !matches!(resource, ExternalResource::Container { program, name } if is_foreign(program, name))
 }
 
 /// What was there and was not removed, by the journals of the runs since the last one that ended in order or has
@@ -452,6 +475,44 @@ mod tests {
         let left = leftover_resources(&home).unwrap();
         assert_eq!(left.resources, [(TaskId::new("a"), resource)]);
         assert_eq!(left.unreadable.len(), 1);
+    }
+
+    #[test]
+    fn a_planted_journal_makes_no_run_start_a_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let proof = folder.path().join("proof");
+        let planted = folder.path().join("podman");
+        std::fs::write(&planted, format!("#!/bin/sh\n: > {}\n", proof.display())).unwrap();
+        std::fs::set_permissions(&planted, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let container = |program: &str, name: &str| ExternalResource::Container {
+            program: program.to_owned(),
+            name: name.to_owned(),
+        };
+        let planted = container(planted.to_str().unwrap(), "run-1-a");
+        let [option, usual] = ["--run-1", "run-1-b"].map(|name| container("podman", name));
+        let mut journal = Journal::create(&home, &RunId::new("1")).unwrap();
+        for resource in [&planted, &option, &usual] {
+            let resource = resource.clone();
+            journal.append(&Event::ExternalResourceStarted { task: TaskId::new("a"), resource }).unwrap();
+        }
+        let is_own = |resource: &ExternalResource| super::is_own(resource, &home);
+        assert_eq!([&planted, &option, &usual].map(is_own), [false; 3], "not made here");
+        home.mark_as_made_here().unwrap();
+        assert_eq!([&planted, &option, &usual].map(is_own), [false, false, true]);
+        let cache = OutputCache::open(&home).unwrap();
+        let mut left = leftover_resources(&home).unwrap();
+        left.resources.retain(|(_, resource)| *resource != usual);
+        assert_eq!(left.resources.len(), 2);
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let emit: EventEmitter = {
+            let events = Arc::clone(&events);
+            Arc::new(move |event| events.lock().push(event))
+        };
+        clean_up_after_crash(&home, left, &RunId::new("2"), &cache, &emit);
+        assert!(!proof.exists());
+        let is_notice = |event: &&Event| matches!(event, Event::Notice { text, .. } if text.contains("is not removed"));
+        assert_eq!(events.lock().iter().filter(is_notice).count(), 2);
     }
 
     #[test]

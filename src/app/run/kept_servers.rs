@@ -206,8 +206,8 @@ impl KeptServers {
         let task = services.first().map(|service| service.task.clone())?;
         let endpoints: Vec<Endpoint> = services.iter().flat_map(|service| service.endpoints.iter().cloned()).collect();
         let first = |of: fn(&EndpointRow) -> Option<&String>| rows.iter().find_map(of).cloned();
-        let mut command = ProcessCommand::new(self.command.clone(), Path::new("."), "/dev/null")
-            .with_our_stdio()
+        let command = ProcessCommand::new(self.command.clone(), Path::new("."), "/dev/null");
+        let mut command = ProcessCommand { inherits_stdio: true, ..command }
             // Another `regatta` below it does not wait for the lock of this run.
             .set(process::HOME, around.home.clients())
             .set(process::RUN, around.id.as_str())

@@ -131,6 +131,12 @@ fn execute(mut prepared: PreparedRun) -> Result<RunEnd, CommandError> {
             printer.close();
             return Ok(interrupted);
         }
+        LockWait::Inside(run) => {
+            printer.close();
+            let message = format!("this command runs in a stage of run {run}, which has this folder until it ends");
+            let hint = "make it a stage of the same manifest, or start it after that run";
+            return Err(CommandError::hinted(message, hint));
+        }
         LockWait::GaveWay => {
             printer.close();
             return Ok(RunEnd { gave_way: true, ..interrupted });
@@ -250,6 +256,8 @@ pub(super) enum LockWait {
     Acquired(ProjectLock),
     /// A stop request came meanwhile.
     Interrupted,
+    /// The other run waits for this one, which is in one of its stages.
+    Inside(String),
     /// The other run keeps its servers up, and this one was not to wait for that.
     GaveWay,
 }
@@ -270,6 +278,10 @@ pub(super) fn take_lock(
             LockAttempt::No(held) => {
                 if stop.is_requested() {
                     return Ok(LockWait::Interrupted);
+                }
+                let own_run = std::env::var(process::RUN).ok();
+                if let Some(held) = held.as_ref().filter(|held| own_run.as_ref() == Some(&held.run)) {
+                    return Ok(LockWait::Inside(held.run.clone()));
                 }
                 if gives_way && held.as_ref().is_some_and(|held| held.serving) {
                     return Ok(LockWait::GaveWay);

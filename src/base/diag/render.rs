@@ -6,6 +6,7 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::{Diagnostic, Diagnostics, Label, Severity, SourceText};
+use crate::units::is_invisible;
 
 impl Diagnostic {
     /// The message, its places and its hints; ends without a line break.
@@ -79,9 +80,9 @@ impl Window {
 
 /// Names from a file may hold control characters; a message shows them escaped.
 fn visible(text: &str) -> String {
-    if text.chars().any(|c| c.is_control() && c != '\n') {
+    if text.chars().any(|c| is_invisible(c) && c != '\n') {
         text.chars()
-            .map(|c| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() })
+            .map(|c| if is_invisible(c) && c != '\n' { c.escape_default().to_string() } else { c.to_string() })
             .collect()
     } else {
         text.to_owned()

@@ -1,5 +1,13 @@
 //! "Did you mean": the known name nearest to one that is not known.
 
+use std::cell::Cell;
+
+thread_local! {
+    /// Names that this thread may still compare: a file with thousands of unknown names, each among thousands of known
+    /// ones, takes no minutes.
+    static COMPARISONS: Cell<usize> = const { Cell::new(200_000) };
+}
+
 /// The nearest known name, if one is near enough to be a typing error. Never the word itself.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
@@ -7,6 +15,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let allowed = (length / 3).max(1);
     let mut best: Option<((usize, usize), &str)> = None;
     for name in known.into_iter().filter(|name| *name != word) {
+        let remaining = COMPARISONS.get().checked_sub(1)?;
+        COMPARISONS.set(remaining);
         // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing
         // error.
         let short = length >= 3 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
@@ -74,6 +84,18 @@ mod tests {
         let long = "ab_".repeat(1 << 20);
         assert_eq!(nearest(&long, ["ab_c", "max_batch_size"]), None);
         assert_eq!(nearest("max_batch_size_", ["max_batch_size"]), Some("max_batch_size"));
+    }
+
+    #[test]
+    fn thousands_of_unknown_names_take_no_minutes() {
+        let names: Vec<String> = (0..10_000).map(|n| format!("stage_number_{n}")).collect();
+        assert!(nearest("stage_numbr_1", names.iter().map(String::as_str)).is_some());
+        let begun = std::time::Instant::now();
+        for n in 0..10_000 {
+            let _ = nearest(&format!("stage_numbr_{n}"), names.iter().map(String::as_str));
+        }
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+        assert_eq!(nearest("wehn", ["when"]), None, "no comparison is left");
     }
 
     #[test]

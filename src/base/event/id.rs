@@ -9,20 +9,49 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::diag::ErrorText;
 use crate::files::Digest;
 
-/// A task's name: the stage, then one part for each `foreach` value, joined by `/`:
-/// `clone_trt_llm`, `run_harness/server`. Safe as a relative path (no `..`, no empty part).
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct TaskId(Arc<str>);
+/// A name that is cheap to copy.
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            pub fn new(name: impl Into<Arc<str>>) -> Self {
+                Self(name.into())
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name! {
+    /// A task's name: the stage, then one part for each `foreach` value, joined by `/`:
+    /// `clone_trt_llm`, `run_harness/server`. Safe as a relative path (no `..`, no empty part).
+    TaskId
+}
+
+name! {
+    /// A run's name: local start time and process, `20261120-224301.017-4711`. Sorts by time (`store::name_run`).
+    RunId
+}
 
 impl TaskId {
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(name.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The name of its log in runs of programs that wrote no digests into names.
     pub fn undigested_file_name(&self) -> String {
         self.0.replace('/', ".")
@@ -37,44 +66,6 @@ impl TaskId {
             return format!("{name}-{}", Digest::hash(self.0.as_bytes()).short());
         }
         name
-    }
-}
-
-impl fmt::Display for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// A run's name: local start time and process, `20261120-224301.017-4711`. Sorts by time (`store::name_run`).
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RunId(Arc<str>);
-
-impl RunId {
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(name.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

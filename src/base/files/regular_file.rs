@@ -33,6 +33,21 @@ pub fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_bytes_up_to(path, MOST)
 }
 
+/// The text of a JSON or YAML file that can be parsed as a whole: each value in it takes some seventy bytes of memory,
+/// however short it is in the file.
+///
+/// # Errors
+/// Those of [`read_text`], and that it has too many values.
+pub fn read_document(path: impl AsRef<Path>) -> io::Result<String> {
+    /// They take some 2 GB.
+    const MOST_VALUES: usize = 1 << 25;
+    let text = read_text(path)?;
+    if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).nth(MOST_VALUES).is_some() {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MOST_VALUES} values")));
+    }
+    Ok(text)
+}
+
 /// Opens a file that can be read to an end: a pipe, a socket or a device is an error at once, never a wait.
 ///
 /// # Errors
@@ -153,6 +168,15 @@ mod tests {
         let mut piecewise = String::new();
         open_text(file.path()).unwrap().read_to_string(&mut piecewise).unwrap();
         assert_eq!([read_text(file.path()).unwrap(), piecewise], ["\u{feff}a", "\u{feff}a"]);
+    }
+
+    #[test]
+    fn a_document_of_short_values_is_refused_before_it_fills_the_memory() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[0,0,{\"a\": [1]}]").unwrap();
+        assert!(read_document(file.path()).is_ok());
+        std::fs::write(file.path(), vec![b','; (1 << 25) + 1]).unwrap();
+        assert_eq!(read_document(file.path()).unwrap_err().to_string(), "it has more than 33554432 values");
     }
 
     #[test]

@@ -102,6 +102,9 @@ pub enum ContainerGpus {
 }
 
 impl ContainerEngine {
+    /// See [`Self::is_detached`].
+    pub const DETACHED: [Self; 2] = [Self::Docker, Self::Podman];
+
     /// The name of its program.
     pub const fn program_name(self) -> &'static str {
         match self {

@@ -3,6 +3,7 @@
 mod byte_size;
 mod digits;
 mod duration;
+mod foreign_text;
 mod path;
 mod shell;
 mod url_credentials;
@@ -13,6 +14,7 @@ pub use digits::{
     three_digits,
 };
 pub use duration::{DurationError, parse_duration};
+pub use foreign_text::{csv_cell, is_invisible};
 pub use path::{plain_path, replace_folder};
 pub use shell::{is_identifier, is_reserved_name, run_command, shell_word, unquoted};
 pub use url_credentials::{UrlParts, credentials, has_secret_parameter, userinfo, without_credentials};

@@ -32,7 +32,8 @@ pub struct ProcessCommand {
     pub log: PathBuf,
     /// Its standard output goes here instead, to be read by us; not redacted.
     pub answer: Option<PathBuf>,
-    /// Its standard output and its standard error are written into these files, too, each by itself.
+    /// Its standard output and its standard error are written into these files, too, each by itself, which are
+    /// replaced; the log has both of them, in their order.
     pub copies: Option<StreamCopies>,
     /// Its standard input and output are connected to us (`Running::take_pipes`); only its standard error is logged.
     pub has_piped_stdio: bool,
@@ -83,25 +84,6 @@ impl ProcessCommand {
     #[must_use]
     pub fn answer(mut self, answer: impl Into<PathBuf>) -> Self {
         self.answer = Some(answer.into());
-        self
-    }
-
-    /// Writes each stream into a file, too, which is replaced; the log has both of them, in their order.
-    #[must_use]
-    pub fn copies(mut self, copies: StreamCopies) -> Self {
-        self.copies = Some(copies);
-        self
-    }
-
-    #[must_use]
-    pub fn with_piped_stdio(mut self) -> Self {
-        self.has_piped_stdio = true;
-        self
-    }
-
-    #[must_use]
-    pub fn with_our_stdio(mut self) -> Self {
-        self.inherits_stdio = true;
         self
     }
 

@@ -34,5 +34,5 @@ pub use process_ref::{ProcessRef, below, children, processor_time};
 pub use procfs::{PortOwner, listener};
 pub use query::{ProbeOutput, ProbeResult, probe, query};
 pub use reexec::{first_line, reexec};
-pub use running::{Running, SIGN_KEY_VARIABLE, run};
+pub use running::{Running, SIGN_KEY_VARIABLE, protect_key_text, run};
 pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, run_watchdog};

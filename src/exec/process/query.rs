@@ -9,7 +9,7 @@ use duct::Expression;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::orphans;
-use super::running::wait_within;
+use super::running::{SIGN_KEY_VARIABLE, has_key_text, wait_within};
 
 /// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,8 @@ where
 /// Starts the command, and waits for its answer. Blocks for at most `limit`.
 pub fn query(question: &Expression, limit: Duration) -> ProbeResult {
     let starting = orphans::starting();
-    let handle = match question.start() {
+    let begun = if has_key_text() { question.env_remove(SIGN_KEY_VARIABLE).start() } else { question.start() };
+    let handle = match begun {
         Ok(handle) => handle,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return ProbeResult::Missing,
         Err(error) => return ProbeResult::Failed(error.to_string()),

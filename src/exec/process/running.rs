@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -16,7 +16,7 @@ use std::{io, thread};
 use duct::Handle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal, pidfd_open, set_dumpable_behavior};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
@@ -30,6 +30,20 @@ use base::event::Stop;
 
 /// The variable with the key that signs outputs. Where it has the text of a key, not a path, commands do not get it.
 pub const SIGN_KEY_VARIABLE: &str = "REGATTA_SIGN_KEY";
+
+/// Whether this process was given the text of a key.
+pub(super) fn has_key_text() -> bool {
+    std::env::var_os(SIGN_KEY_VARIABLE).is_some_and(|text| text.to_string_lossy().contains("PRIVATE KEY"))
+}
+
+/// Takes the environment and the memory of this process out of reach for other processes of the same user if it was
+/// given the text of a key: `/proc/$PPID/environ` would show a stage what its own environment does not have. Of no
+/// use against root, and against the shell that set the variable.
+pub fn protect_key_text() {
+    if has_key_text() {
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+}
 
 /// How long a process that a command left behind may take to end after TERM.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
@@ -123,7 +137,7 @@ impl Running {
         #[expect(clippy::disallowed_methods, reason = "this is the place where programs are started")]
         let mut to_start = Command::new(&program);
         to_start.args(&command.argv[1..]).current_dir(&command.dir).stdin(stdin).stdout(stdout).stderr(stderr);
-        if std::env::var_os(SIGN_KEY_VARIABLE).is_some_and(|text| text.to_string_lossy().contains("PRIVATE KEY")) {
+        if has_key_text() {
             to_start.env_remove(SIGN_KEY_VARIABLE);
         }
         for (name, value) in &command.env {
@@ -181,10 +195,6 @@ impl Running {
     /// The last lines of its log.
     pub fn tail(&self, n: usize) -> Vec<String> {
         log::tail(&self.log, n)
-    }
-
-    pub fn log(&self) -> &Path {
-        &self.log
     }
 
     /// Resolves when the first process has ended; moves its output on meanwhile. Can be dropped and awaited again.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::schedule::plan;
 use crate::schedule::plan::PLAN;
 use crate::{HarnessError, Measured, ResultFormatError, RunResult};
-use base::files::{open_regular, read_text};
+use base::files::{open_regular, read_document};
 
 /// The result of a run.
 pub const RESULT: &str = "result.json";
@@ -72,7 +72,7 @@ fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -
 
 /// Reads a `result.json`.
 pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
-    let text = read_text(path)
+    let text = read_document(path)
         .map_err(|source| HarnessError::System { what: format!("cannot read {}", path.display()), source })?;
     let wrong = |source: ResultFormatError| HarnessError::Format { path: path.to_owned(), source };
     let result: RunResult = serde_json::from_str(&text).map_err(|error| wrong(error.into()))?;

@@ -11,6 +11,7 @@ use super::{export_genai_perf, export_parquet, export_vllm};
 use crate::metrics::{
     ChunkFilter, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues, Tool,
 };
+use base::units::csv_cell;
 use harness::{LoadLevel, LoadPattern, RequestRecord, RunIdentity};
 
 /// The file format to write.
@@ -184,11 +185,6 @@ pub(super) fn spread(
     None
 }
 
-/// A cell of a CSV file, quoted where it must be.
-pub(super) fn cell(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
 /// What was measured, in every exported file: the verdict first, its server and load, whether it was simulated, and the
 /// identity of servers, GPUs, engines, client and manifest.
 pub(super) fn identity_entries(run: &MeasuredRun) -> Vec<(String, String)> {
@@ -213,7 +209,7 @@ pub(super) fn identity_object(run: &MeasuredRun) -> Value {
 pub(super) fn identity_section(run: &MeasuredRun) -> String {
     let mut text = "\nIdentity,Value\n".to_owned();
     for (name, value) in identity_entries(run) {
-        let _ = writeln!(text, "{},{}", cell(&name), cell(&value));
+        let _ = writeln!(text, "{},{}", csv_cell(&name), csv_cell(&value));
     }
     text
 }

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use base::units::grouped;
+use base::units::{csv_cell, grouped};
 use serde_json::{Map, Value, json};
 
 use super::export::{
-    Exported, cell, gaps, identity_object, identity_section, linear, model, ok, output_tokens, rate, spread, urls,
-    users, wall_clock_ns,
+    Exported, gaps, identity_object, identity_section, linear, model, ok, output_tokens, rate, spread, urls, users,
+    wall_clock_ns,
 };
 use crate::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, SortedValues, Tool,
@@ -192,14 +192,14 @@ fn csv(rows: &[(&Row, RowValue)], columns: &[&str], number: fn(f64) -> String) -
     for (Row(_, _, heading, _), value) in rows {
         if let RowValue::Spread(values) = value {
             let numbers = columns.iter().map(|name| statistic(values, name).map_or_else(String::new, number));
-            let cells = std::iter::once(*heading).map(cell).chain(numbers).collect::<Vec<_>>();
+            let cells = std::iter::once(*heading).map(csv_cell).chain(numbers).collect::<Vec<_>>();
             let _ = writeln!(text, "{}", cells.join(","));
         }
     }
     text.push_str("\nMetric,Value\n");
     for (Row(_, _, heading, _), value) in rows {
         if let RowValue::Single(value) = value {
-            let _ = writeln!(text, "{},{}", cell(heading), number(*value));
+            let _ = writeln!(text, "{},{}", csv_cell(heading), number(*value));
         }
     }
     text
@@ -234,7 +234,7 @@ pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
     out.json("profile_export_genai_perf.json", &Value::Object(object));
     rows.sort_by_key(|(Row(tag, ..), _)| FIRST_IN_CSV.iter().position(|first| first == tag).unwrap_or(usize::MAX));
     let columns = ["avg", "min", "max"].into_iter().chain(PERCENTILES.iter().rev().map(|(name, _)| *name));
-    let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| cell(&grouped(number, 2)));
+    let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| csv_cell(&grouped(number, 2)));
     out.file("profile_export_genai_perf.csv", text + &identity_section(run));
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::printed::LOADGEN_LOG_FILES;
 use super::read::{ImportError, ImportSource, Imported, import_runs};
-use base::files::{read_bytes, read_text};
+use base::files::{read_bytes, read_document};
 
 /// How many levels of folders below a named folder are searched.
 const DEPTH: usize = 4;
@@ -172,7 +172,7 @@ fn read(files: &[PathBuf]) -> Result<Vec<ImportSource>, ImportError> {
         let text = if has_end(path, &PRINTED) {
             read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         } else {
-            read_text(path)
+            read_document(path)
         };
         Ok(ImportSource { name: file_name(path), text: text.map_err(read_error(path))? })
     };

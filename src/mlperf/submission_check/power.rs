@@ -13,7 +13,7 @@ use sha1::{Digest as _, Sha1};
 use super::checks::{SubmissionCheck, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
-use base::files::{read_bytes, read_text};
+use base::files::{read_bytes, read_document, read_text};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 
 const POWER_FILES: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
@@ -218,8 +218,8 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     let mut sessions = Vec::new();
     for name in ["client.json", "server.json"] {
         let at = above.join("power").join(name);
-        let Ok(bytes) = read_bytes(&at) else { continue };
-        let fields = serde_json::from_slice::<Map<String, Value>>(&bytes).unwrap_or_default();
+        let Ok(text) = read_document(&at) else { continue };
+        let fields = serde_json::from_str::<Map<String, Value>>(&text).unwrap_or_default();
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
             let finding = format!("these are missing in it: {}", missing.join(", "));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
-use base::files::{read_bytes, read_text};
+use base::files::{read_document, read_text};
 use base::spec::{Division, TestMode};
 use rules::log::Detail;
 use rules::{MEASUREMENT_FIELDS, MlperfScenario, Round, TestRequest, conf};
@@ -99,9 +99,9 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         return;
     };
     let at = folder.join(name);
-    let read = read_bytes(&at).map_err(|error| error.to_string());
-    let read = read
-        .and_then(|bytes| serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes).map_err(|e| e.to_string()));
+    let read = read_document(&at).map_err(|error| error.to_string());
+    let read =
+        read.and_then(|text| serde_json::from_str::<serde_json::Map<String, Value>>(&text).map_err(|e| e.to_string()));
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {

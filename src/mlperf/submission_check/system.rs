@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::SubmissionLayout;
-use base::files::read_bytes;
+use base::files::read_document;
 pub(super) use rules::system::is_meaningful;
 use rules::system::{FIELDS, wrong_values};
 use rules::{MlperfScenario, Round};
@@ -115,9 +115,9 @@ fn check_description(
     submitter: &Submitter,
     layout: SubmissionLayout,
 ) -> Option<SystemTraits> {
-    let read = read_bytes(at).map_err(|error| error.to_string());
+    let read = read_document(at).map_err(|error| error.to_string());
     let read =
-        read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
+        read.and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).map_err(|error| error.to_string()));
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {

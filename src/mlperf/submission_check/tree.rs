@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
 use crate::layout::scenario_titled;
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
-use base::files::read_bytes;
+use base::files::read_document;
 use base::spec::TestMode;
 use rules::log::Detail;
 use rules::{Benchmark, MlperfScenario, Round};
@@ -142,8 +142,8 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
 }
 
 fn model_mapping(submitter: &Path) -> BTreeMap<String, String> {
-    let read = read_bytes(submitter.join("model_mapping.json")).ok();
-    read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    let read = read_document(submitter.join("model_mapping.json")).ok();
+    read.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
 /// Names of folders in a folder, sorted. None that cannot be read.

@@ -26,8 +26,13 @@ impl ShellScript {
 }
 
 impl Check for ShellScript {
-    const FACTS: ActionFacts =
-        ActionFacts { is_repeatable: true, is_command: true, runs_programs: true, ..ActionFacts::STEP };
+    const FACTS: ActionFacts = ActionFacts {
+        is_repeatable: true,
+        is_command: true,
+        runs_programs: true,
+        names_project: true,
+        ..ActionFacts::STEP
+    };
 
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
         if self.is_empty() {

@@ -21,21 +21,22 @@ impl<W: TaskExecutor> Runner<W> {
             return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
         let Some(keyed) = self.keyed(ix) else { return };
-        let result = result.and_then(|(done, sealed)| {
+        let result = result.and_then(|(done, sealed, restored)| {
             let (Some(folder), Some(sealed)) = (folder.clone(), sealed) else {
                 return Err(Box::new(Failure::new(FailureKind::System, "a step left no output")));
             };
-            let output = FinishedOutput { folder, sealed, done, seconds, from: None };
+            let output = FinishedOutput { folder, sealed, done, seconds, from: None, is_signed: false };
             let (record, unchanged) =
-                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, output).map_err(Box::new)?;
+                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, output, restored.as_deref())
+                    .map_err(Box::new)?;
             self.show_latest()
                 .and_then(|()| self.latest.link(&task.id, &self.cache.folder(&record)))
                 .map_err(|e| Box::new(e.into()))?;
             self.passes(ix, &record).map_err(Box::new)?;
-            Ok((record, unchanged))
+            Ok((record, unchanged, restored.is_some()))
         });
         match result {
-            Ok((record, unchanged)) => {
+            Ok((record, unchanged, is_uncached)) => {
                 let folder = self.cache.folder(&record);
                 (self.emit)(Event::TaskFinished {
                     task: task.id.clone(),
@@ -45,7 +46,10 @@ impl<W: TaskExecutor> Runner<W> {
                     unchanged,
                     seconds,
                 });
-                self.push_output(&record);
+                self.has_uncached |= is_uncached;
+                if !is_uncached {
+                    self.push_output(&record);
+                }
                 self.summary.tally.ran += 1;
                 self.note_done(task.id.clone(), &record, folder);
                 self.unchanged[ix as usize] = self.options.unchanged.is_output_as_before(ix, &record);
@@ -166,7 +170,8 @@ impl<W: TaskExecutor> Runner<W> {
                 }
                 if let Some(text) = lost {
                     (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-                    self.submit_again(ix, *failure);
+                    // This does not count as an attempt of its retry rule.
+                    let _ = self.send.send(RunnerMessage::RekeyDue(ix, failure));
                 } else if again {
                     self.retry_rekeyed(ix, running, *failure, seconds);
                 } else {

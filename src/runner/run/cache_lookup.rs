@@ -51,7 +51,7 @@ impl<W: TaskExecutor> Runner<W> {
             return self.missed(ix);
         }
         let from = fetched.from.clone();
-        match accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, fetched) {
+        match accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, fetched, None) {
             Ok((record, _)) => self.take_hit(ix, &record, from),
             Err(failure) => {
                 let text = format!("what another machine made could not be kept: {}", failure.what);

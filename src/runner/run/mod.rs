@@ -83,6 +83,8 @@ struct Runner<W> {
     /// Groups of tasks that were started together.
     batches: u32,
     summary: RunSummary,
+    /// An output counts for this run alone.
+    has_uncached: bool,
     /// What is reported of the sources of cached outputs.
     source_checks: JoinSet<()>,
     send: mpsc::UnboundedSender<RunnerMessage>,
@@ -127,6 +129,7 @@ pub async fn run<W: TaskExecutor>(
         services_announced: false,
         batches: 0,
         summary: RunSummary::default(),
+        has_uncached: false,
         source_checks: JoinSet::new(),
         send,
     };
@@ -271,8 +274,11 @@ impl<W: TaskExecutor> Runner<W> {
             });
             sender
         });
-        let made =
-            task.needs.iter().map(|n| self.outputs[n.task as usize].clone().unwrap_or(TaskOutput::Nothing)).collect();
+        let made = task.needs.iter().map(|need| match &self.outputs[need.task as usize] {
+            Some(TaskOutput::Output(record)) => TaskOutput::Output(self.cache.refreshed(record)),
+            other => other.clone().unwrap_or(TaskOutput::Nothing),
+        });
+        let made = made.collect();
         let attempt_now = AttemptInputs {
             plan: Arc::clone(&self.plan),
             task,

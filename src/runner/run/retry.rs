@@ -39,11 +39,6 @@ impl<W: TaskExecutor> Runner<W> {
         self.repeat_reason(ix, failure)
     }
 
-    /// Starts such a server again. This does not count as an attempt of its retry rule.
-    pub(super) fn submit_again(&self, ix: TaskIndex, failure: Failure) {
-        let _ = self.send.send(RunnerMessage::RekeyDue(ix, Box::new(failure)));
-    }
-
     /// Why an attempt is repeated, if its failure is not caused by the task itself: an input changed under it, or its
     /// machine was lost.
     pub(super) fn repeat_reason(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{KeyState, RunSummary, Runner, TaskOutput, TaskRole};
-use crate::options::{KeyedTask, WatchedRun};
+use crate::options::{KeyedTask, KnownKey, WatchedRun};
 use crate::schedule::TaskIndex;
 use crate::store::{TaskRecord, WatchedOutput, WatchedPaths, WatchedTask};
 use crate::task_executor::TaskExecutor;
@@ -35,12 +35,12 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Tasks that were looked at, and those that were not.
     fn keyed_tasks(&self) -> (Vec<KeyedTask>, Vec<KeyedTask>) {
-        let recorded = |ix: usize| Some(KeyedTask::recorded(ix, Arc::clone(self.record(ix)?)));
+        let recorded = |task: usize| Some(KeyedTask { task, key: KnownKey::Recorded(Arc::clone(self.record(task)?)) });
         let (mut seen, mut unseen) = (Vec::new(), Vec::new());
         for (ix, key) in self.keys.iter().enumerate() {
             match key {
                 KeyState::Unseen => unseen.extend(recorded(ix)),
-                KeyState::Keyed(keyed) => seen.push(KeyedTask::computed(ix, Arc::clone(keyed))),
+                KeyState::Keyed(keyed) => seen.push(KeyedTask { task: ix, key: KnownKey::Computed(Arc::clone(keyed)) }),
                 KeyState::Recorded(_) => seen.extend(recorded(ix)),
             }
         }
@@ -73,6 +73,9 @@ impl<W: TaskExecutor> Runner<W> {
     /// Every file that, when changed, would make the next run do something; `None` if looking at files cannot decide
     /// that.
     fn watched(&self) -> Option<WatchedRun> {
+        if self.has_uncached {
+            return None;
+        }
         // Another manifest's run may show its own outputs in `latest`.
         let mut watched = WatchedRun { shared: self.latest.stamp().ok().into_iter().collect(), tasks: Vec::new() };
         for (ix, task) in self.plan.tasks.iter().enumerate() {

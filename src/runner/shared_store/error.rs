@@ -76,6 +76,12 @@ impl SharedStoreError {
     }
 }
 
+impl From<tokio::task::JoinError> for SharedStoreError {
+    fn from(error: tokio::task::JoinError) -> Self {
+        Self::Local(format!("a transfer did not come to its end: {error}"))
+    }
+}
+
 impl From<PathError> for SharedStoreError {
     fn from(error: PathError) -> Self {
         Self::Local(error.to_string())

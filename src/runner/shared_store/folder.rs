@@ -314,30 +314,20 @@ fn flatten_join<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::R
 /// yet, all of it is tried again.
 fn read<T>(path: &Path, take: impl Fn(&File, u64) -> io::Result<T>) -> io::Result<Option<T>> {
     let once = || open_regular(path).and_then(|(file, metadata)| take(&file, metadata.len()));
-    let mut pause = PAUSE;
-    for _ in 1..TRIES {
+    let is_stale = |e: &io::Error| e.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error());
+    let is_absent = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    let (mut pause, mut tries) = (PAUSE, 1);
+    loop {
         match once() {
             Ok(taken) => return Ok(Some(taken)),
-            Err(e) if is_stale(&e) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                if !is_listed(path) {
-                    return Ok(None);
-                }
-            }
+            Err(e) if tries < TRIES && (is_stale(&e) || is_absent(&e) && is_listed(path)) => {}
+            Err(e) if is_absent(&e) => return Ok(None),
             Err(e) => return Err(e),
         }
         sleep(pause);
         pause *= 2;
+        tries += 1;
     }
-    match once() {
-        Ok(taken) => Ok(Some(taken)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-fn is_stale(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error())
 }
 
 fn is_listed(path: &Path) -> bool {

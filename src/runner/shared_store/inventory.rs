@@ -61,7 +61,7 @@ pub enum UploadOutcome {
 
 impl SharedStore {
     pub async fn inventory(&self) -> Result<Inventory, SharedStoreError> {
-        let bucket = &self.inner().bucket;
+        let bucket = &self.inner.bucket;
         let blobs = bucket.list(BLOBS).await?;
         Ok(Inventory {
             records: bucket.list(RECORDS).await?.len() as u64,
@@ -72,7 +72,7 @@ impl SharedStore {
 
     /// Whether a key's output is there; `examine`: reads every file of it.
     pub async fn presence(&self, task: &TaskId, key: &Digest, examine: bool) -> Result<Presence, SharedStoreError> {
-        let inner = self.inner();
+        let inner = &self.inner;
         let machine = match inner.tasks.get(task) {
             None => return Ok(Presence::NotShared(None)),
             Some(Shareability::Unknown(why)) => return Ok(Presence::NotShared(Some(why.clone()))),
@@ -105,7 +105,7 @@ impl SharedStore {
 
     /// Puts an output there now. `again`: where it is already, every file of it is examined, and mended.
     pub async fn put(&self, record: &Arc<TaskRecord>, again: bool) -> Result<UploadOutcome, SharedStoreError> {
-        push(self.inner(), record, again).await
+        push(&self.inner, record, again).await
     }
 
     /// Brings an output here, not yet accepted. Problems have been reported.
@@ -115,7 +115,7 @@ impl SharedStore {
 
     /// The object of a key's record, for inspection by the user.
     pub fn object(&self, task: &TaskId, key: &Digest) -> Option<String> {
-        match self.inner().tasks.get(task)? {
+        match self.inner.tasks.get(task)? {
             Shareability::Shareable { machine, .. } => Some(bucket::record(&name(key, machine))),
             Shareability::Unknown(_) => None,
         }
@@ -270,7 +270,7 @@ mod tests {
 
         // One that asks for signatures takes what a key signed that it trusts, and sends nothing without a key.
         let signing = SignaturePolicy::new(Some(example_key()), None);
-        let reading = SignaturePolicy::new(None, Some(TrustedKeys::only(example_key().public().clone())));
+        let reading = SignaturePolicy::new(None, Some(TrustedKeys::only(example_key().public.clone())));
         share_summaries(&address, std::slice::from_ref(&summary), &reading).await.unwrap();
         assert_eq!(
             shared_summaries(&address, &reading).await.unwrap(),

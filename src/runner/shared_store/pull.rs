@@ -54,6 +54,7 @@ pub(super) async fn pull(
         done: shared.done,
         seconds: shared.seconds,
         from: Some(inner.address.clone()),
+        is_signed: inner.signatures.trusted().is_some(),
     }))
 }
 
@@ -94,12 +95,12 @@ async fn fill(
     items: &Arc<[PortableItem]>,
 ) -> Result<HashedFolder, SharedStoreError> {
     let (folder, list) = (Arc::clone(incoming), Arc::clone(items));
-    let mut missing = spawn_blocking_io(move || folder.lay_out(&list)).await??;
+    let mut missing = spawn_blocking(move || folder.lay_out(&list)).await??;
     let output_cache = Arc::clone(&inner.cache);
     let mut twins = if missing.is_empty() {
         HashMap::new()
     } else {
-        spawn_blocking_io(move || output_cache.files_by_digest()).await?
+        spawn_blocking(move || output_cache.files_by_digest()).await?
     };
     let total: u64 = missing.iter().map(|at| items[*at].size).sum();
     (inner.emit)(Event::TaskFetching { task: wanted.task.clone(), from: inner.address.clone(), bytes: total });
@@ -113,7 +114,7 @@ async fn fill(
     for round in 0..2 {
         fetch_all(inner, incoming, items, &missing, &twins, &progress).await?;
         let folder = Arc::clone(incoming);
-        let sealed = spawn_blocking_io(move || folder.seal()).await??;
+        let sealed = spawn_blocking(move || folder.seal()).await??;
         if sealed.digest == shared.digest {
             return Ok(sealed);
         }
@@ -164,7 +165,7 @@ async fn fetch_all(
         if let Some(twin) = twins.get(&digest).cloned() {
             coming.spawn(async move {
                 let size = item.size;
-                spawn_blocking_io(move || incoming.copy(&item, &twin)).await??;
+                spawn_blocking(move || incoming.copy(&item, &twin)).await??;
                 progress.more(size);
                 Ok(())
             });
@@ -180,11 +181,11 @@ async fn fetch_all(
         }
         // The first thing that goes wrong ends all of it.
         while let Some(one) = coming.try_join_next() {
-            one.map_err(join_error)??;
+            one??;
         }
     }
     while let Some(one) = coming.join_next().await {
-        one.map_err(join_error)??;
+        one??;
     }
     for at in missing {
         incoming.forget_parts(&items[*at])?;
@@ -208,7 +209,7 @@ async fn small(
     let bytes = inner.bucket.get(&object).await?.ok_or_else(gone)?;
     progress.more(bytes.len() as u64);
     let incoming = Arc::clone(incoming);
-    spawn_blocking_io(move || incoming.put(&item, &bytes)).await??;
+    spawn_blocking(move || incoming.put(&item, &bytes)).await??;
     Ok(())
 }
 
@@ -241,7 +242,7 @@ async fn large(
                 return Err(SharedStoreError::Damaged { object: object.to_string(), why: reason });
             }
             progress.more(bytes.len() as u64);
-            spawn_blocking_io(move || parts.put(range.start, &bytes)).await??;
+            spawn_blocking(move || parts.put(range.start, &bytes)).await??;
             drop(permit);
             Ok(())
         });
@@ -254,17 +255,6 @@ async fn transfer_permit(inner: &StoreState) -> Result<tokio::sync::OwnedSemapho
         .acquire_owned()
         .await
         .map_err(|error| SharedStoreError::Local(error.to_string()))
-}
-
-async fn spawn_blocking_io<T: Send + 'static>(
-    what: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, SharedStoreError> {
-    spawn_blocking(what).await.map_err(join_error)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn join_error(error: tokio::task::JoinError) -> SharedStoreError {
-    SharedStoreError::Local(format!("fetching did not come to its end: {error}"))
 }
 
 /// How much of an output has come.

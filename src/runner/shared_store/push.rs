@@ -50,6 +50,10 @@ pub(super) async fn push(
             "records must be signed, and no key is named: `--sign-key FILE`".to_owned(),
         ));
     }
+    // This key would vouch for it as for what was made here.
+    if let (Some(origin), false, Some(_)) = (&record.from, record.is_signed, inner.signatures.signer()) {
+        return Ok(UploadOutcome::NotShareable(format!("it came from {origin}, where no trusted key had signed it")));
+    }
     let object = bucket::record(&name(&record.key, machine));
     let is_damaged = inner.is_damaged(&object);
     let is_there = !is_damaged && inner.bucket.size(&object).await?.is_some();
@@ -62,7 +66,7 @@ pub(super) async fn push(
         return Ok(UploadOutcome::AlreadyPresent);
     }
     let (output_cache, of) = (Arc::clone(&inner.cache), Arc::clone(record));
-    let items = spawn_blocking(move || output_cache.items(&of)).await.map_err(join_error)??;
+    let items = spawn_blocking(move || output_cache.items(&of)).await??;
     let folder = inner.cache.folder(record);
     if let Some(why) = unfit_for_others(&folder, &items) {
         return Ok(UploadOutcome::NotShareable(why));
@@ -164,7 +168,7 @@ async fn send_files(
     let mut sending: JoinSet<Result<(Digest, Option<u64>), PushBlocker>> = JoinSet::new();
     let mut sent = 0;
     let mut settle = |done: Result<Result<(Digest, Option<u64>), PushBlocker>, tokio::task::JoinError>| {
-        match done.map_err(join_error)?? {
+        match done?? {
             (_, Some(bytes)) => sent += bytes,
             (digest, None) => there.push((blob(&digest), digest)),
         }
@@ -351,11 +355,6 @@ fn read_through(
         }
     }
     if hasher.finalize().as_bytes() == digest.bytes() { Ok(None) } else { Err(changed(path)) }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn join_error(error: tokio::task::JoinError) -> SharedStoreError {
-    SharedStoreError::Local(format!("sending did not come to its end: {error}"))
 }
 
 #[cfg(test)]

@@ -55,6 +55,9 @@ pub(super) struct SharedOutput {
     /// RFC 3339, UTC.
     pub at: String,
     pub program: String,
+    /// The store that the sender had it from; `None`: the sender made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     pub items: Vec<PortableItem>,
 }
 
@@ -117,6 +120,7 @@ impl SharedOutput {
             seconds: record.seconds,
             at: jiff::Timestamp::now().to_string(),
             program: concat!("regatta ", env!("CARGO_PKG_VERSION")).to_owned(),
+            from: record.from.clone(),
             items,
         }
     }
@@ -186,8 +190,8 @@ impl SignaturePolicy {
     /// With neither key nothing is signed and nothing is asked for.
     pub fn new(signer: Option<SigningKey>, trusted: Option<TrustedKeys>) -> Self {
         let trusted = match (&signer, trusted) {
-            (Some(signer), Some(trusted)) => Some(trusted.and(signer.public().clone())),
-            (Some(signer), None) => Some(TrustedKeys::only(signer.public().clone())),
+            (Some(signer), Some(trusted)) => Some(trusted.and(signer.public.clone())),
+            (Some(signer), None) => Some(TrustedKeys::only(signer.public.clone())),
             (None, trusted) => trusted,
         };
         Self { signer: signer.map(Arc::new), trusted }
@@ -234,6 +238,7 @@ mod tests {
             seconds: 1.0,
             at: String::new(),
             program: String::new(),
+            from: None,
             items,
         }
     }
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn only_a_record_that_a_trusted_key_signed_passes_where_one_is_asked_for() {
         let key = example_key();
-        let trusted = TrustedKeys::only(key.public().clone());
+        let trusted = TrustedKeys::only(key.public.clone());
         let open = |bytes: &[u8]| SharedOutput::open(bytes, Some(&trusted));
         let signed = shared().seal(Some(&key)).unwrap();
         assert_eq!(open(&signed).unwrap().items, shared().items);

@@ -29,7 +29,7 @@ use plan::Plan;
 /// A folder or bucket from which machines take each other's outputs.
 #[derive(Clone, Debug)]
 pub struct SharedStore {
-    inner: Arc<StoreState>,
+    pub(super) inner: Arc<StoreState>,
     queue: Arc<Mutex<Option<Queue>>>,
 }
 
@@ -106,10 +106,6 @@ impl SharedStore {
     /// The name for the user.
     pub fn address(&self) -> &str {
         &self.inner.address
-    }
-
-    pub(super) fn inner(&self) -> &Arc<StoreState> {
-        &self.inner
     }
 }
 

@@ -12,8 +12,8 @@ use globset::{GlobBuilder, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
-use super::durable::{PathError, is_there};
-use super::folder_digest::{FileStamp, hash_file};
+use super::durable::{PathError, WithPath as _, is_there};
+use super::folder_digest::{ContentChange, FileStamp, hash_file};
 use super::{StateFolder, sealed};
 use base::files::{Digest, Hasher, is_absence, open_regular};
 
@@ -93,7 +93,6 @@ impl Digests {
 
     /// The digest of one file's content; follows links.
     pub fn file(&self, path: &Path) -> Result<(Digest, FileStamp), PathError> {
-        use super::durable::WithPath as _;
         let stamp = FileStamp::through_links(path).at("look at", path)?;
         if let Some(known) = self.known.lock().get_mut(path)
             && known.stamp == stamp
@@ -155,7 +154,6 @@ impl Digests {
     }
 
     fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, FileStamp)>, most: usize) -> Result<Digest, InputError> {
-        use super::durable::WithPath as _;
         let stamp = stamp_of_input(path)?;
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
@@ -206,19 +204,26 @@ impl Digests {
         Ok(h.finish())
     }
 
-    /// Whether an input still is what it was: by stamps, and by content where they differ.
+    /// What happened to an input since then: by stamps, and by content where they differ.
     ///
     /// # Errors
     /// It cannot be read at all.
-    pub fn unchanged(&self, base: &Path, patterns: &[String], then: &InputState) -> Result<bool, PathError> {
-        let same = then.seen.iter().all(|(path, stamp)| FileStamp::through_links(path).is_ok_and(|now| now == *stamp));
-        if same {
-            return Ok(true);
+    pub fn change(&self, base: &Path, patterns: &[String], then: &InputState) -> Result<ContentChange, PathError> {
+        let stamp_now = |path: &Path| FileStamp::through_links(path).ok();
+        if then.seen.iter().all(|(path, stamp)| stamp_now(path) == Some(*stamp)) {
+            return Ok(ContentChange::Same);
         }
         match self.input(base, patterns) {
-            Ok(now) => Ok(now.digest == then.digest),
+            Ok(now) if now.digest == then.digest => {
+                // A run itself writes into the project's folder.
+                let is_touched = |(path, stamp): &&(PathBuf, FileStamp)| {
+                    path != base && stamp_now(path).is_none_or(|now| now.is_touched_since(stamp, path))
+                };
+                let touched = then.seen.iter().find(is_touched);
+                Ok(touched.map_or(ContentChange::Same, |(path, _)| ContentChange::Restored(path.clone())))
+            }
             Err(InputError::Path(error)) if error.is_of_system() => Err(error),
-            Err(_) => Ok(false),
+            _ => Ok(ContentChange::Changed("changed while it was read".to_owned())),
         }
     }
 }
@@ -298,7 +303,6 @@ fn glob(
 /// A link that leads out of an input and around it: all that is beside the input would be part of it. `input` has no
 /// link in it.
 fn refuse_enclosing(input: &Path, link: &Path) -> Result<(), InputError> {
-    use super::durable::WithPath as _;
     let target = fs::canonicalize(link).at("follow", link)?;
     if input.starts_with(&target) {
         return Err(InputError::Encloses { link: link.to_owned(), target });
@@ -351,6 +355,45 @@ mod tests {
         // Not from above the project.
         let input = Digests::default().input(&base, &["*/*.json".to_owned()]).unwrap();
         assert_eq!((input.paths, &input.seen[0].0), (vec![base.join("data/y.json")], &base));
+    }
+
+    #[test]
+    fn what_was_changed_and_restored_meanwhile_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("data")).unwrap();
+        fs::write(path("data/file"), "a").unwrap();
+        fs::write(path("other"), "b").unwrap();
+        let meanwhile = |pattern: &str, act: &dyn Fn()| {
+            let (digests, patterns) = (Digests::default(), [pattern.to_owned()]);
+            let then = digests.input(folder.path(), &patterns).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            act();
+            digests.change(folder.path(), &patterns, &then).unwrap()
+        };
+        let rename = |from: &str, to: &str| fs::rename(path(from), path(to)).unwrap();
+        let restored = |name: &str| ContentChange::Restored(path(name));
+        let write = |text: &str| fs::write(path("data/file"), text).unwrap();
+        let edited = meanwhile("data/file", &|| ["x", "a"].into_iter().for_each(write));
+        assert_eq!(edited, restored("data/file"));
+        let swapped = meanwhile("data/file", &|| {
+            [("data/file", "away"), ("other", "data/file"), ("data/file", "other"), ("away", "data/file")]
+                .iter()
+                .for_each(|(from, to)| rename(from, to));
+        });
+        assert_eq!(swapped, restored("data/file"));
+        for pattern in ["data", "data/*"] {
+            let came_and_went = meanwhile(pattern, &|| {
+                fs::write(path("data/guest"), "x").unwrap();
+                fs::remove_file(path("data/guest")).unwrap();
+            });
+            assert_eq!(came_and_went, restored("data"), "{pattern}");
+        }
+        assert_eq!(meanwhile("data", &|| {}), ContentChange::Same);
+        // A further name is no change of the content.
+        assert_eq!(meanwhile("other", &|| fs::hard_link(path("other"), path("linked")).unwrap()), ContentChange::Same);
+        let unrelated = meanwhile("*her", &|| fs::write(path("unrelated"), "").unwrap());
+        assert_eq!(unrelated, ContentChange::Same);
     }
 
     #[test]

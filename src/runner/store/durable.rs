@@ -29,11 +29,6 @@ pub struct PathError {
 }
 
 impl PathError {
-    /// Nothing is there.
-    pub fn is_absence(&self) -> bool {
-        is_absence(&self.source)
-    }
-
     /// The disk, or the user's part of it, is full.
     pub(super) fn is_full_disk(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -41,7 +36,7 @@ impl PathError {
 
     /// The system could not read what may be there. Not so: it is absent, or it was read and is not what it should be.
     pub fn is_of_system(&self) -> bool {
-        self.source.raw_os_error().is_some() && !self.is_absence()
+        self.source.raw_os_error().is_some() && !is_absence(&self.source)
     }
 }
 
@@ -93,13 +88,17 @@ pub fn items_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
     }
 }
 
-/// A text file; `None` where it does not exist. Bytes that are not UTF-8 are replaced.
-pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
+/// The bytes of a file; `None` where it does not exist.
+pub(super) fn bytes_if_there(path: &Path) -> Result<Option<Vec<u8>>, PathError> {
     match read_bytes(path) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if is_absence(&error) => Ok(None),
-        Err(error) => Err(error).at("read", path),
+        read => read.map(Some).at("read", path),
     }
+}
+
+/// The same of a text. Bytes that are not UTF-8 are replaced.
+pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
+    Ok(bytes_if_there(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 pub(super) fn create_folder(path: &Path) -> Result<(), PathError> {
@@ -283,6 +282,11 @@ impl LineFile {
         self.append_by(lines, |mut file, lines| file.write_all(lines))
     }
 
+    /// A value as one sealed line.
+    pub(super) fn append_sealed(&mut self, value: &impl Serialize) -> Result<(), PathError> {
+        self.append(&sealed_json(&self.path, value)?)
+    }
+
     fn append_by(&mut self, lines: &[u8], write: impl FnOnce(&File, &[u8]) -> io::Result<()>) -> Result<(), PathError> {
         if let Err(error) = write(&self.file, lines) {
             // A full disk: leave no half line for the next one to be glued to.
@@ -320,11 +324,7 @@ pub(super) fn replace_sealed_json(path: &Path, value: &impl Serialize) -> Result
 /// # Errors
 /// It is there and cannot be read, or it is not as it was written.
 pub(super) fn read_sealed_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PathError> {
-    let bytes = match read_bytes(path) {
-        Ok(bytes) => bytes,
-        Err(error) if is_absence(&error) => return Ok(None),
-        Err(error) => return Err(error).at("read", path),
-    };
+    let Some(bytes) = bytes_if_there(path)? else { return Ok(None) };
     let altered = || io::Error::new(io::ErrorKind::InvalidData, "it was cut off or altered");
     let json = bytes.strip_suffix(b"\n").and_then(unseal).ok_or_else(altered).at("read", path)?;
     serde_json::from_slice(json).map(Some).at("read", path)

@@ -56,7 +56,7 @@ impl OutputCache {
         let name = folder.file_name()?.to_str()?;
         let is_removable = folder.parent() == Some(&self.home().outputs())
             && is_output_name(name)
-            && !self.is_recorded(name)
+            && !self.recorded_folders().contains(name)
             && !has_result(&folder);
         is_removable.then_some(folder)
     }

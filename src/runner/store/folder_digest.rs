@@ -262,6 +262,16 @@ pub(super) enum FolderChange {
     Changed(String),
 }
 
+/// What happened to what a stage reads, while it ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentChange {
+    Same,
+    /// It holds what it held, and something was written to this path meanwhile: the stage may have read anything.
+    Restored(PathBuf),
+    /// As text, after its name.
+    Changed(String),
+}
+
 /// Compares a folder with what was recorded: by stamps, and by content where a stamp differs or `distrust` is set.
 ///
 /// # Errors
@@ -397,6 +407,13 @@ impl FileStamp {
             inode: s.st_ino as u64,
             kind,
         }
+    }
+
+    /// Whether what is at `path` was written to or replaced since an earlier stamp. A further name changes nothing but
+    /// its time of change.
+    pub(super) fn is_touched_since(&self, before: &Self, path: &Path) -> bool {
+        let has_names = || fs::metadata(path).is_ok_and(|file| file.is_file() && file.nlink() > 1);
+        self != before && !(Self { ctime: before.ctime, ..*self } == *before && has_names())
     }
 
     /// It changed so lately that a further change could leave the same stamp (kernels tick coarsely).

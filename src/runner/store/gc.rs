@@ -37,6 +37,7 @@ pub fn garbage(
     is_running: bool,
 ) -> Result<Vec<Garbage>, PathError> {
     let mut kept = kept_folders(output_cache, keep);
+    kept.extend(output_cache.newer_folders());
     let all_runs = runs(home)?;
     let (tagged, of_tagged) = tagged_runs(home, &all_runs)?;
     kept.extend(of_tagged);
@@ -239,7 +240,9 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+    use crate::store::journal::seal;
     use crate::store::output_cache::tests::{append, append_text, begun};
+    use crate::store::record::{VERSION, WrittenLine};
     use base::files::Digest;
 
     fn records_error(home: &StateFolder, errno: Errno) -> PathError {
@@ -314,6 +317,33 @@ mod tests {
         assert!(whys(&cache).contains(&"left by an attempt of t0 that did not finish".to_owned()));
         fs::write(resumed.join("result.json"), "{}").unwrap();
         assert!(whys(&cache).contains(&"the result of a failed attempt of t0".to_owned()));
+    }
+
+    #[test]
+    fn what_a_newer_program_recorded_is_kept_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        let home = cache.home().clone();
+        append_text(&cache, 0, "a");
+        append_text(&cache, 0, "b");
+        let make = |name: &str| cache.new_folder(&TaskId::new(name), &Digest::hash(b"new"), None).unwrap();
+        let [form, version] = ["form", "version"].map(|name| name_of(&make(name)));
+        let record = TaskRecord { version: VERSION + 1, folder: version, ..TaskRecord::clone(&cache.records()[0]) };
+        let of_form = seal(&serde_json::json!({"output": {"in": [{"folder": form}]}})).unwrap();
+        let lines = [of_form, seal(&WrittenLine::Record(&record)).unwrap()].concat();
+        let before = fs::read(home.records()).unwrap();
+        fs::write(home.records(), [&before[..], &lines].concat()).unwrap();
+        for _ in 0..2 {
+            let opened = OutputCache::open(&home).unwrap();
+            opened.begin().unwrap();
+            assert_eq!((opened.newer_folders().len(), opened.records().len()), (2, 1));
+            assert_eq!(unfinished(&home, &opened).unwrap(), [""; 0].map(PathBuf::from));
+            let listed = garbage(&home, &opened, 1, false).unwrap();
+            assert!(listed.iter().all(|garbage| garbage.why.starts_with("an older output")), "{listed:?}");
+            opened.drop_records_except(&opened.named_folders()).unwrap();
+            let text = fs::read(home.records()).unwrap();
+            assert!(memchr::memmem::find(&text, &lines).is_some());
+        }
     }
 
     #[test]

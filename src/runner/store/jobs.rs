@@ -106,7 +106,7 @@ impl JobFolder {
         if let Some(script) = script {
             replace(&self.script(), script.as_bytes())?;
         }
-        self.put("job.json", job)
+        replace_sealed_json(&self.path.join("job.json"), job)
     }
 
     /// `None` where no job was written.
@@ -123,7 +123,7 @@ impl JobFolder {
     }
 
     pub fn note_number(&self, number: &str) -> Result<(), PathError> {
-        self.put("number", &number)
+        replace_sealed_json(&self.path.join("number"), &number)
     }
 
     /// `None` also for a file that was altered: it might name another job.
@@ -204,12 +204,8 @@ impl JobFolder {
         }
     }
 
-    fn refresh_directory(&self) {
-        let _ = self.list();
-    }
-
     pub fn end(&self, how: &impl Serialize) -> Result<(), PathError> {
-        self.put("ended.json", how)
+        replace_sealed_json(&self.path.join("ended.json"), how)
     }
 
     /// `None`: it has not ended yet.
@@ -226,7 +222,7 @@ impl JobFolder {
     }
 
     pub fn beats(&self) -> Option<String> {
-        self.refresh_directory();
+        let _ = self.list();
         self.count_in("beat")
     }
 
@@ -252,7 +248,7 @@ impl JobFolder {
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.refresh_directory();
+        let _ = self.list();
         self.path.join("cancel").exists()
     }
 
@@ -268,10 +264,6 @@ impl JobFolder {
         };
         discard_aside(&self.path)?;
         Ok(was_there)
-    }
-
-    fn put(&self, name: &str, value: &impl Serialize) -> Result<(), PathError> {
-        replace_sealed_json(&self.path.join(name), value)
     }
 
     /// `None` also for a broken file: such a job is among the [`abandoned()`], and reported when they are ended.

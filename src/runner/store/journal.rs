@@ -5,15 +5,17 @@
 //! others is corruption and reported as such.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use jiff::civil::DateTime;
 use serde::Serialize;
 
 use super::StateFolder;
-use super::durable::{LineFile, PathError, WithPath as _, create_folder, is_there, items_in, replace, text_if_there};
+use super::durable::{
+    LineFile, PathError, WithPath as _, create_folder, is_there, items_in, replace, sealed_json, text_if_there,
+};
 use base::event::{Event, RunId, RunTag, TaskId};
 use base::files::{read_bytes, read_text};
 
@@ -67,7 +69,7 @@ impl Journal {
         if !event.is_fact() {
             return Ok(());
         }
-        self.waiting.append(&mut seal(event).map_err(io::Error::other).at("write", self.file.path())?);
+        self.waiting.append(&mut sealed_json(self.file.path(), event)?);
         if matches!(event, Event::TaskCached { .. }) && self.waiting.len() < WAITING_BYTES {
             return Ok(());
         }
@@ -174,7 +176,9 @@ fn has_journal(home: &StateFolder, name: &str) -> Result<bool, PathError> {
 /// whatever the clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
 pub fn name_run(home: &StateFolder) -> Result<RunId, PathError> {
     let now = jiff::Zoned::now().strftime(RUN_TIME).to_string();
-    Ok(name_after(last_run(home)?, &now))
+    // A run whose journal cannot be read still counts.
+    let is_run = |name: &String| has_journal(home, name).unwrap_or(true);
+    Ok(name_after(run_names(home)?.into_iter().rev().find(is_run).map(RunId::new), &now))
 }
 
 fn name_after(last: Option<RunId>, now: &str) -> RunId {

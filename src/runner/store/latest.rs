@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use super::durable::{PathError, discard, is_there, items_in, point};
+use super::durable::{PathError, WithPath as _, discard, is_there, items_in, point};
 use super::{FileStamp, StateFolder};
 use base::event::TaskId;
 use base::files::Digest;
@@ -150,7 +150,6 @@ pub fn latest_hint(home: &StateFolder, path: &Path) -> Option<String> {
 }
 
 fn stamp_of(link: PathBuf) -> Result<(PathBuf, FileStamp), PathError> {
-    use super::durable::WithPath as _;
     let stamp = FileStamp::of_path(&link).at("look at", &link)?;
     Ok((link, stamp))
 }

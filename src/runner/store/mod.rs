@@ -5,6 +5,7 @@
 //! ```text
 //! .regatta/
 //!   lock                 held (flock) by the run that may write; contains which run and which process
+//!   binding              shows that a run of this user on this machine made the folder (`binding`)
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
 //!   replaced             outputs that newer ones replaced, and that `records` does not name any more
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
@@ -44,6 +45,7 @@
 //! before it is trusted (it carries another boot id).
 
 mod array_files;
+mod binding;
 mod digests;
 mod durable;
 mod failed_attempts;
@@ -56,6 +58,7 @@ mod latest;
 mod lock;
 mod named_file;
 mod output_cache;
+mod path_stamps;
 mod plan_cache;
 mod portable_output;
 mod record;
@@ -67,7 +70,9 @@ mod state_folder;
 pub use array_files::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{LineFile, PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
-pub use folder_digest::{EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder};
+pub use folder_digest::{
+    ContentChange, EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder,
+};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded, unplanned};
 pub use journal::{
@@ -79,6 +84,7 @@ pub use latest::{Latest, latest_hint};
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
+pub use path_stamps::{PathStamps, path_stamps, replaced_path};
 pub use plan_cache::{CachedSource, CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{
     IncomingOutput, PartialFile, PortableItem, digest_of, free_bytes, leads_out, link_escape, unfit,

@@ -1,14 +1,12 @@
 //! `records`: one sealed line for each finished task. What has a record is done; what has none is not.
 
-use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::durable::{LineFile, PathError, WithPath as _};
+use super::durable::{PathError, WithPath as _, bytes_if_there};
 use super::folder_digest::OutputEntry;
 use super::sealed::parallel_map;
 use super::state_folder::RESUMED;
@@ -16,9 +14,15 @@ use super::{StateFolder, TaskKey};
 use base::event::{Done, TaskId};
 use base::files::{Digest, read_bytes};
 
+/// Goes up when a program of the version before would misunderstand a record.
+pub(super) const VERSION: u32 = 1;
+
 /// A finished task: what it was made from, and where its output is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskRecord {
+    /// See [`VERSION`]; 0 in records of older programs.
+    #[serde(default)]
+    pub(super) version: u32,
     /// The name of the manifest of the run that did the task; empty in records of older programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
@@ -38,6 +42,9 @@ pub struct TaskRecord {
     /// The shared store that it came from; `None`: it was made here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// A trusted key had signed its record there: another signature does not say more of it than that one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_signed: bool,
     /// The project's folder when it was made, if the output names it and the key does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
@@ -133,12 +140,19 @@ enum RecordLine {
     Record(Box<TaskRecord>),
     /// Everything above was synced to disk.
     Synced,
+    /// A newer program wrote this.
+    #[serde(skip)]
+    Newer(String),
 }
 
 impl RecordLine {
     /// `None` for a line with a wrong seal.
     fn parse(line: &[u8]) -> Option<Self> {
-        super::journal::unseal(line).and_then(|json| serde_json::from_slice(json).ok())
+        let json = super::journal::unseal(line)?;
+        Some(match serde_json::from_slice(json) {
+            Ok(read) if !matches!(&read, Self::Record(record) if record.version > VERSION) => read,
+            _ => Self::Newer(String::from_utf8(line.to_vec()).ok()?),
+        })
     }
 }
 
@@ -148,12 +162,15 @@ pub(super) struct RecordHistory {
     pub records: Vec<Arc<TaskRecord>>,
     /// This many of them are above the last line that says they were synced.
     pub synced: usize,
+    /// Lines of a newer program, which are kept as they are.
+    pub newer: Vec<String>,
 }
 
 impl RecordHistory {
-    /// Everything up to here was synced.
-    pub(super) const fn set_synced(&mut self) {
-        self.synced = self.records.len();
+    /// The folders that lines of a newer program name, wherever in them: they are not this program's to remove.
+    pub(super) fn newer_folders(&self) -> impl Iterator<Item = &str> {
+        let values = self.newer.iter().flat_map(|line| line.split("\"folder\":\"").skip(1));
+        values.filter_map(|rest| rest.split('"').next())
     }
 }
 
@@ -163,18 +180,15 @@ pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError
     /// Lines that one thread parses, at least.
     const LINES: usize = 64;
     let path = home.records();
-    let bytes = match read_bytes(&path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((RecordHistory::default(), 0)),
-        Err(e) => return Err(e).at("read", &path),
-    };
+    let Some(bytes) = bytes_if_there(&path)? else { return Ok((RecordHistory::default(), 0)) };
     let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
     let lines: Vec<&[u8]> = bytes[..whole].split_inclusive(|byte| *byte == b'\n').collect();
     let mut history = RecordHistory::default();
     for line in parallel_map(&lines, LINES, |line| RecordLine::parse(&line[..line.len() - 1])) {
         match line {
             Some(RecordLine::Record(record)) => history.records.push(Arc::new(*record)),
-            Some(RecordLine::Synced) => history.set_synced(),
+            Some(RecordLine::Synced) => history.synced = history.records.len(),
+            Some(RecordLine::Newer(line)) => history.newer.push(line),
             None => {}
         }
     }
@@ -185,26 +199,6 @@ pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError
         Arc::make_mut(record).boot = boot;
     }
     Ok((history, (bytes.len() - whole) as u64))
-}
-
-/// `records`, open for appending by the run that holds the lock.
-#[derive(Debug)]
-pub(super) struct RecordsFile(LineFile);
-
-impl RecordsFile {
-    /// A torn line at the end is cut off first.
-    pub(super) fn open(path: &Path, torn: u64) -> Result<Self, PathError> {
-        LineFile::open(path, torn).map(Self)
-    }
-
-    pub(super) fn append(&mut self, line: &WrittenLine) -> Result<(), PathError> {
-        self.0.append(&super::journal::seal(line).map_err(io::Error::other).at("write", self.0.path())?)
-    }
-
-    /// To be synced without holding this one.
-    pub(super) fn try_clone(&self) -> Result<File, PathError> {
-        self.0.try_clone()
-    }
 }
 
 /// Which boot of the machine this is.

@@ -16,10 +16,6 @@ impl ReplacedOutputs {
         Ok(Self(text.lines().map(str::to_owned).collect()))
     }
 
-    pub(super) fn contains(&self, folder: &str) -> bool {
-        self.0.contains(folder)
-    }
-
     pub(super) fn folders(&self) -> impl Iterator<Item = &String> {
         self.0.iter()
     }

@@ -39,40 +39,9 @@ impl StateFolder {
         &self.state
     }
 
-    pub fn lock(&self) -> PathBuf {
-        self.state.join("lock")
-    }
-
-    /// The state of commands that use servers while a run keeps these up, and holds the lock.
-    pub fn clients(&self) -> PathBuf {
-        self.state.join("clients")
-    }
-
-    /// The manifests of `regatta bench` lines.
-    pub fn bench_manifests(&self) -> PathBuf {
-        self.state.join("bench")
-    }
-
     /// The folder of one of them, by its text.
     pub fn bench_manifest(&self, text: &[u8]) -> PathBuf {
         self.below(&["bench", &Digest::hash(text).short()])
-    }
-
-    pub fn records(&self) -> PathBuf {
-        self.state.join("records")
-    }
-
-    pub fn stats(&self) -> PathBuf {
-        self.state.join("stats")
-    }
-
-    /// Where outputs are named that `records` has forgotten.
-    pub(super) fn replaced(&self) -> PathBuf {
-        self.state.join("replaced")
-    }
-
-    pub fn outputs(&self) -> PathBuf {
-        self.state.join(OUTPUTS)
     }
 
     pub fn output(&self, folder: &str) -> PathBuf {
@@ -90,26 +59,6 @@ impl StateFolder {
     /// The list of the files of an output, where it is not in the record: beside its folder.
     pub(super) fn output_files(&self, folder: &str) -> PathBuf {
         self.below(&[OUTPUTS, &format!("{folder}.files")])
-    }
-
-    pub fn jobs(&self) -> PathBuf {
-        self.state.join("jobs")
-    }
-
-    pub fn failed(&self) -> PathBuf {
-        self.state.join("failed")
-    }
-
-    pub fn lowered(&self) -> PathBuf {
-        self.state.join("lowered")
-    }
-
-    pub fn plans(&self) -> PathBuf {
-        self.state.join("plans")
-    }
-
-    pub fn runs(&self) -> PathBuf {
-        self.state.join("runs")
     }
 
     pub fn run(&self, run: &RunId) -> PathBuf {
@@ -145,11 +94,37 @@ impl StateFolder {
         let beside = self.state.parent().filter(|_| self.has_usual_name());
         beside.unwrap_or(&self.state).join("latest")
     }
+}
 
+/// Files and folders directly in a state folder.
+macro_rules! places {
+    ($($(#[$doc:meta])* $visible:vis $name:ident = $path:expr;)*) => {
+        impl StateFolder {
+            $($(#[$doc])* $visible fn $name(&self) -> PathBuf { self.state.join($path) })*
+        }
+    };
+}
+
+places! {
+    pub lock = "lock";
+    /// The state of commands that use servers while a run keeps these up, and holds the lock.
+    pub clients = "clients";
+    /// The manifests of `regatta bench` lines.
+    pub bench_manifests = "bench";
+    pub records = "records";
+    /// Shows that it was made here: see `binding`.
+    pub(super) binding = "binding";
+    pub stats = "stats";
+    /// Where outputs are named that `records` has forgotten.
+    pub(super) replaced = "replaced";
+    pub outputs = OUTPUTS;
+    pub jobs = "jobs";
+    pub failed = "failed";
+    pub lowered = "lowered";
+    pub plans = "plans";
+    pub runs = "runs";
     /// The links of each manifest.
-    pub fn by_manifest(&self) -> PathBuf {
-        self.state.join("by-manifest")
-    }
+    pub by_manifest = "by-manifest";
 }
 
 /// Whether a name is one that [`Digest::short`] gives.
@@ -193,7 +168,7 @@ pub fn is_full(folder: &Path) -> bool {
 // What in a state folder is Regatta's own, by the names that the store gives: a user can name any folder with `--home`.
 
 /// Files directly in a state folder.
-const FILES: [&str; 4] = ["lock", "records", "replaced", "stats"];
+const FILES: [&str; 5] = ["binding", "lock", "records", "replaced", "stats"];
 
 /// What is in a state folder.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -18,14 +18,12 @@ use std::fs::DirEntry;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::timeout;
 
-use super::preflight::Sidecar;
 use super::spec;
 use super::telemetry::is_here;
+use crate::git_command::commit_of;
 use crate::task_context::TaskContext;
 use base::event::Endpoint;
 use base::files::{Digest, cores, open_regular};
@@ -164,9 +162,6 @@ async fn with_commit(context: &TaskContext, manifest: Option<ManifestIdentity>) 
     Some(manifest)
 }
 
-/// A repository on a slow network file system may take longer; then it is not known.
-const LIMIT: Duration = Duration::from_secs(5);
-
 /// The commit that is checked out, and whether tracked files differ from it. `None`: the project is in no repository,
 /// or Git is not there.
 async fn checked_out_commit(context: &TaskContext) -> Option<(String, Option<bool>)> {
@@ -174,26 +169,8 @@ async fn checked_out_commit(context: &TaskContext) -> Option<(String, Option<boo
     if !context.lease.project.ancestors().any(|folder| folder.join(".git").exists()) {
         return None;
     }
-    let commit = git(context, &["rev-parse", "--verify", "HEAD"]).await?;
-    let is_commit = matches!(commit.len(), 40 | 64) && commit.chars().all(|c| c.is_ascii_hexdigit());
-    if !is_commit {
-        return None;
-    }
-    let changes = git(context, &["status", "--porcelain", "--untracked-files=no"]).await;
-    Some((commit, changes.map(|changes| !changes.is_empty())))
-}
-
-async fn git(context: &TaskContext, arguments: &[&str]) -> Option<String> {
-    let project = context.lease.project.to_string_lossy().into_owned();
-    let argv = ["git", "-C", &project].into_iter().chain(arguments.iter().copied()).map(str::to_owned).collect();
-    if !context.command(vec!["git".into()]).is_found() {
-        return None;
-    }
-    // Reading must not take the lock that another git command may need.
-    let env = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
-    let mut running = Sidecar::start(context, argv, &env, "commit").ok()?;
-    let how = timeout(LIMIT, running.ended()).await.ok()?;
-    if how.is_success() { Some(running.written().ok()?.trim().to_owned()) } else { None }
+    let project = context.lease.project.clone();
+    tokio::task::spawn_blocking(move || commit_of(&project)).await.ok()?
 }
 
 /// Bytes of `config.json`; real ones have some ten thousand.

@@ -54,7 +54,7 @@ pub(super) fn round(name: &str) -> Result<Round, Failure> {
 /// Fills the output with `dataset.jsonl` and `dataset.json`.
 pub fn perform_dataset(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Failure> {
     let round = round(&step.round)?;
-    let wanted = DatasetRequest { round: &round, benchmark: &step.benchmark, out: context.lease.out() };
+    let wanted = DatasetRequest { round: &round, benchmark: &step.benchmark, out: &context.lease.out };
     let file = match (&step.from, &step.synthetic) {
         (Some(from), None) => read(&wanted, &context.path(from)),
         (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples, synthetic.part.as_deref()),
@@ -148,7 +148,7 @@ pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, 
             scored.report.unknown_tokens
         ));
     }
-    let out = context.lease.out();
+    let out = &context.lease.out;
     write(&out.join(ACCURACY_TEXT), &scored.text)?;
     let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");
     write(&out.join(ACCURACY_FILE), &(json + "\n"))?;

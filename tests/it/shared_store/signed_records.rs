@@ -100,9 +100,16 @@ fn records_without_a_signature_are_refused_where_one_is_asked_for_and_signed_by_
     assert_eq!(records(folder.path()), unsigned);
     let refused = reader.good(&["store", "push", "m", "--store", &url]);
     refused.shows("records must be signed, and no key is named");
+    // A machine that took them unsigned does not sign them as its own.
+    let borrower = machine(MANIFEST);
+    run(&borrower, &url);
+    assert!(ran(&borrower).is_empty());
+    borrower.file("key.pem", &private);
+    let push = ["store", "push", "m", "--store", &url, "--sign-key", "key.pem"];
+    borrower.good(&push).shows("where no trusted key had signed it");
+    assert_eq!(records(folder.path()), unsigned);
     // The machine that made them signs them.
     old.file("key.pem", &private);
-    let push = ["store", "push", "m", "--store", &url, "--sign-key", "key.pem"];
     old.good(&push).shows("2 put into");
     old.good(&push).shows("0 put into").shows("2 there before");
     let reader = trusting(&public);
@@ -190,6 +197,22 @@ fn the_key_is_in_nothing_that_a_run_leaves_or_prints() {
 }
 
 #[test]
+fn the_text_of_the_key_is_not_in_what_the_kernel_shows_of_the_runner() {
+    let world =
+        machine("stages:\n  look: { shell: 'cat /proc/$PPID/environ > out 2>&1 || true; ! grep -q PRIVATE out' }\n");
+    // From root nothing is hidden.
+    let line = "case $(id -u) in
+        0) chown -R 65534:65534 . && exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \"$0\" run m ;;
+        *) exec \"$0\" run m ;;
+        esac";
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_regatta")]).current_dir(world.path(""));
+    let ended = shell.env("REGATTA_SIGN_KEY", keys().0).env("HOME", world.path("")).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(world.read("latest/look/out").contains("Permission denied"));
+}
+
+#[test]
 fn a_key_that_cannot_be_used_ends_the_command_before_anything_runs() {
     let (private, public) = keys();
     let (_folder, url) = store();
@@ -203,6 +226,15 @@ fn a_key_that_cannot_be_used_ends_the_command_before_anything_runs() {
         let ended = world.regatta(&["run", "m", "--store", &url, words[0], words[1]]);
         assert_eq!(ended.code, 2, "{ended:?}");
         ended.shows(why).shows("hint: ");
+    }
+    // As a CI system sets a secret that it does not have.
+    for name in ["REGATTA_SIGN_KEY", "REGATTA_TRUSTED_KEYS"] {
+        let mut world = machine(MANIFEST);
+        world.env(name, "");
+        let ended = world.regatta(&["run", "m", "--store", &url]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.shows(&format!("{name} is set, and names no key"));
+        assert!(!world.path("ran").exists());
     }
     assert!(!world.path("ran").exists());
     fs::set_permissions(world.path("key.pem"), fs::Permissions::from_mode(0o644)).unwrap();

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
-use super::folder_digest::{FolderChange, HashedFolder, compare, have_same_bytes};
-use super::record::{self, KeyText, RecordHistory, RecordsFile, TaskRecord, WrittenLine};
+use super::durable::{LineFile, PathError, WithPath as _, create_folder, discard, items_in, sealed_json};
+use super::folder_digest::{ContentChange, FolderChange, HashedFolder, OutputEntry, compare, have_same_bytes};
+use super::record::{self, KeyText, RecordHistory, TaskRecord, WrittenLine};
 use super::replaced_outputs::ReplacedOutputs;
 use super::resumed_folders::{ResumedFolders, start_of_resumed};
 use super::state_folder::RESUMED;
@@ -48,7 +48,8 @@ struct Inner {
     history: RecordHistory,
     replaced: ReplacedOutputs,
     torn: u64,
-    file: Option<RecordsFile>,
+    /// `records`, open for appending by the run that holds the lock.
+    file: Option<LineFile>,
     /// Records were appended since the last flush began.
     unsynced: bool,
     /// The first flush that failed. The system reports that once, and what was not written may be lost: no later flush
@@ -66,6 +67,8 @@ pub struct FinishedOutput {
     pub seconds: f64,
     /// The name of the shared store that it came from, for the user; `None`: it was made here.
     pub from: Option<String>,
+    /// A trusted key had signed its record there.
+    pub is_signed: bool,
 }
 
 /// Whether an attempt goes on in the folder that an earlier one left.
@@ -106,10 +109,6 @@ impl OutputCache {
         &self.home
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
-    }
-
     /// Looks a key up and compares what is there with its record.
     ///
     /// # Errors
@@ -133,12 +132,12 @@ impl OutputCache {
 
     /// The newest output of a key, whatever it is now.
     pub fn newest(&self, key: &Digest) -> Option<Arc<TaskRecord>> {
-        self.inner().by_key.get(key).cloned()
+        self.inner.lock().by_key.get(key).cloned()
     }
 
     /// The record of an output that was seen to be whole just now, by the stamps of all that is in it.
     pub fn whole_record(&self, output: &WatchedOutput) -> Option<Arc<TaskRecord>> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let record = inner.by_key.get(&output.key)?;
         if (record.digest, record.folder.as_str()) != (output.digest, output.folder.as_str()) {
             return None;
@@ -150,12 +149,12 @@ impl OutputCache {
 
     /// What a task's last record was when this manifest ran, whatever its key.
     pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<TaskRecord>> {
-        self.inner().last(manifest, task).cloned()
+        self.inner.lock().last(manifest, task).cloned()
     }
 
     /// The tasks of a manifest whose last output has this key.
     pub fn tasks_of_key(&self, manifest: &str, key: &Digest) -> HashSet<TaskId> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let newest = inner.by_key.get(key).map(|record| &record.task);
         let tasks = newest.into_iter().chain(inner.tasks_of_key.get(key).into_iter().flatten());
         tasks.filter(|task| inner.last(manifest, task).is_some_and(|last| last.key == *key)).cloned().collect()
@@ -171,7 +170,7 @@ impl OutputCache {
         }
         let adopted =
             Arc::new(TaskRecord { manifest: manifest.to_owned(), task: task.clone(), ..TaskRecord::clone(record) });
-        self.inner().append(&self.home, Arc::clone(&adopted))?;
+        self.inner.lock().append(&self.home, Arc::clone(&adopted))?;
         Ok(adopted)
     }
 
@@ -181,52 +180,68 @@ impl OutputCache {
 
     /// `None` if the output is what it was when it was recorded. Looked at once in a process.
     fn verify(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
-        if self.inner().verified.contains(&record.folder) {
+        if self.inner.lock().verified.contains(&record.folder) {
             return Ok(None);
         }
-        self.compare(record)
+        Ok(match self.compare(record)? {
+            ContentChange::Changed(what) => Some(what),
+            ContentChange::Same | ContentChange::Restored(_) => None,
+        })
     }
 
     /// What has changed in an output since it was recorded, looked at again even if it was whole before: after a stage
     /// that could have written into it.
-    pub fn compare(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
+    pub fn compare(&self, record: &Arc<TaskRecord>) -> Result<ContentChange, PathError> {
         let folder = self.folder(record);
         let entries = match record.entries(&self.home) {
             Ok(entries) => entries,
             Err(e) if e.is_of_system() => return Err(e),
-            Err(e) => return Ok(Some(e.to_string())),
+            Err(e) => return Ok(ContentChange::Changed(e.to_string())),
         };
+        let mut change = ContentChange::Same;
         match compare(&folder, &entries, record.boot != record::boot())? {
             FolderChange::Same => {}
             FolderChange::Changed(what) => {
-                self.inner().verified.remove(&record.folder);
-                return Ok(Some(what));
+                self.inner.lock().verified.remove(&record.folder);
+                return Ok(ContentChange::Changed(what));
             }
-            FolderChange::TimesChanged(entries) => {
+            FolderChange::TimesChanged(now) => {
+                let is_touched = |(old, new): &(&OutputEntry, &OutputEntry)| {
+                    new.stamp.is_touched_since(&old.stamp, &folder.join(&new.path))
+                };
+                if let Some((old, _)) = entries.iter().zip(&now).find(is_touched) {
+                    change = ContentChange::Restored(folder.join(&old.path));
+                }
                 // Same content with other times: remember the new times, so that it is not read again next time.
-                let refreshed = TaskRecord::externalize_entries(&self.home, &record.folder, entries)
+                let refreshed = TaskRecord::externalize_entries(&self.home, &record.folder, now)
                     .map(|entries| TaskRecord { entries, boot: record::boot(), ..TaskRecord::clone(record) });
                 if let Ok(refreshed) = refreshed {
-                    let mut inner = self.inner();
+                    let mut inner = self.inner.lock();
                     if inner.file.is_some() {
                         let _ = inner.append(&self.home, Arc::new(refreshed));
                     }
                 }
             }
         }
-        self.inner().verified.insert(record.folder.clone());
-        Ok(None)
+        self.inner.lock().verified.insert(record.folder.clone());
+        Ok(change)
+    }
+
+    /// The same output with the stamps that were seen last.
+    pub fn refreshed(&self, record: &Arc<TaskRecord>) -> Arc<TaskRecord> {
+        let newest = self.newest(&record.key).filter(|newest| newest.folder == record.folder);
+        newest.unwrap_or_else(|| Arc::clone(record))
     }
 
     /// A run that may write begins: the caller holds the lock.
     pub fn begin(&self) -> Result<(), PathError> {
         create_folder(&self.home.outputs())?;
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let lines = inner.history.records.len();
         if lines > 1000 && lines > 2 * (inner.by_key.len() + inner.by_task.values().map(HashMap::len).sum::<usize>()) {
             inner.compact(&self.home)?;
         }
-        inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
+        inner.file = Some(LineFile::open(&self.home.records(), inner.torn)?);
         self.has_failed.store(!items_in(&self.home.failed())?.is_empty(), Ordering::Relaxed);
         inner.torn = 0;
         Ok(())
@@ -268,7 +283,7 @@ impl OutputCache {
         key: &TaskKey,
         output: FinishedOutput,
     ) -> Result<(Arc<TaskRecord>, bool), PathError> {
-        let FinishedOutput { folder, sealed, done, seconds, from } = output;
+        let FinishedOutput { folder, sealed, done, seconds, from, is_signed } = output;
         let digest = key.digest();
         let fields = KeyText::new(key).map_err(io::Error::other).at("write", &folder)?;
         let before = self.last(manifest, task).filter(|r| {
@@ -291,6 +306,7 @@ impl OutputCache {
         };
         let list = self.home.output_files(&name);
         let record = Arc::new(TaskRecord {
+            version: record::VERSION,
             manifest: manifest.to_owned(),
             task: task.clone(),
             key: digest,
@@ -301,12 +317,13 @@ impl OutputCache {
             run: run.to_string(),
             finished: jiff::Timestamp::now().as_second(),
             from,
+            is_signed,
             place: sealed.place,
             boot: record::boot(),
             entries,
             fields,
         });
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if let Err(error) = inner.append(&self.home, Arc::clone(&record)) {
             // It is not accepted, and a later attempt may go on in it.
             if !unchanged {
@@ -334,7 +351,7 @@ impl OutputCache {
         let _syncing = self.syncing.lock();
         let path = self.home.records();
         let file = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             if let Some(error) = inner.sync_error {
                 return Err(error).at("sync", &path);
             }
@@ -344,15 +361,15 @@ impl OutputCache {
             file
         };
         let flushed = flush(&file);
-        let inner = &mut *self.inner();
+        let inner = &mut *self.inner.lock();
         if let Err(error) = flushed {
             inner.sync_error = Some(error);
             return Err(error).at("sync", &path);
         }
         // What was appended meanwhile may not be on the disk: the next flush covers it, and the line follows that one.
         if let Some(file) = inner.file.as_mut().filter(|_| !inner.unsynced) {
-            file.append(&WrittenLine::Synced)?;
-            inner.history.set_synced();
+            file.append_sealed(&WrittenLine::Synced)?;
+            inner.history.synced = inner.history.records.len();
         }
         Ok(())
     }
@@ -360,38 +377,38 @@ impl OutputCache {
     /// Folders under `out/` that some record names.
     pub fn named_folders(&self) -> HashSet<String> {
         let mut named = self.last_folders();
-        named.extend(self.inner().by_key.values().map(|r| r.folder.clone()));
+        named.extend(self.inner.lock().by_key.values().map(|r| r.folder.clone()));
         named
     }
 
     /// The folders of all records, also of those that newer ones have replaced.
     pub fn recorded_folders(&self) -> HashSet<String> {
         let mut recorded = self.named_folders();
-        let inner = self.inner();
+        let inner = self.inner.lock();
         recorded.extend(inner.history.records.iter().map(|r| r.folder.clone()));
         recorded.extend(inner.replaced.folders().cloned());
+        recorded.extend(inner.history.newer_folders().map(str::to_owned));
         recorded
     }
 
-    /// Whether [`Self::recorded_folders`] has it.
-    pub(super) fn is_recorded(&self, folder: &str) -> bool {
-        let inner = self.inner();
-        inner.history.records.iter().any(|r| r.folder == folder) || inner.replaced.contains(folder)
+    /// The folders of outputs that a newer program has recorded: this one keeps them, and cannot use them.
+    pub fn newer_folders(&self) -> HashSet<String> {
+        self.inner.lock().history.newer_folders().map(str::to_owned).collect()
     }
 
     /// The folder of each task's last output, in every manifest.
     pub fn last_folders(&self) -> HashSet<String> {
-        self.inner().by_task.values().flat_map(HashMap::values).map(|r| r.folder.clone()).collect()
+        self.inner.lock().by_task.values().flat_map(HashMap::values).map(|r| r.folder.clone()).collect()
     }
 
     /// The newest record of each key, in no order.
     pub fn records(&self) -> Vec<Arc<TaskRecord>> {
-        self.inner().by_key.values().cloned().collect()
+        self.inner.lock().by_key.values().cloned().collect()
     }
 
     /// All records: first those that newer ones replaced, as far as `records` has them.
     pub fn all_records(&self) -> Vec<Arc<TaskRecord>> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.history.records.iter().chain(inner.by_key.values()).cloned().collect()
     }
 
@@ -407,7 +424,7 @@ impl OutputCache {
 
     /// Forgets all records with a folder that is not in `keep`.
     pub fn drop_records_except(&self, keep: &HashSet<String>) -> Result<(), PathError> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.by_key.retain(|_, r| keep.contains(&r.folder));
         for of_manifest in inner.by_task.values_mut() {
             of_manifest.retain(|_, r| keep.contains(&r.folder));
@@ -453,7 +470,7 @@ impl Inner {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        file.append(&WrittenLine::Record(&record))?;
+        file.append_sealed(&WrittenLine::Record(&record))?;
         self.unsynced = true;
         self.history.records.push(Arc::clone(&record));
         self.index_record(record);
@@ -482,13 +499,11 @@ impl Inner {
             }
         }
         live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
-        let mut bytes = Vec::new();
-        let mut history = RecordHistory::default();
+        let mut history = RecordHistory { newer: self.history.newer.clone(), ..RecordHistory::default() };
+        let mut bytes: Vec<u8> = history.newer.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
         for (_, record) in &live {
-            let line = super::journal::seal(&WrittenLine::Record(record));
-            let line = line.map_err(io::Error::other).at("write", &home.records())?;
             history.records.push(Arc::clone(record));
-            bytes.extend(line);
+            bytes.extend(sealed_json(&home.records(), &WrittenLine::Record(record))?);
         }
         // Before the records are without them.
         let stay: HashSet<&str> = live.iter().map(|(_, record)| record.folder.as_str()).collect();

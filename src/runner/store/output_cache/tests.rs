@@ -16,7 +16,7 @@ pub fn key(n: usize) -> TaskKey {
 
 pub fn accept(cache: &OutputCache, task: &TaskId, key: &TaskKey, folder: PathBuf) {
     let sealed = list_folder(&folder).unwrap().seal().unwrap();
-    let output = FinishedOutput { folder, sealed, done: Done::default(), seconds: 0.5, from: None };
+    let output = FinishedOutput { folder, sealed, done: Done::default(), seconds: 0.5, from: None, is_signed: false };
     cache.accept(&RunId::new("r"), "m", task, key, output).unwrap();
 }
 
@@ -31,6 +31,25 @@ pub fn append_text(cache: &OutputCache, n: usize, text: &str) -> PathBuf {
 
 pub fn append(cache: &OutputCache, n: usize) {
     append_text(cache, n, &n.to_string());
+}
+
+#[test]
+fn an_output_that_was_altered_and_restored_is_noticed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = begun(folder.path());
+    let file = append_text(&cache, 1, "one").join("out");
+    let record = cache.newest(&key(1).digest()).unwrap();
+    assert_eq!(cache.compare(&record).unwrap(), ContentChange::Same);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    for text in ["two", "one"] {
+        fs::write(&file, text).unwrap();
+    }
+    assert_eq!(cache.compare(&record).unwrap(), ContentChange::Restored(file.clone()));
+    // A stage that begins now has not seen that.
+    let refreshed = cache.refreshed(&record);
+    assert_eq!(cache.compare(&refreshed).unwrap(), ContentChange::Same);
+    fs::write(&file, "two").unwrap();
+    assert!(matches!(cache.compare(&refreshed).unwrap(), ContentChange::Changed(_)));
 }
 
 #[test]

@@ -98,7 +98,10 @@ impl<'a> Coordinator<'a> {
                 index,
                 orders: AgentOrders { name: name.clone(), work, programs: programs.clone() },
                 env: env.clone(),
-                command: command(context, place, &["__host"], &place.name).with_piped_stdio(),
+                command: process::ProcessCommand {
+                    has_piped_stdio: true,
+                    ..command(context, place, &["__host"], &place.name)
+                },
                 task: lease.task.id.clone(),
                 emit: Arc::clone(&lease.emit),
                 commands,

@@ -31,7 +31,7 @@ pub async fn place(
         return None;
     }
     let most = *cluster.max_array_size.get_or_init(|| max_array_size(&env)).await;
-    let (array, element) = (batch_slot.ix().checked_div(most)?, batch_slot.ix() % most);
+    let (array, element) = (batch_slot.ix.checked_div(most)?, batch_slot.ix % most);
     let salt = format!("{} {} {array}", folder.arrays().folder().display(), batch_slot.name());
     Some((batch_script::name(&lease.task.stage, &salt), element))
 }
