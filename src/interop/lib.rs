@@ -56,6 +56,6 @@ pub use metrics::{
     MetricStats, MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk,
     TracedChunks, UnknownTool, compat, vector,
 };
-pub use nvidia_harness::{gpu_name, read_config};
+pub use nvidia_harness::{FLAG_VARIABLES, gpu_name, read_config};
 pub use tool_configs::{command_file, tool_of_config};
 pub use translate::{read_line, read_script};
