@@ -302,3 +302,36 @@ fn vllms_own_server_runs_in_the_tutorials_image_with_the_leased_gpu() {
         no_process_left(&world);
     }
 }
+
+#[test]
+fn the_tutorials_page_is_a_script_that_runs_from_the_top() {
+    let twin = World::new();
+    twin.good(&["run", "gpt2", "service=triton-vllm", "--until", "generate_vllm_config"]);
+    let mut world = project(&twin);
+    world.env("REPOSITORY", twin.path("latest/generate_vllm_config/triton_model_repo_0"));
+    world.file("bin/regatta", "#!/bin/sh\nexec \"$REGATTA\" \"$@\"\n");
+    fs::set_permissions(world.path("bin/regatta"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pasted/genai-perf.sh");
+    let printed = world.good(&["import", &page.display().to_string()]).stdout;
+    // The tutorial's servers of Triton are runs of `gpt2`, its servers of vLLM stages.
+    let lines: Vec<String> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   beside the manifest: "))
+        .map(|line| line.replace("--measurement-interval 4000", "--measurement-interval 1000"))
+        .collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    for line in &lines {
+        let words = shlex::split(line).expect("a line of a shell");
+        let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        measured(&world.regatta(&words));
+    }
+    let [port] = crate::ports::free_ports::<1>();
+    let here = printed.replace("port: 8000", &format!("port: {port}")).replace("4000ms", "1000ms");
+    world.file("manifests/page.yaml", &here);
+    let run = world.regatta(&["run", "page", "--gpus", "1"]);
+    measured(&run);
+    for stage in ["run_harness", "run_harness_2"] {
+        assert!(answered(&result(&world, &run, stage)).0 > 0, "{stage}");
+    }
+    no_process_left(&world);
+}
