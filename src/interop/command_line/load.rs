@@ -11,9 +11,8 @@ use base::units::unquoted;
 
 /// Keys of `bench:` that `regatta bench` has an option for, each with it. The first ones are written in this order, the
 /// others as they come.
-static OPTIONS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
-    include_str!("../tools/regatta-bench.txt").lines().filter_map(|line| line.split_once(' ')).collect()
-});
+static OPTIONS: LazyLock<Vec<(&str, &str)>> =
+    LazyLock::new(|| include_str!("regatta-bench.txt").lines().filter_map(|line| line.split_once(' ')).collect());
 /// How many of them have a fixed place.
 const IN_ORDER: usize = 27;
 
