@@ -277,7 +277,7 @@ fn vllms_own_server_runs_in_the_tutorials_image_with_the_leased_gpu() {
         let folder = fs::canonicalize(elsewhere.path()).expect("a folder").display().to_string();
         // The chat's checkpoint is local, that of the completions is the one of its name.
         let checkpoint = format!("checkpoint={folder}");
-        let mut words = vec!["run", "gpt2", "system=gpu", "requests=2", "--gpus", "3"];
+        let mut words = vec!["run", "gpt2", "system=gpu", "requests=2", "--gpus", "2,3"];
         let service = format!("service={service}");
         words.push(&service);
         if model != "gpt2" {
@@ -290,7 +290,7 @@ fn vllms_own_server_runs_in_the_tutorials_image_with_the_leased_gpu() {
         }
         let calls = world.read("calls");
         let first = calls.lines().find(|line| line.starts_with("docker run")).expect("a call");
-        for part in ["--gpus=\"device=3\"", "--entrypoint=", "--dtype float16", &format!("--served-model-name {model}")]
+        for part in ["--gpus=\"device=2\"", "--entrypoint=", "--dtype float16", &format!("--served-model-name {model}")]
         {
             assert!(first.contains(part), "{part}: {first}");
         }
