@@ -36,7 +36,7 @@ pub(super) fn check_manifest(
     let params = manifest.get("params").and_then(Value::as_object);
     let mut refusals = Vec::new();
     for value in TEXTS {
-        let refused = refusals_with(&project, text, given(params, value))?;
+        let refused = refusals_with(&project, text, &given(params, value))?;
         if refused.is_empty() {
             return Ok(());
         }
@@ -63,8 +63,8 @@ fn given(params: Option<&Map<String, Value>>, text: &str) -> GivenValues {
 }
 
 /// Why it cannot be planned, or why its servers cannot be started, whatever is on the machine.
-fn refusals_with(project: &Project, text: &str, given: GivenValues) -> Result<Vec<Refusal>, CommandError> {
-    let plan = match plan_text(&project.manifests, NAME, text, &given) {
+fn refusals_with(project: &Project, text: &str, given: &GivenValues) -> Result<Vec<Refusal>, CommandError> {
+    let plan = match plan_text(&project.manifests, NAME, text, given) {
         Ok(plan) => plan,
         Err(found) => {
             let refusal = |error: &Diagnostic| {
