@@ -49,7 +49,7 @@ pub(super) fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     guarded(|| plan::expand(manifest))
 }
 
-/// The plan of a manifest that is no file, watched.
+/// The plan of the text of a manifest, watched.
 pub(super) fn plan_text(
     library: &ManifestLibrary,
     name: &str,

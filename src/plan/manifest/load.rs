@@ -37,7 +37,7 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
     }
 }
 
-/// Loads a manifest that is no file of the project. `name` stands for its file in errors.
+/// Loads a manifest from its text. Errors have `name` as the name of its file.
 ///
 /// # Errors
 /// Everything that is wrong with it, at once, each with its place.
