@@ -47,7 +47,7 @@ fn service_line(name: &str, service: &Map<String, Value>) -> String {
     }
     let devices = service.get("deploy").and_then(|deploy| deploy.pointer("/resources/reservations/devices"));
     let devices = devices.or_else(|| service.get("gpus")).map(list).unwrap_or_default();
-    words.extend(devices.first().and_then(|device| gpus(device)).map(|gpus| format!("--gpus {}", shell_word(&gpus))));
+    words.extend(devices.first().and_then(gpus).map(|gpus| format!("--gpus {}", shell_word(&gpus))));
     words.push(service.get("image").and_then(Value::as_str).map_or_else(|| "<image>".to_owned(), quoted));
     match service.get("command") {
         Some(Value::Array(command)) => words.extend(command.iter().map(|word| quoted(&unquoted(word)))),

@@ -401,7 +401,9 @@ impl Script {
             }
             TranslationKind::Run(run) => self.run(run),
             TranslationKind::Commands(commands) => {
-                commands.into_iter().for_each(|words| self.command_line(place, words));
+                for words in commands {
+                    self.command_line(place, words);
+                }
             }
             TranslationKind::Manifest(mut manifest) => {
                 if let Some(Value::Object(stages)) = manifest.remove("stages") {

@@ -1,5 +1,7 @@
 //! Scripts that a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported.
 
+use std::path::Path;
+
 use super::{Script, read_commands};
 use crate::command_line::{Env, Translation, TranslationError, base};
 use crate::translate::command::Surroundings;
@@ -50,7 +52,7 @@ pub(in crate::translate) fn called_script(
     }
     let flags = words.iter().take_while(|word| is_shell && word.starts_with('-')).count();
     let (file, arguments) = words[flags..].split_first()?;
-    let is_path = is_shell || file.contains('/') || file.ends_with(".sh");
+    let is_path = is_shell || file.contains('/') || Path::new(file).extension().is_some_and(|suffix| suffix == "sh");
     let text = if is_path { surroundings.script(file) } else { None };
     let text = text.filter(|text| is_shell || is_script(file, text))?;
     let mut script = Script { surroundings: surroundings.of_script(file), ..Script::default() };

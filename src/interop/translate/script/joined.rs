@@ -46,7 +46,9 @@ impl Script {
     fn on_the_host(&mut self, path: String) -> String {
         let Some(container) = self.container.as_ref().filter(|_| path.starts_with('/')) else { return path };
         let mut mounted = json!(path);
-        mounts(container).iter().for_each(|(host, inside)| replace_path(&mut mounted, inside, host));
+        for (host, inside) in mounts(container) {
+            replace_path(&mut mounted, &inside, &host);
+        }
         if mounted != json!(path) {
             return unquoted(&mounted);
         }
