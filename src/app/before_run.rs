@@ -16,6 +16,7 @@ use base::event::RunId;
 use base::files::Digest;
 use base::spec::Protocol;
 use harness::api_key_in;
+use interop::FLAG_VARIABLES;
 use plan::manifest::model::{Action, Bench, Serve};
 use plan::manifest::targets;
 use plan::{Lifetime, Plan, PlanReference, Task};
@@ -32,6 +33,18 @@ struct EnvironmentFault<'a> {
     why: String,
     /// It counts only where the task is known to run. Others count where it may.
     needs_certain_run: bool,
+}
+
+/// Variables that NVIDIA's Makefile reads: a sentence for each that is set.
+pub(super) fn unread_variables() -> Vec<String> {
+    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let sentence = |name| {
+        format!(
+            "{name} is set, and no shipped manifest reads it: `regatta import -- {name}=… make run_harness \
+            RUN_ARGS=…` prints the settings that it stands for"
+        )
+    };
+    FLAG_VARIABLES.into_iter().filter(is_set).map(sentence).collect()
 }
 
 /// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`,

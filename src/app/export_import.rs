@@ -57,7 +57,7 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
             if text.len() as u64 > MOST_INPUT {
                 return Err(CommandError::Usage(format!("standard input has more than {}", size(MOST_INPUT))));
             }
-            return translate::text(global, "standard input", &text);
+            return translate::scripts(global, &[("standard input".to_owned(), text)]);
         }
         // A line in quotes, as it was copied.
         if let Some(text) = only.to_str().filter(|text| text.trim().contains(char::is_whitespace) && is_absent(only)) {
@@ -72,10 +72,8 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if request.paths.iter().all(|path| path.extension().is_some_and(|suffix| suffix == "py")) {
         return translate::configs(&request.paths, &request.pick);
     }
-    if let [script] = request.paths.as_slice()
-        && is_script(script)
-    {
-        return translate::script(global, script);
+    if request.paths.iter().all(|path| is_script(path)) {
+        return translate::scripts(global, &translate::texts(&request.paths)?);
     }
     if let [file] = request.paths.as_slice()
         && let Some(text) = short_yaml(file)
@@ -87,12 +85,14 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
                 file.display()
             )));
         }
-        if let Some((kind, place)) = interop::command_file(&text) {
-            let hint = format!(
-                "paste the command lines in its {place}, one at a time: `regatta import -- vllm bench serve …`, \
-                 `regatta import -- vllm serve …`"
-            );
-            return Err(CommandError::hinted(format!("{} is {kind}, which is not read", file.display()), hint));
+        if let Some(script) = interop::compose_script(&text) {
+            return translate::scripts(global, &[(file.display().to_string(), script)]);
+        }
+        if interop::is_kubernetes(&text) {
+            return Err(CommandError::hinted(
+                format!("{} is a Kubernetes manifest, which is not read", file.display()),
+                "paste the command lines in its `command:` and `args:` one at a time: `regatta import -- vllm serve …`",
+            ));
         }
     }
     if !request.pick.is_empty() {

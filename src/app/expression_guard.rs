@@ -49,6 +49,16 @@ pub(super) fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     guarded(|| plan::expand(manifest))
 }
 
+/// The plan of the text of a manifest, watched.
+pub(super) fn plan_text(
+    library: &ManifestLibrary,
+    name: &str,
+    text: &str,
+    given: &GivenValues,
+) -> Result<Plan, Diagnostics> {
+    guarded(|| plan::expand(&plan::manifest::load_text(library, name, text, given)?))
+}
+
 fn guarded<T>(work: impl FnOnce() -> T) -> T {
     // The watcher ends when this is dropped.
     let _working = watch();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
-use crate::before_run::{decide, environment_faults};
+use crate::before_run::{decide, environment_faults, unread_variables};
 use crate::cli::{CliExit, Global, KeyValueArg, PlanFormat, PlanRequest, Select};
 use crate::console::{print, print_as, print_error, print_json};
 use crate::error::CommandError;
@@ -33,7 +33,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
         as_what @ (PlanFormat::Text | PlanFormat::Json) => {
             let options = options(&plan, &request.select)?;
             let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
-            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan, Path::new("/"))].concat();
+            let mut notes = [plan.idle(&chosen), unread_variables(), loadgen::notes(&plan, Path::new("/"))].concat();
             let mut tasks = plan.tasks.iter();
             let mut estimates = PlanEstimates::new(&project, request, &plan);
             let mut decisions = Vec::new();

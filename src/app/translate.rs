@@ -6,17 +6,18 @@
 
 use base::files::read_text;
 use base::units::{counted, shell_word};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+use super::planned_translation::{check_command, check_manifest};
 use super::{bench, imported_run};
 use crate::cli::{self, BenchTask, CliExit, CliRequest, Global};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use interop::{
     RunLine, ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind,
-    origin, read_config, read_line, read_script,
+    origin, read_config, read_line, read_scripts,
 };
 use plan::manifest::shipped;
 
@@ -26,28 +27,15 @@ pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, Command
     print_translation(global, translation)
 }
 
-/// A script of command lines.
-pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, CommandError> {
-    let name = path.display().to_string();
-    let text = read_text(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
-    self::text(global, &name, &text)
-}
-
-/// The text of a script; `name` is where it comes from.
-pub(super) fn text(global: &Global, name: &str, text: &str) -> Result<CliExit, CommandError> {
-    let translation = read_script(name, text).map_err(|error| usage_error(&error))?;
+/// Scripts of command lines, each with its name.
+pub(super) fn scripts(global: &Global, files: &[(String, String)]) -> Result<CliExit, CommandError> {
+    let translation = read_scripts(files).map_err(|error| usage_error(&error))?;
     print_translation(global, translation)
 }
 
 /// Configs of NVIDIA's MLPerf code.
 pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, CommandError> {
-    let mut files = Vec::new();
-    for path in paths {
-        let name = path.display().to_string();
-        let text =
-            read_text(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
-        files.push((name, text));
-    }
+    let files = texts(paths)?;
     let shape = |benchmark: &str| {
         let path = format!("manifests/models/{benchmark}.yaml");
         let (_, bytes) = shipped().find(|(name, _)| *name == path)?;
@@ -59,6 +47,16 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Com
     print_command(&translation, &[], &yaml(manifest)?)
 }
 
+/// Files with their names.
+pub(super) fn texts(paths: &[PathBuf]) -> Result<Vec<(String, String)>, CommandError> {
+    let named = paths.iter().map(|path| (path.display().to_string(), path));
+    let read = |(name, path): (String, &PathBuf)| match read_text(path) {
+        Ok(text) => Ok((name, text)),
+        Err(error) => Err(anyhow::Error::from(error).context(format!("cannot read {name}")).into()),
+    };
+    named.map(read).collect()
+}
+
 fn usage_error(error: &TranslationError) -> CommandError {
     CommandError::Usage(error.to_string().replace('\n', "\n  "))
 }
@@ -67,12 +65,12 @@ fn print_translation(global: &Global, mut translation: Translation) -> Result<Cl
     match std::mem::replace(&mut translation.kind, TranslationKind::Commands(Vec::new())) {
         TranslationKind::Manifest(mut manifest) => {
             translation.notes.extend(server_alone(&manifest));
-            let text = manifest_text(&translation, &mut manifest)?;
+            let text = planned_text(global, &translation, &mut manifest)?;
             print_command(&translation, &[], &text)
         }
         TranslationKind::Bench(line) => {
             let (mut manifest, same) = measured(&line, &mut translation)?;
-            let text = manifest_text(&translation, &mut manifest)?;
+            let text = planned_text(global, &translation, &mut manifest)?;
             print_command(&translation, &same, &text)
         }
         TranslationKind::Script(script) => print_script(global, script, &mut translation),
@@ -81,6 +79,7 @@ fn print_translation(global: &Global, mut translation: Translation) -> Result<Cl
             print_command(&translation, &[], &command)
         }
         TranslationKind::Commands(commands) => {
+            commands.iter().try_for_each(|words| check_command(&translation, words))?;
             let text: String = commands.iter().map(|words| line_of(&translation, words) + "\n").collect();
             print_command(&translation, &[], &text)
         }
@@ -105,6 +104,7 @@ fn print_script(
     translation: &mut Translation,
 ) -> Result<CliExit, CommandError> {
     let TranslatedScript { mut stages, benches, runs, mut commands } = script;
+    commands.iter().try_for_each(|words| check_command(translation, words))?;
     let is_text = stages.is_empty() && (!runs.is_empty() || benches.is_empty());
     let serving = runs.iter().rposition(|run| run.serves).filter(|_| is_text);
     let (served, benches): (Vec<_>, Vec<_>) = benches.into_iter().partition(|bench| bench.run.is_some());
@@ -133,7 +133,7 @@ fn print_script(
     lines.extend(commands.iter().map(|words| line_of(translation, words)));
     let mut same = Vec::new();
     let mut head = Map::new();
-    for ScriptBench { server, bench, .. } in &benches {
+    for ScriptBench { server, bench, place, .. } in &benches {
         let (mut manifest, lines) = measured(bench, translation)?;
         same.extend(lines);
         let mut stage = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
@@ -144,6 +144,7 @@ fn print_script(
         }
         let number = stages.keys().filter(|name| name.starts_with("run_harness")).count() + 1;
         let name = if number == 1 { "run_harness".to_owned() } else { format!("run_harness_{number}") };
+        translation.places.push((name.clone(), place.clone()));
         stages.insert(name, stage.unwrap_or_default());
         head = manifest;
     }
@@ -153,7 +154,7 @@ fn print_script(
     head.shift_remove("stages");
     head.insert("stages".to_owned(), Value::Object(stages));
     translation.notes.extend(lines.iter().map(|line| format!("beside the manifest: {}", line.trim_end())));
-    let text = manifest_text(translation, &mut head)?;
+    let text = planned_text(global, translation, &mut head)?;
     print_command(translation, &same, &text)
 }
 
@@ -197,8 +198,12 @@ fn server_alone(manifest: &Map<String, Value>) -> Vec<String> {
     sentences.collect()
 }
 
-/// With a parameter for each value that must come from the user.
-fn manifest_text(translation: &Translation, manifest: &mut Map<String, Value>) -> Result<String, CommandError> {
+/// The text of a manifest that can be planned, with a parameter for each value that must come from the user.
+fn planned_text(
+    global: &Global,
+    translation: &Translation,
+    manifest: &mut Map<String, Value>,
+) -> Result<String, CommandError> {
     let mut stages = manifest.get("stages").cloned().unwrap_or_default();
     let params = translation.parameters(&mut stages);
     manifest.insert("stages".to_owned(), stages);
@@ -206,7 +211,9 @@ fn manifest_text(translation: &Translation, manifest: &mut Map<String, Value>) -
         let at = manifest.keys().position(|key| key == "stages").unwrap_or(0);
         manifest.shift_insert(at, "params".to_owned(), Value::Object(params));
     }
-    yaml(manifest)
+    let text = yaml(manifest)?;
+    check_manifest(global, translation, &text, &remarks(translation, &[]))?;
+    Ok(text)
 }
 
 /// A command line with its unknown values as the shell has them.
@@ -214,7 +221,7 @@ fn line_of(translation: &Translation, words: &[String]) -> String {
     let words = words.iter().map(|word| {
         let written = translation.as_written(word);
         // A variable is for the shell to fill in.
-        let is_variable = ["${", "$(", "`"].iter().any(|begin| written.contains(begin)) && written != *word;
+        let is_variable = written.contains(['$', '`']) && written != *word;
         if is_variable || word.starts_with("$REGATTA_") { format!("\"{written}\"") } else { shell_word(&written) }
     });
     words.collect::<Vec<_>>().join(" ")

@@ -42,7 +42,14 @@ pub(crate) fn translate(
         }
         Some((command, _)) if command == "pull" => {
             return nothing(format!(
-                "`{engine} pull` has no meaning here: an image is fetched by the first stage whose `container` has it"
+                "`{engine} pull` has no meaning here: an `image: {{ pull: … }}` stage fetches an image, and stages \
+                that use it wait for it"
+            ));
+        }
+        Some((command, _)) if command == "compose" => {
+            return nothing(format!(
+                "`{engine} compose` has no meaning here: its file is imported, `regatta import compose.yaml`, and the \
+                stages start its containers"
             ));
         }
         other => {
@@ -91,10 +98,13 @@ pub(crate) fn translate(
             );
             return nothing(text);
         }
-        return builder.finish(TOOL, TranslationKind::Container(container));
+        let has_terminal = ["--interactive", "--tty", "-it", "-dit"].iter().any(|name| line.has(name));
+        if has_terminal || !started.is_empty() || ports.is_empty() {
+            return builder.finish(TOOL, TranslationKind::Container(container));
+        }
     }
     // Its own entry point takes these arguments; its name does not show which program that is.
-    if entry.is_none() && !line.has("--entrypoint") && started.first().is_some_and(|word| word.starts_with('-')) {
+    if entry.is_none() && !line.has("--entrypoint") && started.first().is_none_or(|word| word.starts_with('-')) {
         return nothing(format!(
             "the line has no meaning here: which program the image `{image}` starts is not known; write the program in \
             front of its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"

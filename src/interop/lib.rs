@@ -3,7 +3,7 @@
 //!
 //! The options of each program are a file, `tools/NAME.toml`; `command_line::tool_table` reads it and does what its
 //! rows say. What tools share is in `command_line` (arguments, and what each of them means here). `translate` knows all
-//! tools ([`read_line()`], [`read_script()`]: from a program's name to its tool). `formats` has the table of result
+//! tools ([`read_line()`], [`read_scripts()`]: from a program's name to its tool). `formats` has the table of result
 //! files, and recognizes and writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics
 //! mean; [`compat()`] computes them from the same requests.
 //!
@@ -11,13 +11,14 @@
 //!
 //! ```text
 //!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf
-//!  curl  docker  genai_perf  git_clone_command  guidellm  llmb_run  nvidia_harness  nvidia_smi  sglang  slurm
+//!  compose  curl  docker  genai_perf  git_clone_command  guidellm  llmb_run  nvidia_harness  nvidia_smi  sglang  slurm
 //!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
 mod aiperf;
 mod command_line;
 mod command_server;
+mod compose;
 mod curl;
 mod docker;
 mod formats;
@@ -44,6 +45,7 @@ pub use command_line::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript,
     Translation, TranslationError, TranslationKind, TranslationProblem, UnknownValue, UntranslatedOption, origin,
 };
+pub use compose::compose_script;
 pub use formats::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, ImportError, ImportIdentity,
     ImportSource, Imported, ImportedSweep, LocatedRun, LocatedRuns, export, import_runs, import_sweep, loadgen_run,
@@ -56,6 +58,6 @@ pub use metrics::{
     MetricStats, MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk,
     TracedChunks, UnknownTool, compat, vector,
 };
-pub use nvidia_harness::{gpu_name, read_config};
-pub use tool_configs::{command_file, tool_of_config};
-pub use translate::{read_line, read_script};
+pub use nvidia_harness::{FLAG_VARIABLES, gpu_name, read_config};
+pub use tool_configs::{is_kubernetes, tool_of_config};
+pub use translate::{read_line, read_scripts};

@@ -6,13 +6,16 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    OptionRow, ParsedLine, ToolTable, TranslateRanks, Translation, TranslationBuilder, TranslationError,
-    TranslationKind, assignment, put_container, quantity,
+    OptionRow, ParsedLine, ToolTable, TranslateInner, TranslateRanks, Translation, TranslationBuilder,
+    TranslationError, TranslationKind, assignment, put_container, quantity,
 };
 use base::spec::Quantity;
 
 pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/slurm.toml")], &[]));
+
+/// How many ranks a step has, and where.
+const RANKS: [&str; 3] = ["--nodes", "--ntasks", "--ntasks-per-node"];
 
 /// Whether an option belongs to a step, and not to the allocation or the terminal of the line.
 fn is_of_step(name: &str) -> bool {
@@ -21,8 +24,16 @@ fn is_of_step(name: &str) -> bool {
 
 /// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are
 /// started by a step of the server's own.
-pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Translation, TranslationError> {
+/// `job`: the options that it has from the job's script.
+pub(crate) fn srun(
+    job: &[String],
+    words: &[String],
+    inner: TranslateRanks<'_>,
+) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
+    let given_here = TABLE.read_front("srun", words, &mut TranslationBuilder::default());
+    let is_inherited = RANKS.iter().all(|name| !given_here.has(name));
+    let words = if is_inherited { &[job, words].concat() } else { words };
     let line = TABLE.read_front("srun", words, &mut builder);
     if line.behind.is_empty() {
         builder.push_error("`srun` needs a command");
@@ -65,7 +76,7 @@ pub(crate) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Transl
             on, and its step takes all nodes of the job"
         ));
     }
-    let settings = settings(&line, false);
+    let settings = settings(&given_here, false);
     if !settings.is_empty() {
         builder.note(format!("Slurm's settings are given with the run: `regatta run … --on slurm{settings}`"));
     }
@@ -170,12 +181,18 @@ fn also_as_on_the_host(mounts: &str) -> String {
     host_mounts.join(",")
 }
 
-/// `sbatch X.sub`
-pub(crate) fn sbatch(name: &str, words: &[String]) -> Result<Translation, TranslationError> {
+/// `sbatch X.sub`, `sbatch --wrap COMMAND`
+pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
     let tool = "sbatch";
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_front(tool, words, &mut builder);
     left(&line, false, &mut builder);
+    if let Some(command) = line.value("--wrap") {
+        let mut translation = inner(&["bash", "-c", command].map(str::to_owned))?;
+        builder.note(format!("it is a job of Slurm: `regatta run FILE --on slurm{}`", settings(&line, true)));
+        builder.absorb(name, &mut translation);
+        return builder.finish(translation.tool, translation.kind);
+    }
     let options = settings(&line, false);
     let text = match line.behind.iter().find(|word| assignment(word).is_none()) {
         Some(script) if script.ends_with("launch.sh") => format!(
@@ -212,8 +229,8 @@ fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     }
 }
 
-/// Reads the `#SBATCH` lines of a script: a note on what they set, and those that are not for the run.
-pub(crate) fn directives(text: &str, builder: &mut TranslationBuilder) {
+/// The `#SBATCH` lines of a script; `None` where it has none.
+fn directive_line(text: &str, reading: &mut TranslationBuilder) -> Option<ParsedLine> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("#SBATCH "));
     let words: Vec<String> = lines
         .flat_map(|line| {
@@ -221,11 +238,20 @@ pub(crate) fn directives(text: &str, builder: &mut TranslationBuilder) {
             shlex::split(&line).unwrap_or_else(|| line.split_whitespace().map(str::to_owned).collect())
         })
         .collect();
-    if words.is_empty() {
-        return;
-    }
+    (!words.is_empty()).then(|| TABLE.read_as("#SBATCH", &words, reading))
+}
+
+/// The options of a job's script that its steps have, too.
+pub(crate) fn job_options(text: &str) -> Vec<String> {
+    let Some(line) = directive_line(text, &mut TranslationBuilder::default()) else { return Vec::new() };
+    let given = line.given.iter().filter(|given| RANKS.contains(&given.name));
+    given.map(|given| format!("{}={}", given.name, given.value())).collect()
+}
+
+/// Reads the `#SBATCH` lines of a script: a note on what they set, and those that are not for the run.
+pub(crate) fn directives(text: &str, builder: &mut TranslationBuilder) {
     let mut reading = TranslationBuilder::default();
-    let line = TABLE.read_as("#SBATCH", &words, &mut reading);
+    let Some(line) = directive_line(text, &mut reading) else { return };
     for problem in reading.problems {
         builder.push_untranslated("#SBATCH", problem.to_string());
     }

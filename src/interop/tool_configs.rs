@@ -1,5 +1,4 @@
-//! YAML files of other tools that are recognized, not read: configs of load tools, and files with command lines in
-//! them.
+//! YAML files of other tools that are recognized, not read: configs of load tools, and Kubernetes manifests.
 
 use serde_json::{Map, Value};
 
@@ -24,26 +23,19 @@ pub fn tool_of_config(text: &str) -> Option<&'static str> {
     tool.filter(|_| is_other).map(|(tool, _)| *tool)
 }
 
-/// What a file is that holds command lines: its name, and where the lines are.
-pub fn command_file(text: &str) -> Option<(&'static str, &'static str)> {
-    let has = |key: &str| text.lines().any(|line| line.starts_with(key));
-    match (has("services:"), has("apiVersion:") && has("kind:")) {
-        (true, _) => Some(("a compose file", "`command:` (behind `entrypoint:`)")),
-        (_, true) => Some(("a Kubernetes manifest", "`command:` and `args:`")),
-        _ => None,
-    }
+/// Whether a text is a Kubernetes manifest.
+pub fn is_kubernetes(text: &str) -> bool {
+    ["apiVersion:", "kind:"].iter().all(|key| text.lines().any(|line| line.starts_with(key)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{command_file, tool_of_config};
+    use super::{is_kubernetes, tool_of_config};
 
     #[test]
-    fn files_with_command_lines_are_recognized_by_their_keys() {
-        let name = |text: &str| command_file(text).map(|(name, _)| name);
-        assert_eq!(name("version: '3'\nservices:\n  a: { command: b }\n"), Some("a compose file"));
-        assert_eq!(name("---\napiVersion: batch/v1\nkind: Job\n---\nkind: Service\n"), Some("a Kubernetes manifest"));
-        assert_eq!(name("regatta: 1\nstages: {}\n"), None);
+    fn a_kubernetes_manifest_is_recognized_by_its_keys() {
+        assert!(is_kubernetes("---\napiVersion: batch/v1\nkind: Job\n---\nkind: Service\n"));
+        assert!(!is_kubernetes("regatta: 1\nstages: {}\n"));
     }
 
     #[test]

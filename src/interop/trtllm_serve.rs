@@ -23,13 +23,22 @@ fn no_model(words: &str) -> String {
     )
 }
 
+/// Other commands have other options, which are not read.
+fn refuse_subcommand(words: &[String]) -> Result<(), TranslationError> {
+    match words.first().filter(|word| SUBCOMMANDS.contains(&word.as_str())) {
+        Some(command) => Err(TranslationError::new(no_model(command))),
+        None => Ok(()),
+    }
+}
+
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
 pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
+    refuse_subcommand(words)?;
     let line = TABLE.read_words(words, &mut builder);
     let model = match line.plain.as_slice() {
-        [model] if !SUBCOMMANDS.contains(&model.as_str()) => model.clone(),
+        [model] => model.clone(),
         [] => {
             builder.push_error("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
             String::new()
@@ -58,9 +67,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
 /// The line unchanged, for one that something else starts (ranks on several nodes, a profiler): a `serve: { command:
 /// … }` stage.
 pub(crate) fn as_written(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    if let Some(command) = words.first().filter(|word| SUBCOMMANDS.contains(&word.as_str())) {
-        return Err(TranslationError::new(no_model(command)));
-    }
+    refuse_subcommand(words)?;
     ServerProgram { table: &TABLE, is_typed: false }.translate(&[SERVE], env, words)
 }
 

@@ -243,6 +243,32 @@ fn every_line_of_the_page_keeps_its_variables_and_plans() {
 }
 
 #[test]
+fn the_whole_page_is_a_script_whose_commands_run_with_stand_ins() {
+    let world = world();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pasted/llmb.sh");
+    let printed = world.good(&["import", &page.display().to_string()]).stdout;
+    let commands: Vec<&str> = printed.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(commands.len(), 7, "{printed}");
+    let python = format!("python={}", world.path("bin/python").display());
+    for command in commands {
+        let words = shlex::split(command).expect("a line of a shell");
+        let begin = words.iter().position(|word| word == "regatta").expect("a command of Regatta");
+        assert_eq!(words[begin + 1..begin + 3], ["run", "llama3.3-70b"]);
+        // The same recipe with a checkpoint and sources that are here.
+        let mut given = vec!["run", "recipe", "weights=model", &python, "--gpus", "4", "-j", "1"];
+        given.extend(words[begin + 3..].iter().map(String::as_str));
+        let mut process = world.command(&given);
+        process.envs(words[..begin].iter().filter_map(|word| word.split_once('=')));
+        let output = process.output().expect("it starts");
+        assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let record = record(&world);
+    for part in ["--num_requests 1000\n", "--num_requests 4000\n", "--output-mean 8000\n", "--input-mean 8000\n"] {
+        assert!(record.contains(part), "{part} is not in\n{record}");
+    }
+}
+
+#[test]
 fn a_scale_is_a_system_of_the_cluster_and_slurms_options_are_those_of_a_job() {
     let world = world();
     let import = |line: &str| world.good(&["import", "--", line]).stdout;

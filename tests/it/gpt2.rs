@@ -118,10 +118,14 @@ const TRTLLM_BUILD: &str = r#"while [ "$1" != --output_dir ]; do shift; done
 cp "$ENGINE"/* "$2"
 "#;
 /// The server's own process is the container, known by its name.
-const DOCKER: &str = r#"[ "$1" != container ] || exit 1
+const DOCKER: &str = r#"case $1 in
+container) exit 1 ;;
+image) echo 'sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff []'; exit 0 ;;
+pull) exit 0 ;;
+esac
 if [ "$1" = run ]; then
   while [ $# -gt 0 ]; do
-    case $1 in --name) echo $$ > "$W/$2.pid" ;; --port) port=$2 ;; esac
+    case $1 in --name=*) echo $$ > "$W/${1#*=}.pid" ;; --port) port=$2 ;; esac
     shift
   done
   exec "$REGATTA" sim serve --repository "$REPOSITORY" --grpc-port 0 --http-port "$port" --metrics-port 0
@@ -262,29 +266,72 @@ fn the_quick_start_is_planned_in_the_pages_container() {
 }
 
 #[test]
-fn vllms_own_server_is_started_by_the_tutorials_command() {
+fn vllms_own_server_runs_in_the_tutorials_image_with_the_leased_gpu() {
     // What stands in for vLLM serves a model called gpt2.
     let twin = World::new();
     twin.good(&["run", "gpt2", "service=triton-vllm", "--until", "generate_vllm_config"]);
     for (service, model) in [("openai-completions", "gpt2"), ("openai-chat", "HuggingFaceH4/zephyr-7b-beta")] {
         let mut world = project(&twin);
         world.env("REPOSITORY", twin.path("latest/generate_vllm_config/triton_model_repo_0"));
-        let run =
-            world.regatta(&["run", "gpt2", "system=gpu", &format!("service={service}"), "requests=2", "--gpus", "1"]);
+        let elsewhere = tempfile::tempdir().expect("a folder");
+        let folder = fs::canonicalize(elsewhere.path()).expect("a folder").display().to_string();
+        // The chat's checkpoint is local, that of the completions is the one of its name.
+        let checkpoint = format!("checkpoint={folder}");
+        let mut words = vec!["run", "gpt2", "system=gpu", "requests=2", "--gpus", "2,3"];
+        let service = format!("service={service}");
+        words.push(&service);
+        if model != "gpt2" {
+            words.push(&checkpoint);
+        }
+        let run = world.regatta(&words);
         if model == "gpt2" {
             measured(&run);
             assert_eq!(answered(&result(&world, &run, "run_harness")), (2, 200));
         }
         let calls = world.read("calls");
         let first = calls.lines().find(|line| line.starts_with("docker run")).expect("a call");
-        assert!(
-            first.contains("--net=host --gpus=all vllm/vllm-openai:latest --model ") && first.contains(model),
-            "{first}"
-        );
-        assert!(
-            first.contains("--dtype float16") && calls.lines().any(|line| line.starts_with("docker stop")),
-            "{calls}"
-        );
+        for part in ["--gpus=\"device=2\"", "--entrypoint=", "--dtype float16", &format!("--served-model-name {model}")]
+        {
+            assert!(first.contains(part), "{part}: {first}");
+        }
+        assert!(!first.contains("--gpus=all"), "{first}");
+        let mount = format!("--volume={folder}:{folder}:ro");
+        assert_eq!(first.contains(&mount), model != "gpt2", "{first}");
+        assert!(first.contains(&format!("vllm serve {}", if model == "gpt2" { model } else { &folder })), "{first}");
+        assert!(calls.lines().any(|line| line.starts_with("docker stop")), "{calls}");
         no_process_left(&world);
     }
+}
+
+#[test]
+fn the_tutorials_page_is_a_script_that_runs_from_the_top() {
+    let twin = World::new();
+    twin.good(&["run", "gpt2", "service=triton-vllm", "--until", "generate_vllm_config"]);
+    let mut world = project(&twin);
+    world.env("REPOSITORY", twin.path("latest/generate_vllm_config/triton_model_repo_0"));
+    world.file("bin/regatta", "#!/bin/sh\nexec \"$REGATTA\" \"$@\"\n");
+    fs::set_permissions(world.path("bin/regatta"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pasted/genai-perf.sh");
+    let printed = world.good(&["import", &page.display().to_string()]).stdout;
+    // The tutorial's servers of Triton are runs of `gpt2`, its servers of vLLM stages.
+    let lines: Vec<String> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   beside the manifest: "))
+        .map(|line| line.replace("--measurement-interval 4000", "--measurement-interval 1000"))
+        .collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    for line in &lines {
+        let words = shlex::split(line).expect("a line of a shell");
+        let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        measured(&world.regatta(&words));
+    }
+    let [port] = crate::ports::free_ports::<1>();
+    let here = printed.replace("port: 8000", &format!("port: {port}")).replace("4000ms", "1000ms");
+    world.file("manifests/page.yaml", &here);
+    let run = world.regatta(&["run", "page", "--gpus", "1"]);
+    measured(&run);
+    for stage in ["run_harness", "run_harness_2"] {
+        assert!(answered(&result(&world, &run, stage)).0 > 0, "{stage}");
+    }
+    no_process_left(&world);
 }

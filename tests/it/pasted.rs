@@ -474,14 +474,25 @@ fn every_line_of_the_pages_plans_or_says_in_one_sentence_why_not() {
     assert_eq!(fs::read_to_string(golden("table.md")).unwrap_or_default(), table);
 }
 
+/// What `tensorrt_llm_triton.sub` starts in each rank.
+const RANKS: &str = r#"#!/usr/bin/env bash
+TRITONSERVER="/opt/tritonserver/bin/tritonserver"
+MODEL_REPO="/triton_model_repo"
+${TRITONSERVER} --model-repository=${MODEL_REPO} --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix${SLURM_PROCID}_
+"#;
+
 #[test]
 fn a_page_is_one_script_and_none_of_its_lines_is_lost() {
     for file in ["harness-v4.1.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "tensorrt_llm_triton.sub"] {
         let world = World::new();
         let ended = world.regatta(&["import", &golden(file).display().to_string()]);
         if file == "tensorrt_llm_triton.sub" {
-            // The job's script only calls another one.
+            // The job's script only calls another one, which the page has elsewhere.
             assert!(has_no_meaning(&ended), "{file}: {}\n{}", ended.stdout, ended.stderr);
+            let path = golden(file).display().to_string();
+            let both = world.file("tensorrt_llm_triton.sh", RANKS).good(&["import", &path, "tensorrt_llm_triton.sh"]);
+            both.shows("world_size: 8").shows("--container-image=triton_trt_llm").shows("gpu_clocks:");
+            assert_eq!(plan(&world, &both.stdout), "yes", "{}", both.stdout);
             continue;
         }
         assert_eq!(ended.code, 0, "{file}: {}\n{}", ended.stdout, ended.stderr);

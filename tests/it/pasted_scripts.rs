@@ -531,3 +531,30 @@ fn the_first_limit_of_another_tool_ends_the_run_here_too() {
     let ended = World::new().good(&["import", "--", line]);
     assert!(!ended.stdout.contains("ignore_eos: true"), "{}", ended.stdout);
 }
+
+#[test]
+fn what_a_plan_would_refuse_is_an_error_at_the_users_line() {
+    let world = World::new();
+    world.file("run.sh", "sleep 1\nvllm serve m -tp 0\n");
+    let refused = world.regatta(&["import", "run.sh"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{refused:?}");
+    refused.shows("what this becomes cannot be planned").shows("run.sh:2: ").shows("run.sh:1: `sleep` has no meaning");
+    // A value that only the user has makes no difference.
+    world.file("open.sh", "genai-perf profile -m $M --url $HOST:$PORT --endpoint-type chat --tokenizer <folder>\n");
+    world.good(&["import", "open.sh"]).shows("target:");
+}
+
+#[test]
+fn a_compose_file_is_the_lines_of_docker_that_start_its_services() {
+    let world = World::new();
+    let server = "  api:\n    image: vllm/vllm-openai:v1\n    command: --model m --port 8000\n    gpus: all\n";
+    let command = "vllm bench serve --model m --host api --port 8000";
+    let bench = format!("  load:\n    image: b\n    depends_on: [api]\n    command: {command}\n");
+    world.file("compose.yaml", &format!("services:\n{server}{bench}"));
+    let ended = world.good(&["import", "compose.yaml"]);
+    let stages = manifest(&ended.stdout)["stages"].clone();
+    assert_eq!(stages["server"]["container"]["image"], Value::from("vllm/vllm-openai:v1"));
+    assert_eq!(stages["run_harness"]["bench"]["target"], Value::from("{{ stages.server }}"));
+    world.file("bad.yaml", "services:\n  api:\n    image: vllm/vllm-openai\n    colour: blue\n");
+    assert!(world.regatta(&["import", "bad.yaml"]).stderr.contains("bad.yaml:2: `--colour`"));
+}

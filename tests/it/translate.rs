@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use regatta::interop::{ProblemKind, TranslationKind, read_config, read_line, read_script};
+use regatta::interop::{ProblemKind, TranslationKind, read_config, read_line, read_scripts};
 use serde_json::json;
 
 use crate::world::{Ended, World};
@@ -202,7 +202,7 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
 #[test]
 fn a_problem_has_its_place_in_the_script() {
     let text = "export A=b\ngenai-perf profile -m m --concurency 8\nsome_program --x\ndocker run image genai-perf profile --shade\n";
-    let problems = read_script("run.sh", text).expect_err("an unknown option").problems;
+    let problems = read_scripts(&[("run.sh".to_owned(), text.to_owned())]).expect_err("an unknown option").problems;
     let places: Vec<&str> = problems.iter().filter_map(|problem| problem.place.as_deref()).collect();
     assert_eq!(places, ["run.sh:2", "run.sh:4: in the container of `image`"], "{problems:?}");
     // A program that is not known here is no problem of a script.
@@ -414,7 +414,9 @@ fn todays_lines_of_fill_template_are_one_repository_and_other_models_keep_their_
         python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/ensemble/config.pbtxt triton_max_batch_size:64,logits_datatype:TYPE_FP32\n\
         python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/tensorrt_llm/config.pbtxt triton_backend:tensorrtllm,triton_max_batch_size:64,decoupled_mode:False,max_beam_width:1,engine_dir:/engine,logits_datatype:TYPE_FP32,prompt_embedding_table_data_type:TYPE_FP16\n\
         python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/whisper_bls/config.pbtxt engine_dir:/engine,n_mels:128,zero_pad:false,triton_max_batch_size:8\n";
-    let TranslationKind::Script(script) = read_script("page.sh", page).expect("understood").kind else {
+    let TranslationKind::Script(script) =
+        read_scripts(&[("page.sh".to_owned(), page.to_owned())]).expect("understood").kind
+    else {
         panic!("a script");
     };
     let parameters = &script.stages["generate_triton_config"]["repository"]["parameters"];
@@ -476,7 +478,7 @@ proptest! {
 
     #[test]
     fn no_script_makes_it_panic(text in "([A-Z]=|\\$[A-Z]|\\$\\{|python3 |fill_template.py |launch_triton_server.py |cp |a/config.pbtxt |x:y|&&|'|\n|\\\\\n|#| |é){0,30}") {
-        let _ = read_script("s.sh", &text);
+        let _ = read_scripts(&[("s.sh".to_owned(), text.to_owned())]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 
 use super::values::ArgumentValueError;
 use base::event::RunTag;
+use interop::{ExportFormat, Tool};
 use report::explain::ENTRIES;
 
 /// The page of a run, or its numbers beside those of other tools.
@@ -17,33 +18,12 @@ pub struct ReportRequest {
     pub run: Option<String>,
     /// Print Regatta's numbers next to this tool's, computed from the same requests. RUN may then also be a task or
     /// a folder with a result. Repeatable.
-    #[arg(long, value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
+    #[arg(long, value_name = "TOOL", value_parser = PossibleValuesParser::new(Tool::ALL.map(Tool::name)))]
     pub compat: Vec<String>,
     /// Print JSON.
     #[arg(long, requires = "compat")]
     pub json: bool,
 }
-
-/// The tools whose definitions are known.
-pub(super) const TOOLS: [&str; 14] = [
-    "regatta",
-    "loadgen",
-    "aiperf",
-    "genai-perf",
-    "perf-analyzer",
-    "vllm",
-    "sglang",
-    "sglang-native",
-    "guidellm",
-    "inference-perf",
-    "llmperf",
-    "trtllm-bench",
-    "mlcommons-endpoints",
-    "hf-benchmarker",
-];
-
-/// The file formats of results.
-pub(super) const SHAPES: [&str; 5] = ["genai-perf", "aiperf", "vllm", "perf-analyzer", "parquet"];
 
 /// Any text; shells complete the metrics.
 #[derive(Clone)]
@@ -75,7 +55,7 @@ pub struct CompareRequest {
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
     /// Compute all of them with this tool's definitions, from their requests.
-    #[arg(long = "as", value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
+    #[arg(long = "as", value_name = "TOOL", value_parser = PossibleValuesParser::new(Tool::ALL.map(Tool::name)))]
     pub as_tool: Option<String>,
     /// Also subtract numbers with different definitions.
     #[arg(long)]
@@ -111,7 +91,8 @@ pub struct ExportRequest {
     #[arg(value_name = "RESULT", value_hint = ValueHint::AnyPath)]
     pub result: String,
     /// The file format. Repeatable.
-    #[arg(long = "as", value_name = "SHAPE", required = true, value_parser = PossibleValuesParser::new(SHAPES))]
+    #[arg(long = "as", value_name = "SHAPE", required = true)]
+    #[arg(value_parser = PossibleValuesParser::new(ExportFormat::ALL.map(ExportFormat::name)))]
     pub formats: Vec<String>,
     /// Where to write them; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]

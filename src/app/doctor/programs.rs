@@ -1,6 +1,7 @@
 //! Programs that tasks start: whether they exist, which version, and what installs them; container programs and their
 //! images.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::doctor::needs::{ContainerNeed, Needs};
@@ -21,61 +22,27 @@ enum InstallSource {
 
 struct Tool {
     name: &'static str,
-    /// Arguments that make it print its version; empty if it cannot print one.
-    version: &'static [&'static str],
+    /// The argument that makes it print its version, if it can.
+    version: Option<&'static str>,
     from: InstallSource,
 }
 
-const VERSION: &[&str] = &["--version"];
-const TRITON: &str =
-    "run the stage in an image that has it: `container: { image: …/tritonserver:<release>-trtllm-python-py3 }`";
+/// A program in each line: its name, the argument that makes it print its version (`-`: it cannot), and how it is
+/// installed.
+static TOOLS: LazyLock<Vec<Tool>> =
+    LazyLock::new(|| include_str!("programs.txt").lines().filter_map(Tool::parse).collect());
 
-const TOOLS: [Tool; 32] = [
-    Tool { name: "git", version: VERSION, from: InstallSource::Package("git", "git") },
-    Tool { name: "git-lfs", version: VERSION, from: InstallSource::Package("git-lfs", "git-lfs") },
-    Tool { name: "cmake", version: VERSION, from: InstallSource::Package("cmake", "cmake") },
-    Tool { name: "ninja", version: VERSION, from: InstallSource::Package("ninja-build", "ninja-build") },
-    Tool { name: "make", version: VERSION, from: InstallSource::Package("make", "make") },
-    Tool { name: "gcc", version: VERSION, from: InstallSource::Package("gcc", "gcc") },
-    Tool { name: "g++", version: VERSION, from: InstallSource::Package("g++", "gcc-c++") },
-    Tool { name: "nvcc", version: VERSION, from: InstallSource::Package("nvidia-cuda-toolkit", "cuda-toolkit") },
-    Tool {
-        name: "nvidia-smi",
-        version: &[],
-        from: InstallSource::Words("install NVIDIA's driver: Debian `nvidia-driver`, Ubuntu `ubuntu-drivers install`"),
-    },
-    Tool { name: "python3", version: VERSION, from: InstallSource::Package("python3", "python3") },
-    Tool { name: "pip", version: VERSION, from: InstallSource::Package("python3-pip", "python3-pip") },
-    Tool { name: "pip3", version: VERSION, from: InstallSource::Package("python3-pip", "python3-pip") },
-    Tool { name: "mpirun", version: VERSION, from: InstallSource::Package("openmpi-bin", "openmpi") },
-    Tool { name: "srun", version: VERSION, from: InstallSource::Package("slurm-client", "slurm") },
-    Tool { name: "sbatch", version: VERSION, from: InstallSource::Package("slurm-client", "slurm") },
-    Tool { name: "docker", version: VERSION, from: InstallSource::Package("docker.io", "docker-ce") },
-    Tool { name: "podman", version: VERSION, from: InstallSource::Package("podman", "podman") },
-    Tool {
-        name: "enroot",
-        version: &["version"],
-        from: InstallSource::Words("install enroot's package from its releases"),
-    },
-    Tool {
-        name: "apptainer",
-        version: VERSION,
-        from: InstallSource::Words("install apptainer's package from its releases"),
-    },
-    Tool { name: "tritonserver", version: &[], from: InstallSource::Words(TRITON) },
-    Tool { name: "trtllm-build", version: &[], from: InstallSource::Pip("tensorrt-llm") },
-    Tool { name: "trtllm-serve", version: &[], from: InstallSource::Pip("tensorrt-llm") },
-    Tool { name: "trtllm-bench", version: &[], from: InstallSource::Pip("tensorrt-llm") },
-    Tool { name: "trtllm-llmapi-launch", version: &[], from: InstallSource::Pip("tensorrt-llm") },
-    Tool { name: "vllm", version: &[], from: InstallSource::Pip("vllm") },
-    Tool { name: "hf", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
-    Tool { name: "huggingface-cli", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
-    Tool { name: "curl", version: VERSION, from: InstallSource::Package("curl", "curl") },
-    Tool { name: "wget", version: VERSION, from: InstallSource::Package("wget", "wget") },
-    Tool { name: "jq", version: VERSION, from: InstallSource::Package("jq", "jq") },
-    Tool { name: "numactl", version: &[], from: InstallSource::Package("numactl", "numactl") },
-    Tool { name: "ssh", version: &["-V"], from: InstallSource::Package("openssh-client", "openssh-clients") },
-];
+impl Tool {
+    fn parse(line: &'static str) -> Option<Self> {
+        let [name, version, kind, text] = line.splitn(4, ' ').collect::<Vec<_>>().try_into().ok()?;
+        let from = match kind {
+            "package" => text.split_once(' ').map(|(debian, red_hat)| InstallSource::Package(debian, red_hat))?,
+            "pip" => InstallSource::Pip(text),
+            _ => InstallSource::Words(text),
+        };
+        Some(Self { name, version: Some(version).filter(|word| *word != "-"), from })
+    }
+}
 
 /// The programs to check without a manifest.
 pub const USUAL: [&str; 8] = ["git", "git-lfs", "cmake", "g++", "python3", "mpirun", "srun", "tritonserver"];
@@ -99,13 +66,8 @@ pub fn version_of(path: &str, name: &str) -> Option<String> {
 }
 
 fn version(program: &str, known: Option<&Tool>) -> Option<String> {
-    let words = known?.version;
-    if words.is_empty() {
-        return None;
-    }
-    let ProbeResult::Answered(ProbeOutput { out, err, .. }) =
-        probe(std::iter::once(&program).chain(words), PROGRAM_TIMEOUT)
-    else {
+    let word = known?.version?;
+    let ProbeResult::Answered(ProbeOutput { out, err, .. }) = probe([program, word], PROGRAM_TIMEOUT) else {
         return None;
     };
     let line = out.lines().chain(err.lines()).find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;
@@ -248,6 +210,7 @@ mod tests {
 
     #[test]
     fn what_installs_a_program_is_the_machines_own_command() {
+        assert_eq!(TOOLS.len(), include_str!("programs.txt").lines().count());
         let tool = |name: &str| TOOLS.iter().find(|tool| tool.name == name);
         assert_eq!(fix(tool("mpirun"), "debian"), "sudo apt-get install openmpi-bin");
         assert_eq!(fix(tool("g++"), "rocky rhel centos fedora"), "sudo dnf install gcc-c++");

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+use crate::before_run::unread_variables;
 use crate::clean::newer_note;
 use crate::console;
 use crate::error::CommandError;
@@ -116,7 +117,7 @@ impl BegunRun {
             pid: std::process::id(),
         });
         let chosen: Vec<bool> = options.roles.iter().map(is_part).collect();
-        for text in plan.idle(&chosen) {
+        for text in plan.idle(&chosen).into_iter().chain(unread_variables()) {
             emit(Event::Notice { task: None, text });
         }
         for (task, text) in &prepared.lock_report {

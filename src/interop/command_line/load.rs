@@ -1,5 +1,7 @@
 //! A measurement in the making, out of another load tool's options: keys of a manifest's `bench:`.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 use super::translated_bench::{Sweep, TranslatedBench};
@@ -7,46 +9,10 @@ use super::translation::{Translation, TranslationBuilder, TranslationError, Tran
 use base::spec::{Formula, NumberKind, Quantity};
 use base::units::unquoted;
 
-/// Keys of `bench:` that `regatta bench` has an option for. The first ones are written in this order, the others as
-/// they come.
-const OPTIONS: [(&str, &str); 36] = [
-    ("model", "--model"),
-    ("protocol", "--protocol"),
-    ("endpoint", "--endpoint"),
-    ("api_key_env", "--api-key-env"),
-    ("request.headers", "--header"),
-    ("ready_timeout", "--ready-timeout"),
-    ("concurrency", "--concurrency"),
-    ("rate", "--rate"),
-    ("sweep", "--sweep"),
-    ("scenario", "--offline"),
-    ("speed", "--trace"),
-    ("arrivals", "--arrivals"),
-    ("stop.requests", "--requests"),
-    ("stop.duration", "--duration"),
-    ("warmup", "--warmup"),
-    ("data", "--data"),
-    ("data.kind", "--data-kind"),
-    ("tokenizer", "--tokenizer"),
-    ("input_tokens", "--input-tokens"),
-    ("input_tokens.normal.stddev", "--input-tokens-stddev"),
-    ("data.max_input_tokens", "--max-input-len"),
-    ("output_tokens", "--output-tokens"),
-    ("output_tokens.normal.stddev", "--output-tokens-stddev"),
-    ("extra.ignore_eos", "--ignore-eos"),
-    ("request.min_length", "--min-tokens"),
-    ("request.temperature", "--temperature"),
-    ("request.streaming", "--streaming"),
-    ("seed", "--seed"),
-    ("repeat", "--repeat"),
-    ("slo", "--goodput"),
-    ("extra", "--extra"),
-    ("stall_timeout", "--stall-timeout"),
-    ("tls.insecure", "--insecure"),
-    ("tls.ca", "--cacert"),
-    ("tls.client_cert", "--cert"),
-    ("tls.client_key", "--key"),
-];
+/// Keys of `bench:` that `regatta bench` has an option for, each with it. The first ones are written in this order, the
+/// others as they come.
+static OPTIONS: LazyLock<Vec<(&str, &str)>> =
+    LazyLock::new(|| include_str!("regatta-bench.txt").lines().filter_map(|line| line.split_once(' ')).collect());
 /// How many of them have a fixed place.
 const IN_ORDER: usize = 27;
 

@@ -1,6 +1,7 @@
 //! Other tools' command lines and scripts, read as text: what each argument means here, and what has no place.
 //!
-//! Nothing is run, and no file is opened but those with the settings of a `vllm bench sweep` or of a `trtllm-bench`.
+//! Nothing is run, and no file is opened but scripts that a script names, and those with the settings of a `vllm bench
+//! sweep` or of a `trtllm-bench`.
 //! Every argument of a line ends in one of three places: in what is done here, in the notes (carried over, and not
 //! quite the same), or in what was left, with why. An unknown argument is an error. No tool is named here:
 //! `translate` has the table of them.
@@ -18,7 +19,7 @@ mod tool_table;
 mod translated_bench;
 mod translation;
 
-pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs};
+pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs, replace_path};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{CHAT, COMPLETIONS, SHAREGPT_FILE, host_and_port, share, token_ids};
@@ -26,7 +27,7 @@ pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read, read_kno
 pub(crate) use program::{Env, LAUNCHER, Program, assignment, base, is_secret, program};
 pub use shell::UnknownValue;
 pub(crate) use shell::{Variables, WrittenCommand, as_written, sequence, split, unmentioned, without_prompts};
-pub(crate) use stage_container::{mounts, on_the_host, put_container, put_secret};
+pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{

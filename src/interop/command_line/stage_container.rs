@@ -50,6 +50,14 @@ const READ_ON_THE_HOST: [&str; 11] = [
     "repository/files",
 ];
 
+/// The sentence on a path that no folder of the host has.
+pub(crate) fn is_in_container(value: &UnknownValue) -> String {
+    let UnknownValue { name, written, .. } = value;
+    format!(
+        "{written} is in the container, from no folder of the host: the parameter `{name}` is that folder or file here"
+    )
+}
+
 /// `HOST:INSIDE` of a container's mounts, the longest path inside it first.
 pub(crate) fn mounts(container: &Map<String, Value>) -> Vec<(String, String)> {
     let written = container.get("mounts").and_then(Value::as_array).into_iter().flatten();
@@ -110,11 +118,7 @@ pub(crate) fn on_the_host(translation: &mut Translation) {
         }
     }
     for value in unknown {
-        let note = format!(
-            "{} is in the container, from no folder of the host: the parameter `{}` is that folder or file here",
-            value.written, value.name
-        );
-        translation.notes.push(note);
+        translation.notes.push(is_in_container(&value));
         if !translation.unknown.iter().any(|known| known.name == value.name) {
             translation.unknown.push(value);
         }

@@ -24,6 +24,8 @@ pub struct Translation {
     pub produced: Vec<(String, String)>,
     /// Files whose content is in the translation, as they were written.
     pub read_files: Vec<String>,
+    /// Stages, and the place of the command that each is of in a text of several.
+    pub places: Vec<(String, String)>,
 }
 
 impl Translation {
@@ -118,6 +120,8 @@ pub struct ScriptBench {
     /// Its place among the runs, of the one whose servers it measures.
     pub run: Option<usize>,
     pub bench: TranslatedBench,
+    /// Of its command in the text.
+    pub place: String,
 }
 
 /// `regatta run`.
@@ -296,7 +300,8 @@ impl TranslationBuilder {
         if !problems.is_empty() {
             return Err(TranslationError { problems });
         }
-        Ok(Translation { tool, kind: means, notes, untranslated, unknown, produced, read_files })
+        let places = Vec::new();
+        Ok(Translation { tool, kind: means, notes, untranslated, unknown, produced, read_files, places })
     }
 }
 

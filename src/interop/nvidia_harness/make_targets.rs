@@ -115,6 +115,9 @@ fn unquoted(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
+/// Variables with flags of TensorRT-LLM, which the Makefile passes on.
+pub const FLAG_VARIABLES: [&str; 3] = ["TRTLLM_CHECKPOINT_FLAGS", "TRTLLM_BUILD_FLAGS", "TRTLLM_RUNTIME_FLAGS"];
+
 fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, builder: &mut TranslationBuilder) {
     if let Some(placeholder) = placeholder(value).filter(|_| name != "RUN_ARGS") {
         return builder.push_error(format!(
@@ -132,9 +135,7 @@ fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, build
         }
         "SYSTEM_NAME" => args.system(value, word),
         "BENCHMARKS" | "BENCHMARK" => args.benchmarks(value, builder),
-        "TRTLLM_CHECKPOINT_FLAGS" | "TRTLLM_BUILD_FLAGS" | "TRTLLM_RUNTIME_FLAGS" => {
-            args.flags_variable(name, value, builder);
-        }
+        name if FLAG_VARIABLES.contains(&name) => args.flags_variable(name, value, builder),
         "TRTLLM_HASH" => args.run.settings.push(RunSetting::new("trt_llm_rev", value, word)),
         _ => match nearest(
             name,

@@ -12,4 +12,5 @@ mod systems;
 mod tuning_fields;
 
 pub use config::read_config;
+pub use make_targets::FLAG_VARIABLES;
 pub use systems::gpu_name;

@@ -38,7 +38,7 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         for input in &numbers(&line, "--input-len", &mut builder) {
             for output in &numbers(&line, "--output-len", &mut builder) {
                 let bench = bench(base.unwrap_or("http://127.0.0.1:30000"), [batch, input, output], &line);
-                script.benches.push(ScriptBench { server: name.clone(), run: None, bench });
+                script.benches.push(ScriptBench { server: name.clone(), run: None, bench, place: String::new() });
             }
         }
     }

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::script::read_commands;
+use super::script::{called_script, read_commands};
 use crate::command_line::{
-    Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind, base,
     on_the_host, program,
 };
 use crate::nvidia_harness::run_args;
@@ -36,21 +36,45 @@ pub(super) struct Surroundings {
     before: Vec<String>,
     /// The file that the command's output is redirected to.
     pub written_to: Option<String>,
-    /// Files that the text writes, with their content.
+    /// Files that the text writes or that came with it, with their content.
     pub written: BTreeMap<String, String>,
+    /// The folder of the script, in which its files may be, too.
+    pub home: Option<String>,
+    /// Names of the scripts that are being read.
+    pub open_scripts: Vec<String>,
+    /// The options of the job's script that its steps have, too.
+    pub job: Vec<String>,
     /// How many commands it is inside: `docker run IMAGE COMMAND`.
     depth: usize,
 }
 
 impl Surroundings {
     fn inside(&self) -> Self {
-        Self { folder: self.folder.clone(), depth: self.depth + 1, written: self.written.clone(), ..Self::default() }
+        Self { depth: self.depth + 1, before: Vec::new(), written_to: None, ..self.clone() }
     }
 
     /// The content of a file that the text writes, or that is there.
     fn content(&self, file: &str) -> Option<String> {
         let name = file.strip_prefix("./").unwrap_or(file);
-        self.written.get(name).cloned().or_else(|| small_file(Path::new(&self.path(file))))
+        let written = || self.written.get(name).cloned();
+        let beside = || small_file(&Path::new(self.home.as_ref()?).join(name));
+        written().or_else(|| small_file(Path::new(&self.path(file)))).or_else(beside)
+    }
+
+    /// The text of a script that a command names, unless it is being read already.
+    pub fn script(&self, file: &str) -> Option<String> {
+        let is_open = self.open_scripts.iter().any(|name| name == base(file));
+        let content = || self.content(file).or_else(|| self.written.get(base(file)).cloned());
+        if is_open { None } else { content() }
+    }
+
+    /// Those of the commands in a script of this path.
+    pub fn of_script(&self, path: &str) -> Self {
+        let mut inner = self.clone();
+        inner.open_scripts.push(base(path).to_owned());
+        let folder = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        inner.home = folder.or(inner.home);
+        inner
     }
 
     /// The first line with text of a file that the text writes, or that is there.
@@ -91,7 +115,7 @@ fn small_file(path: &Path) -> Option<String> {
 pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
     let mut translation = match words {
         // One argument is a line that was quoted.
-        [line] => read_commands(None, line)?,
+        [line] => read_commands(line, &Surroundings::default())?,
         // The prompt of a terminal.
         [prompt, words @ ..] if prompt == "$" => translate(words, &Surroundings::default())?,
         words => translate(words, &Surroundings::default())?,
@@ -113,16 +137,17 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
     };
     let Program { env, path, name, arguments, mut around } = program(words)?;
     let (env, name) = (&env, &name);
+    // Its commands have the words in front of it themselves.
+    let nested = Surroundings { before: surroundings.before.clone(), ..surroundings.inside() };
+    if let Some(called) = called_script(path, env, arguments, &nested) {
+        let mut translation = called?;
+        keep(&around, &mut translation);
+        return Ok(translation);
+    }
     if !surroundings.before.is_empty() {
         around.insert(0, surroundings.before.clone());
     }
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
-        // `bash -lc "…"` is a text of its own.
-        ("bash" | "sh" | "zsh", Some(flags))
-            if flags.starts_with('-') && flags.ends_with('c') && arguments.len() > 1 =>
-        {
-            read_commands(None, &arguments[1])?
-        }
         ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
         ("prepare_dataset.py", _) => {
             prepare_dataset(&surroundings.path(path), arguments, surroundings.written_to.as_deref())?
@@ -152,8 +177,8 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         }
         ("trtllm-build", _) => trtllm_build(env, arguments, &|path| surroundings.path(path))?,
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
-        ("srun", _) => slurm::srun(arguments, &ranks)?,
-        ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments)?,
+        ("srun", _) => slurm::srun(&surroundings.job, arguments, &ranks)?,
+        ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments, &inner)?,
         ("git", _) => git_clone_command::translate(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
         ("make", _) => {
@@ -417,6 +442,19 @@ mod tests {
         assert_eq!(of_four["serve"]["triton"].get("mode"), None);
         let by_mpi = server(&format!("mpirun -n 4 {line}"));
         assert_eq!((&by_mpi["serve"]["triton"]["world_size"], &by_mpi["gpus"]), (&json!(4), &json!(4)));
+    }
+
+    #[test]
+    fn a_wrapped_command_is_that_of_the_job_and_a_step_in_a_shell_has_its_ranks_once() {
+        let line = |words: &[&str]| read_line(&words.iter().map(|word| (*word).into()).collect::<Vec<String>>());
+        let wrapped = line(&["sbatch", "-p", "gpu", "--wrap", "vllm serve m -tp 2"]).expect("a job");
+        assert!(wrapped.notes.iter().any(|note| note.contains("--slurm partition=gpu")), "{wrapped:?}");
+        let step =
+            line(&["srun", "-n", "2", "--mpi=pmix", "bash", "-c", "trtllm-serve m --tp_size 2"]).expect("a step");
+        let TranslationKind::Manifest(manifest) = step.kind else { panic!("a server") };
+        let words = &manifest["stages"]["server"]["serve"]["command"]["words"];
+        let words: Vec<&str> = words.as_array().expect("words").iter().filter_map(Value::as_str).take(6).collect();
+        assert_eq!(words, ["srun", "-n", "2", "--mpi", "pmix", "trtllm-serve"]);
     }
 
     #[test]

@@ -9,4 +9,4 @@ mod stage_names;
 mod unknown_values;
 
 pub use command::read_line;
-pub use script::read_script;
+pub use script::read_scripts;

@@ -1,6 +1,12 @@
 //! A text of several commands → one translation: its stages become one manifest, in which what one command wrote is
 //! what the next one reads. It is read from the top, nothing of it is run; loops and conditions are not followed.
 
+mod called;
+mod joined;
+#[cfg(test)]
+mod tests;
+mod written_files;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -10,51 +16,51 @@ use super::loops::{array, end_of_loop, for_loop, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
-    ProblemKind, RunLine, RunSetting, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation,
-    TranslationBuilder, TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_written,
-    assignment, base, match_target, on_the_host, program, put_container, read_outputs, split, without_prompts,
+    ProblemKind, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation, TranslationBuilder,
+    TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_written, assignment, base,
+    match_target, on_the_host, program, put_container, read_outputs, split, without_prompts,
 };
 use crate::nvidia_smi;
-use crate::slurm::directives;
+use crate::slurm::{directives, job_options};
 use crate::triton_backend::fill_template::{self, FilledFile};
+
+pub(super) use called::called_script;
+use written_files::{WrittenFile, plain};
 
 const TOOL: &str = "a script";
 /// The limit of commands in one text; documentation pages stay far below it.
 const MOST_COMMANDS: usize = 10_000;
 
-/// What a script means here; on error everything that is wrong with it.
-pub fn read_script(name: &str, text: &str) -> Result<Translation, TranslationError> {
-    let mut translation = read_commands(Some(name), text)?;
+/// What scripts mean here, of which the first names others, or which follow each other; on error everything that is
+/// wrong with them. Each is its name and its text.
+pub fn read_scripts(files: &[(String, String)]) -> Result<Translation, TranslationError> {
+    let mut script = Script::default();
+    for (path, text) in files {
+        script.surroundings.written.insert(base(path).to_owned(), text.clone());
+    }
+    let is_named = |path: &str| files.iter().any(|(other, text)| other != path && text.contains(base(path)));
+    let mut builder = TranslationBuilder::default();
+    for (at, (path, text)) in files.iter().enumerate() {
+        if at == 0 || !is_named(path) {
+            script.surroundings.job = job_options(text);
+            script.name = Some(path.clone());
+            script.variables.set_positional(path, &[]);
+            script.file(path, text)?;
+            directives(text, &mut builder);
+        }
+    }
+    let mut translation = script.into_translation()?;
+    translation.notes.splice(0..0, builder.notes);
+    translation.untranslated.extend(builder.untranslated);
     on_the_host(&mut translation);
     Ok(translation)
 }
 
-/// `name` is that of its file; a pasted line has none.
-pub(super) fn read_commands(name: Option<&str>, text: &str) -> Result<Translation, TranslationError> {
-    let text = &*without_prompts(text, &|name| tools().any(|tool| tool == name));
-    let commands = split(text).map_err(|line| {
-        let error = TranslationError::new(ProblemKind::OpenQuote);
-        match name {
-            Some(name) => error.within(&format!("{name}:{line}")),
-            None => error,
-        }
-    })?;
-    if commands.len() > MOST_COMMANDS {
-        return Err(TranslationError::new(ProblemKind::TooManyCommands {
-            commands: commands.len(),
-            most: MOST_COMMANDS,
-        }));
-    }
-    let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
-    script.all(&commands, 0);
-    let mut translation = script.into_translation()?;
-    if name.is_some() {
-        let mut builder = TranslationBuilder::default();
-        directives(text, &mut builder);
-        translation.notes.splice(0..0, builder.notes);
-        translation.untranslated.extend(builder.untranslated);
-    }
-    Ok(translation)
+/// What a pasted text of commands means here.
+pub(super) fn read_commands(text: &str, surroundings: &Surroundings) -> Result<Translation, TranslationError> {
+    let mut script = Script { surroundings: surroundings.clone(), ..Script::default() };
+    script.text(text)?;
+    script.into_translation()
 }
 
 #[derive(Default)]
@@ -73,6 +79,12 @@ struct Script {
     /// `cp -r FROM/* TO`
     copied: Vec<(String, String)>,
     whole: TranslatedScript,
+    /// Its stages, and the place of the command that each is of.
+    places: Vec<(String, String)>,
+    /// Functions that it defines.
+    functions: BTreeSet<String>,
+    /// Files that it writes and no translation has yet.
+    files: Vec<WrittenFile>,
     /// Servers that it started, in its order.
     servers: Vec<StartedServer>,
     /// Sentences on commands without a meaning here, with their places.
@@ -93,6 +105,25 @@ struct Script {
 }
 
 impl Script {
+    /// Reads the commands of a text.
+    fn text(&mut self, text: &str) -> Result<(), TranslationError> {
+        let text = &*without_prompts(text, &|name| tools().any(|tool| tool == name));
+        let commands = split(text).map_err(|line| {
+            let error = TranslationError::new(ProblemKind::OpenQuote);
+            match &self.name {
+                Some(name) => error.within(&format!("{name}:{line}")),
+                None => error,
+            }
+        })?;
+        if commands.len() > MOST_COMMANDS {
+            let (commands, most) = (commands.len(), MOST_COMMANDS);
+            return Err(TranslationError::new(ProblemKind::TooManyCommands { commands, most }));
+        }
+        self.total += commands.len();
+        self.all(&commands, 0);
+        Ok(())
+    }
+
     /// Reads commands in their order; those of a loop over values that the text has, once for each value.
     fn all(&mut self, commands: &[WrittenCommand], depth: usize) {
         /// Loops in loops of more than these are not followed.
@@ -153,6 +184,11 @@ impl Script {
             return self.problems(&place, TranslationError::new(ProblemKind::OpenQuote));
         };
         self.keywords(&place, &mut words);
+        if let [only] = words.as_slice()
+            && self.functions.contains(only)
+        {
+            return;
+        }
         let is_setting =
             words.first().is_some_and(|word| ["export", "declare", "local", "readonly"].contains(&word.as_str()));
         let is_exported = words.first().is_some_and(|word| word == "export");
@@ -167,6 +203,9 @@ impl Script {
                     self.variables.export(name);
                 }
             }
+            return;
+        }
+        if self.source(&place, &words) {
             return;
         }
         self.count += 1;
@@ -194,6 +233,10 @@ impl Script {
                 a stage do that";
             self.not_followed.push(UntranslatedOption::new(format!("{place}: {head}"), reason));
             words.clear();
+        }
+        if let Some(name) = defined_function(words) {
+            self.builder.note(format!("the commands of the function `{name}` are read once, where it is defined"));
+            self.functions.insert(name);
         }
         let count = words.iter().take_while(|word| AROUND.contains(&word.as_str())).count();
         words.drain(..count);
@@ -258,12 +301,8 @@ impl Script {
         }
         let written_to = command.written_to.as_deref().map(|file| self.variables.expand(file));
         if let Some(file) = written_to.as_deref().filter(|_| name == "cat" && command.has_here_document) {
-            let name = file.strip_prefix("./").unwrap_or(file).to_owned();
             let content = self.here_document(command);
-            self.surroundings.written.insert(name, content);
-            let file = as_written(file, &self.variables.unknown);
-            let reason = format!("the text writes `{file}`, and that is not done here: write the file before the run");
-            return self.builder.push_untranslated(format!("{place}: cat > {file}"), reason);
+            return self.write(place, file, content);
         }
         // `bash << EOF`: the text is its script.
         if command.has_here_document && command_words.last().is_some_and(|word| ["bash", "sh"].contains(&base(word))) {
@@ -274,15 +313,8 @@ impl Script {
             Ok(mut translation) => {
                 self.place_exported(&name, &exported, &mut translation);
                 // What was read of a file that the text writes is in the stage.
-                for file in &translation.read_files {
-                    let file = as_written(file, &self.variables.unknown);
-                    let file = file.strip_prefix("./").unwrap_or(&file);
-                    let is_written = |argument: &str| {
-                        let written = argument.rsplit_once("cat > ").map(|(_, written)| written);
-                        written.is_some_and(|written| written.strip_prefix("./").unwrap_or(written) == file)
-                    };
-                    self.builder.untranslated.retain(|one| !is_written(&one.argument));
-                }
+                let read = |file: &WrittenFile| translation.read_files.iter().any(|read| plain(read) == file.path);
+                self.files.retain(|file| !read(file));
                 self.take(place, translation);
             }
             Err(error) if self.name.is_none() => self.builder.problems.extend(error.problems),
@@ -365,67 +397,31 @@ impl Script {
                 let is_here = ["localhost", "127.0.0.1", "0.0.0.0", "{{"].iter().any(|part| target.contains(part));
                 let serving = self.whole.runs.iter().rposition(|run| run.serves);
                 let run = serving.filter(|_| server.is_none() && is_here);
-                self.whole.benches.push(ScriptBench { server, run, bench });
+                self.whole.benches.push(ScriptBench { server, run, bench, place: place.to_owned() });
             }
             TranslationKind::Run(run) => self.run(run),
-            TranslationKind::Commands(commands) => commands.into_iter().for_each(|words| self.command_line(words)),
+            TranslationKind::Commands(commands) => {
+                for words in commands {
+                    self.command_line(place, words);
+                }
+            }
             TranslationKind::Manifest(mut manifest) => {
                 if let Some(Value::Object(stages)) = manifest.remove("stages") {
-                    self.stages(stages);
+                    self.stages(place, stages);
                 }
             }
             TranslationKind::Script(script) => {
-                self.stages(script.stages);
+                self.stages(place, script.stages);
                 for mut one in script.benches {
                     let target = one.bench.args.first().map(String::as_str).unwrap_or_default();
                     one.server = one.server.or_else(|| self.server_of_target(target));
                     one.run = one.run.map(|at| at + self.whole.runs.len());
+                    place.clone_into(&mut one.place);
                     self.whole.benches.push(one);
                 }
                 self.whole.commands.extend(script.commands);
                 script.runs.into_iter().for_each(|run| self.run(run));
             }
-        }
-    }
-
-    /// A run of the same manifest goes on with the one before it.
-    fn run(&mut self, run: RunLine) {
-        let Some(last) = self.whole.runs.last_mut().filter(|last| last.manifests == run.manifests) else {
-            return self.whole.runs.push(run);
-        };
-        let is_same = |one: &RunSetting, other: &RunSetting| one.names == other.names;
-        let contradicts = run
-            .settings
-            .iter()
-            .any(|one| last.settings.iter().any(|other| is_same(one, other) && one.value != other.value));
-        let beside = |run: &RunLine| {
-            (
-                run.env.clone(),
-                run.scale.clone(),
-                run.slurm.clone(),
-                run.options.clone(),
-                run.copy_results_to.clone(),
-                run.system,
-            )
-        };
-        if contradicts || beside(&run) != beside(last) {
-            return self.whole.runs.push(run);
-        }
-        for setting in run.settings {
-            if !last.settings.iter().any(|other| is_same(&setting, other)) {
-                last.settings.push(setting);
-            }
-        }
-        for default in run.tool_defaults {
-            if !last.tool_defaults.contains(&default) {
-                last.tool_defaults.push(default);
-            }
-        }
-        last.serves |= run.serves;
-        if run.until.is_empty() || last.until.is_empty() {
-            last.until.clear();
-        } else {
-            last.until.extend(run.until);
         }
     }
 
@@ -441,7 +437,7 @@ impl Script {
     }
 
     /// A request to a server that the script started is a stage of its own.
-    fn command_line(&mut self, mut words: Vec<String>) {
+    fn command_line(&mut self, place: &str, mut words: Vec<String>) {
         let is_request = words.len() > 3 && words[..2] == ["regatta", "triton"];
         let server = is_request.then(|| words[3].clone()).and_then(|target| self.server_of_target(&target));
         let Some(server) = server else {
@@ -449,10 +445,10 @@ impl Script {
         };
         words[3] = format!("{{{{ stages.{server} }}}}");
         let stage = Map::from_iter([("ask".to_owned(), json!({"shell": words}))]);
-        self.stages(stage);
+        self.stages(place, stage);
     }
 
-    fn stages(&mut self, stages: Map<String, Value>) {
+    fn stages(&mut self, place: &str, stages: Map<String, Value>) {
         for (name, mut stage) in stages {
             let unique = unique(&name, &[], &self.whole.stages);
             if let (Some(container), Some(keys)) = (&self.container, stage.as_object_mut()) {
@@ -464,44 +460,14 @@ impl Script {
                 keys.insert("gpu_clocks".to_owned(), clocks.clone());
             }
             self.servers.extend(StartedServer::of(&unique, &stage));
+            self.places.push((unique.clone(), place.to_owned()));
             self.whole.stages.insert(unique, stage);
-        }
-    }
-
-    /// The stage of the repository goes in front of the server's.
-    fn repository(&mut self) {
-        let tree = self.filled.first().map(|file| file.tree.trim_end_matches('/').to_owned());
-        let mut repository = fill_template::repository(&self.filled, &mut self.builder);
-        if let (Some(Value::Object(stage)), Some(tree)) = (&mut repository, &tree) {
-            if let Some(at) = self.copied.iter().position(|(_, to)| to == tree) {
-                stage.insert("files".to_owned(), json!(self.copied.remove(at).0));
-            }
-        } else if tree.is_some() {
-            self.builder.push_error("no line of fill_template.py sets `engine_dir`: there is no engine to serve");
-        }
-        for (from, to) in std::mem::take(&mut self.copied) {
-            self.count += 1;
-            let reason = "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a \
-                `shell` stage";
-            self.without.push((format!("cp {from} {to}"), format!("`cp` has no meaning here: {reason}")));
-        }
-        if let (Some(repository), Some(tree)) = (repository, tree) {
-            const NAME: &str = "generate_triton_config";
-            let stages = std::mem::take(&mut self.whole.stages);
-            let at = stages.values().position(|stage| stage.get("serve").is_some()).unwrap_or(stages.len());
-            for (index, (name, stage)) in stages.into_iter().enumerate() {
-                if index == at {
-                    self.whole.stages.insert(NAME.to_owned(), json!({"repository": repository}));
-                }
-                self.whole.stages.insert(name, stage);
-            }
-            self.whole.stages.entry(NAME).or_insert_with(|| json!({"repository": repository}));
-            self.builder.produces(&tree, format!("{{{{ stages.{NAME}.out }}}}"));
         }
     }
 
     fn into_translation(mut self) -> Result<Translation, TranslationError> {
         self.repository();
+        self.place_files();
         let mut exported = self.without_a_place();
         let unknown = std::mem::take(&mut self.variables.unknown);
         if self.count == 1
@@ -511,6 +477,7 @@ impl Script {
                 return Err(with_variables_named(self.builder.problems, &unknown));
             }
             only.unknown.extend(unknown);
+            only.places = self.places;
             only.untranslated.append(&mut self.not_followed);
             if !matches!(only.kind, TranslationKind::Nothing(_)) {
                 only.untranslated.append(&mut exported);
@@ -572,6 +539,7 @@ impl Script {
         let mut translation =
             self.builder.finish(tool, kind).map_err(|error| with_variables_named(error.problems, &unknown))?;
         translation.unknown.extend(unknown);
+        translation.places = self.places;
         let produced = std::mem::take(&mut translation.produced);
         if let TranslationKind::Script(script) = &mut translation.kind {
             read_outputs(script.stages.values_mut(), &produced);
@@ -580,12 +548,18 @@ impl Script {
     }
 }
 
+/// Takes `NAME()` or `function NAME` out of the front of a command.
+fn defined_function(words: &mut Vec<String>) -> Option<String> {
+    let has_keyword = words.first().is_some_and(|word| word == "function");
+    let name = words.get(usize::from(has_keyword))?;
+    let name = name.strip_suffix("()").or_else(|| has_keyword.then_some(name.as_str()))?.to_owned();
+    words.drain(..=usize::from(has_keyword));
+    Some(name)
+}
+
 /// Programs whose environment variables select what they do, so they get every exported variable.
 const READS_VARIABLES: [&str; 2] = ["make", "llmb-run"];
 
 fn is_run_args(words: &[String]) -> bool {
     words.first().is_some_and(|word| word.starts_with("RUN_ARGS="))
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,7 +22,9 @@ pub(super) fn with_every_value(
         is_secret(option) || is_secret(word.split('=').next().unwrap_or(word)) || word.starts_with("Authorization")
     };
     let options = [String::new()].into_iter().chain(words[begin..].iter().cloned());
-    let shown = options.zip(&words[begin..]).filter(|(option, word)| !is_hidden(option, word));
+    // The shared memory of ranks is kept apart by the stage that starts them.
+    let is_of_rank = |word: &str| word.contains("shm-region-prefix-name=");
+    let shown = options.zip(&words[begin..]).filter(|(option, word)| !is_hidden(option, word) && !is_of_rank(word));
     let shown: Vec<String> = shown.map(|(_, word)| word.clone()).collect();
     let mut builder = TranslationBuilder::default();
     for value in unmentioned(&shown, &format!("{translation:?}"), unknown) {

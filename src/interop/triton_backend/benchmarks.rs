@@ -104,7 +104,7 @@ pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, Tran
     let benches = models.iter().map(|model| {
         let mut load = load.clone();
         load.put("model", *model);
-        ScriptBench { server: None, run: None, bench: load.bench() }
+        ScriptBench { server: None, run: None, bench: load.bench(), place: String::new() }
     });
     let benches = benches.collect();
     builder.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))

@@ -28,7 +28,7 @@ pub(crate) fn translate(
     // MPI separates ranks with a colon, and lines often have one after the last.
     let parts: Vec<&[String]> = words.split(|word| word == ":").filter(|part| !part.is_empty()).collect();
     if let [first, others @ ..] = parts.as_slice()
-        && (!others.is_empty() || ranks(around) != Quantity::Known(1))
+        && (!others.is_empty() || ranks(around) != Quantity::Known(1) || are_apart(around, first))
     {
         return translate_ranks(path, env, around, first, others);
     }
@@ -91,6 +91,12 @@ fn own_backend_configs(line: &ParsedLine) -> Vec<String> {
         given.name == "--backend-config" && !given.value().starts_with("python,shm-region-prefix-name=")
     };
     line.given.iter().filter(is_own).map(GivenOption::as_written).collect()
+}
+
+/// Whether each rank of a step has a name of its own for its shared memory.
+fn are_apart(around: &[Vec<String>], words: &[String]) -> bool {
+    let is_of_rank = |word: &String| word.contains("shm-region-prefix-name=") && word.contains("{{");
+    around.iter().any(|launcher| launcher[0] == "srun") && words.iter().any(is_of_rank)
 }
 
 /// How many ranks MPI starts of a command behind these words.
@@ -165,9 +171,7 @@ fn translate_ranks(
             server.insert("args".to_owned(), json!(further));
         }
     }
-    builder.note(format!(
-        "its {world} ranks are started by the stage, with the options that launch_triton_server.py gives them"
-    ));
+    builder.note("its ranks are started by the stage, with the options that launch_triton_server.py gives them");
     let stages = Map::from_iter([("triton".to_owned(), stage)]);
     builder.finish(TOOL, manifest("triton", TOOL, stages))
 }

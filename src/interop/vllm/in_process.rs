@@ -81,7 +81,12 @@ fn finish(
     let server = SERVE.command(&["vllm", "serve"], engine, &mut builder);
     let script = TranslatedScript {
         stages: Map::from_iter([("server".to_owned(), server.stage(env))]),
-        benches: vec![ScriptBench { server: Some("server".to_owned()), run: None, bench: load.bench() }],
+        benches: vec![ScriptBench {
+            server: Some("server".to_owned()),
+            run: None,
+            bench: load.bench(),
+            place: String::new(),
+        }],
         ..TranslatedScript::default()
     };
     builder.finish(tool, TranslationKind::Script(script))

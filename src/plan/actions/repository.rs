@@ -154,11 +154,6 @@ impl StageChecker<'_> {
         let mut mark_idle = |name: &str, why: String, hint: &str| {
             idle.extend(place(name).map(|path| (path, why, hint.to_owned())));
         };
-        if value("max_tokens_in_paged_kv_cache").is_some() && value("kv_cache_free_gpu_mem_fraction").is_some() {
-            let reason =
-                "`max_tokens_in_paged_kv_cache` is there, too: the smaller of both wins, and the other means nothing";
-            mark_idle("kv_cache_free_gpu_mem_fraction", reason.to_owned(), "set one of them");
-        }
         for (name, needs, must) in NEEDS {
             let is_there = value(needs).is_some_and(|value| must.is_empty() || value == must);
             // What the backend does anyway may be written down.

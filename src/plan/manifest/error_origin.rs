@@ -240,7 +240,7 @@ mod tests {
             errors("gpt2", "vars:\n  gpus: 4\n"),
             [
                 &*format!(
-                    "{lacks} `machine`, `simulated`, `vllm_command` | manifests/gpt2/mine.yaml:1 | set it under \
+                    "{lacks} `machine`, `simulated`, `vllm_image` | manifests/gpt2/mine.yaml:1 | set it under \
                      `vars`, as `gpu` does"
                 ),
                 "unknown key `gpus` in `vars` | manifests/gpt2/mine.yaml:3 | ",

@@ -128,7 +128,8 @@ impl ManifestLibrary {
         self.root.ancestors().skip(1).find(has_it).map(Path::to_owned)
     }
 
-    fn own_file(&self, rel: String) -> FileId {
+    /// A file of the project, whether or not it is there.
+    pub(super) fn own_file(&self, rel: String) -> FileId {
         FileId { root: self.root.clone(), way: String::new(), rel }
     }
 

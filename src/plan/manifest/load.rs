@@ -37,6 +37,26 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
     }
 }
 
+/// Loads a manifest from its text. Errors have `name` as the name of its file.
+///
+/// # Errors
+/// Everything that is wrong with it, at once, each with its place.
+pub fn load_text(
+    library: &ManifestLibrary,
+    name: &str,
+    text: &str,
+    given: &GivenValues,
+) -> Result<Manifest, Diagnostics> {
+    let (manifest, found, origins) = on_expression_stack(|| {
+        let (mut loader, file) = (Loader::default(), library.own_file(name.to_owned()));
+        let node = loader.parsed(&SourceText::new(name, text), &file, &mut Chain::new());
+        loader.broken |= node.is_none();
+        loader.files.insert(file.clone(), ReadFile::Kept(node));
+        loader.finish(&file, given)
+    });
+    if found.has_errors() { Err(origins.explain(found)) } else { manifest.ok_or(found) }
+}
+
 /// Everything that is wrong with a manifest, with the origins of its errors, and the manifest where what is not faulty
 /// can be used all the same.
 pub fn load_with_errors(
@@ -57,12 +77,7 @@ pub fn load_with_errors(
         let absent = Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint);
         return (None, absent.into(), ErrorOrigins::default());
     };
-    on_expression_stack(|| {
-        let mut loader = Loader::default();
-        let manifest = loader.manifest(&file, given);
-        let origins = std::mem::take(&mut loader.origins);
-        (manifest, loader.found().unique(), origins)
-    })
+    on_expression_stack(|| Loader::default().finish(&file, given))
 }
 
 /// A file with everything that it includes; none where it cannot be read. Nothing that is wrong is reported.
@@ -130,6 +145,12 @@ enum ReadFile {
 type Chain = Vec<(FileId, Span)>;
 
 impl Loader {
+    fn finish(mut self, file: &FileId, given: &GivenValues) -> (Option<Manifest>, Diagnostics, ErrorOrigins) {
+        let manifest = self.manifest(file, given);
+        let origins = std::mem::take(&mut self.origins);
+        (manifest, self.found().unique(), origins)
+    }
+
     fn manifest(&mut self, file: &FileId, given: &GivenValues) -> Option<Manifest> {
         let mut root = self.file(file, None, &mut Chain::new())?;
         if self.broken {

@@ -33,7 +33,7 @@ pub use expression_limits::{
 pub use expression_source::{value_text, write_value};
 pub use library::{ManifestLibrary, is_shipped, shipped};
 pub(crate) use load::load_with_errors;
-pub use load::{load, outline, replaced_arguments};
+pub use load::{load, load_text, outline, replaced_arguments};
 pub use loaded::{FaultyParts, GivenValues, ListedManifest, Manifest, ShownValue, ValueOrigin, list_manifests};
 pub use overrides::is_place;
 pub use param::ResolvedParam;

@@ -24,7 +24,7 @@ use regatta::harness::{
     Api, BenchSpec, DataKind, LoadPattern, NpyIntegers, PreviousAnswers, Prompt, PromptFile, PromptSource,
     RequestSchedule, SendingSpec, Slo, Transport, plan, read_grpc_answer, read_http_answer,
 };
-use regatta::interop::{ImportSource, import_runs, read_config, read_line, read_script};
+use regatta::interop::{ImportSource, import_runs, read_config, read_line, read_scripts};
 use regatta::manifest::{Expressions, GivenValues, ManifestLibrary, Scope, load};
 use regatta::plan::expand;
 use regatta::rules::{conf, log};
@@ -240,7 +240,7 @@ pub fn loadgen_log(data: &[u8]) {
 pub fn import_line(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = read_line(&[text.to_owned()]);
-    let _ = read_script("serve.sh", text);
+    let _ = read_scripts(&[("serve.sh".to_owned(), text.to_owned())]);
     let _ = read_config(&[("Offline/__init__.py".to_owned(), text.to_owned())], &[], &|_| None);
 }
 

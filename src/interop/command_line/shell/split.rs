@@ -109,6 +109,10 @@ impl Splitter {
                 self.skip_here_documents();
             }
             '(' if self.is_array() => self.array()?,
+            '(' if self.is_definition() => {
+                self.current.text.truncate(self.current.text.trim_end().len());
+                self.take(2);
+            }
             ';' | '&' | '|' | '(' | ')' => {
                 self.end();
                 self.at += 1;
@@ -162,6 +166,12 @@ impl Splitter {
         let word = self.current.text.rsplit(char::is_whitespace).next().unwrap_or_default();
         let name = word.strip_suffix('=').unwrap_or_default();
         is_identifier(name.strip_suffix('+').unwrap_or(name))
+    }
+
+    /// Whether `NAME` is in front, and `()` follows.
+    fn is_definition(&self) -> bool {
+        let name = self.current.text.trim();
+        self.peek(1) == Some(')') && is_identifier(name.strip_prefix("function ").unwrap_or(name).trim())
     }
 
     /// `( … )` of an array, over several lines, too.

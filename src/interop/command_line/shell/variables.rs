@@ -40,6 +40,20 @@ impl Variables {
         self.values.insert(name.to_owned(), value[..end.unwrap_or(0)].to_owned());
     }
 
+    /// What the script at a path is started with.
+    pub fn set_positional(&mut self, path: &str, arguments: &[String]) {
+        let joined = arguments.join(" ");
+        let numbers = arguments.iter().enumerate().map(|(at, text)| ((at + 1).to_string(), text.clone()));
+        let named = [("0", path), ("BASH_SOURCE", path), ("@", &joined), ("*", &joined)];
+        let named = named.map(|(name, text)| (name.to_owned(), text.to_owned())).into_iter();
+        // A script of the user's own may be started with any.
+        let named = named.filter(|(name, _)| !arguments.is_empty() || !["@", "*"].contains(&name.as_str()));
+        for (name, value) in named.chain(numbers) {
+            self.set(&name, &value);
+            self.used.insert(name);
+        }
+    }
+
     pub fn append(&mut self, name: &str, between: &str, more: &str) {
         let value = match self.values.get(name) {
             Some(before) if !before.is_empty() => format!("{before}{between}{more}"),
@@ -168,7 +182,8 @@ impl Variables {
         let name = expansion.name;
         self.used.insert(name.to_owned());
         let value = self.values.get(name).cloned();
-        if expansion.is_list && matches!(expansion.operation, Operation::Value) {
+        let is_list = expansion.is_list || name == "@" && value.is_some();
+        if is_list && matches!(expansion.operation, Operation::Value) {
             let value = value.unwrap_or_else(|| self.marker(UnknownValue::of_list(name)));
             return Substituted::List(value);
         }
@@ -223,10 +238,15 @@ impl Variables {
     /// What a command would print, where that is known without running it. Otherwise it is a parameter, named after
     /// the variable that is set or the option that is given.
     fn output(&mut self, command: &str, written: &str, before: &str) -> String {
+        // `cd FOLDER && pwd` is that folder.
+        let folder = command.strip_prefix("cd ").and_then(|rest| rest.strip_suffix("pwd")?.trim().strip_suffix("&&"));
+        let command = &*folder.map_or_else(|| command.to_owned(), |folder| format!("echo {folder}"));
         let is_plain = !command.contains(['|', ';', '&', '<', '>', '\n']);
         let words = if is_plain { shlex::split(&self.expand(command)) } else { None };
         let printed = words.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["pwd"] => Some(self.value("PWD")),
+            ["dirname", path] => Some(path.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned()),
+            ["basename", path] => path.rsplit('/').next().map(str::to_owned),
             ["seq", numbers @ ..] => Some(sequence(&numbers.join(" "))?.join(" ")),
             ["echo", first, rest @ ..] if !first.starts_with('-') => Some([&[*first], rest].concat().join(" ")),
             _ => None,
