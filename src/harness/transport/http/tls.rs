@@ -54,7 +54,7 @@ impl Connector {
         let mut faults = Vec::new();
         let mut keep = |fault: TlsFileError| faults.push(fault);
         let verifier: Option<Arc<dyn ServerCertVerifier>> = if tls.insecure {
-            Some(Arc::new(AnyCertificate(Arc::clone(&provider))))
+            Some(Arc::new(CertificateCheck { provider: Arc::clone(&provider), authorities: None, pinned: Vec::new() }))
         } else {
             trusted(tls.ca.as_deref(), &provider).map_err(&mut keep).ok()
         };
@@ -154,7 +154,7 @@ pub(super) fn trusted(
     let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(TlsFileError::Verifier)?;
-    Ok(Arc::new(NamedCertificates { inner, pinned }))
+    Ok(Arc::new(CertificateCheck { provider: Arc::clone(provider), authorities: Some(inner), pinned }))
 }
 
 /// Bytes of the largest file of certificates that is read; those of all known authorities take a quarter of one MiB.
@@ -184,14 +184,17 @@ pub(super) fn private_key(option: &'static str, file: &Path) -> Result<PrivateKe
     })
 }
 
-/// As browsers check, and a certificate that was itself named in `tls.ca`, as self-signed ones are.
+/// As browsers check, and a certificate that was itself named in `tls.ca`, as self-signed ones are. With `insecure` any
+/// certificate of a server is accepted, whose key it must have in either case.
 #[derive(Debug)]
-struct NamedCertificates {
-    inner: Arc<WebPkiServerVerifier>,
+struct CertificateCheck {
+    provider: Arc<CryptoProvider>,
+    /// None: any certificate is accepted.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
     pinned: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for NamedCertificates {
+impl ServerCertVerifier for CertificateCheck {
     fn verify_server_cert(
         &self,
         end: &CertificateDer<'_>,
@@ -200,7 +203,8 @@ impl ServerCertVerifier for NamedCertificates {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.inner.verify_server_cert(end, between, name, ocsp, now) {
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
+        match authorities.verify_server_cert(end, between, name, ocsp, now) {
             // `openssl req -x509` makes a certificate that calls itself an authority. Its time was checked before this.
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
                 if other.to_string().contains("CaUsedAsEndEntity") && self.pinned.contains(end) =>
@@ -218,7 +222,7 @@ impl ServerCertVerifier for NamedCertificates {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, cert, signed)
+        rustls::crypto::verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -227,50 +231,11 @@ impl ServerCertVerifier for NamedCertificates {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, cert, signed)
+        rustls::crypto::verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
-/// `insecure`: any server certificate is accepted.
-#[derive(Debug)]
-pub(super) struct AnyCertificate(pub Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
