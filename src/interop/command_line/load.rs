@@ -1,5 +1,8 @@
 //! A measurement in the making, out of another load tool's options: keys of a manifest's `bench:`.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::translated_bench::{Sweep, TranslatedBench};
@@ -7,52 +10,20 @@ use super::translation::{Translation, TranslationBuilder, TranslationError, Tran
 use base::spec::{Formula, NumberKind, Quantity};
 use base::units::unquoted;
 
-/// Keys of `bench:` that `regatta bench` has an option for. The first ones are written in this order, the others as
-/// they come.
-const OPTIONS: [(&str, &str); 36] = [
-    ("model", "--model"),
-    ("protocol", "--protocol"),
-    ("endpoint", "--endpoint"),
-    ("api_key_env", "--api-key-env"),
-    ("request.headers", "--header"),
-    ("ready_timeout", "--ready-timeout"),
-    ("concurrency", "--concurrency"),
-    ("rate", "--rate"),
-    ("sweep", "--sweep"),
-    ("scenario", "--offline"),
-    ("speed", "--trace"),
-    ("arrivals", "--arrivals"),
-    ("stop.requests", "--requests"),
-    ("stop.duration", "--duration"),
-    ("warmup", "--warmup"),
-    ("data", "--data"),
-    ("data.kind", "--data-kind"),
-    ("tokenizer", "--tokenizer"),
-    ("input_tokens", "--input-tokens"),
-    ("input_tokens.normal.stddev", "--input-tokens-stddev"),
-    ("data.max_input_tokens", "--max-input-len"),
-    ("output_tokens", "--output-tokens"),
-    ("output_tokens.normal.stddev", "--output-tokens-stddev"),
-    ("extra.ignore_eos", "--ignore-eos"),
-    ("request.min_length", "--min-tokens"),
-    ("request.temperature", "--temperature"),
-    ("request.streaming", "--streaming"),
-    ("seed", "--seed"),
-    ("repeat", "--repeat"),
-    ("slo", "--goodput"),
-    ("extra", "--extra"),
-    ("stall_timeout", "--stall-timeout"),
-    ("tls.insecure", "--insecure"),
-    ("tls.ca", "--cacert"),
-    ("tls.client_cert", "--cert"),
-    ("tls.client_key", "--key"),
-];
-/// How many of them have a fixed place.
-const IN_ORDER: usize = 27;
+/// Keys of `bench:` with the option that `regatta bench` has for each.
+#[derive(Default, Deserialize)]
+struct BenchOptions {
+    in_order: Vec<(String, String)>,
+    others: Vec<(String, String)>,
+}
+
+static OPTIONS: LazyLock<BenchOptions> =
+    LazyLock::new(|| toml::from_str(include_str!("bench-options.toml")).unwrap_or_default());
 
 /// The option of a key.
 pub(crate) fn option_of(key: &str) -> Option<&'static str> {
-    OPTIONS.iter().find(|(other, _)| *other == key).map(|(_, option)| *option)
+    let mut rows = OPTIONS.in_order.iter().chain(&OPTIONS.others);
+    rows.find(|(other, _)| other == key).map(|(_, option)| option.as_str())
 }
 
 /// The load and the requests of a line, by the keys of `bench:`, and what there is to say about the line.
@@ -244,7 +215,7 @@ impl TranslatedLoad {
     }
 
     pub fn bench(mut self) -> TranslatedBench {
-        let place = |key: &str| OPTIONS.iter().position(|(other, _)| *other == key).unwrap_or(IN_ORDER).min(IN_ORDER);
+        let place = |key: &str| OPTIONS.in_order.iter().position(|(other, _)| other == key).unwrap_or(usize::MAX);
         self.options.sort_by_key(|(key, _)| place(key));
         let mut args = vec![self.target];
         for (key, values) in self.options {
@@ -291,6 +262,12 @@ pub(crate) fn range(text: &str) -> Option<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_options_are_read() {
+        assert_eq!((option_of("model"), option_of("tls.key")), (Some("--model"), None));
+        assert_eq!((OPTIONS.in_order.len(), OPTIONS.others.len()), (27, 9));
+    }
 
     #[test]
     fn ranges_have_both_ends() {
