@@ -14,7 +14,7 @@ use crate::project::Project;
 use base::diag::ErrorText;
 use base::event::RunId;
 use base::files::Digest;
-use base::spec::Protocol;
+use base::spec::{AUTHORIZATION, Protocol};
 use harness::api_key_in;
 use interop::FLAG_VARIABLES;
 use plan::manifest::model::{Action, Bench, Serve};
@@ -164,7 +164,7 @@ fn may_write(task: &Task) -> bool {
 pub(super) fn key_variables(bench: &Bench) -> impl Iterator<Item = (&'static str, &str)> {
     let protocol = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
     let key = bench.api_key_env.as_deref().filter(|_| protocol != Protocol::Kserve);
-    let key = key.filter(|_| !bench.request.headers.has_authorization());
+    let key = key.filter(|_| !bench.request.headers.has(AUTHORIZATION));
     let of_headers = bench.request.headers.variables().map(|name| ("request.headers", name));
     key.map(|name| ("api_key_env", name)).into_iter().chain(of_headers)
 }

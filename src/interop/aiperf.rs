@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::command_line::{
     CHAT, COMPLETIONS, Compute, ConversationOptions, GivenOption, NoMeaning, ParsedLine, SHAREGPT_FILE, ToolTable,
-    TranslatedLoad, Translation, TranslationBuilder, TranslationError, length_pairs, number, rate_of_conversations,
-    share,
+    TranslatedLoad, Translation, TranslationBuilder, TranslationError, api_key, length_pairs, number,
+    rate_of_conversations, share,
 };
 use base::spec::Quantity;
 
@@ -31,9 +31,9 @@ pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
         ("model", model),
         ("api_key", api_key),
         ("concurrency", concurrency),
-        ("rate", |load, _, given| level("rate", given, load)),
-        ("input_tokens", |load, _, given| level("input_tokens", given, load)),
-        ("output_tokens", |load, _, given| level("output_tokens", given, load)),
+        ("rate", |load, _, given| load.level("rate", given)),
+        ("input_tokens", |load, _, given| load.level("input_tokens", given)),
+        ("output_tokens", |load, _, given| load.level("output_tokens", given)),
         ("arrivals", arrivals),
         ("smoothness", smoothness),
         ("length_pairs", length_pairs),
@@ -88,12 +88,12 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
     if !line.has("--use-legacy-max-tokens") {
         load.limits_completion_tokens();
     }
-    let given = line.given.iter().filter(|given| given.name == "--url");
-    let mut urls: Vec<&str> = given.flat_map(|given| &given.values).map(String::as_str).collect();
-    if urls.is_empty() {
-        urls.push(line.setting("--url"));
-    }
-    load.overlapping_address(&urls, line.value("--endpoint").unwrap_or(usual), usual);
+    let urls = line.all("--url").values;
+    load.overlapping_address(
+        &urls.iter().map(String::as_str).collect::<Vec<_>>(),
+        line.value("--endpoint").unwrap_or(usual),
+        usual,
+    );
 }
 
 /// The sentence on a line that is not measured.
@@ -174,40 +174,12 @@ fn model(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool
     true
 }
 
-fn api_key(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) -> bool {
-    load.api_key("--api-key");
-    true
-}
-
 fn concurrency(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     if line.has("--request-rate") && !given.value().contains(',') {
         load.whole("max_in_flight", given);
         return true;
     }
-    level("concurrency", given, load)
-}
-
-/// One level or length; `10,20,30` is a measurement for each.
-fn level(key: &'static str, given: &GivenOption, load: &mut TranslatedLoad) -> bool {
-    if !given.value().contains(',') {
-        if key.ends_with("_tokens") {
-            load.length(key, given.value());
-        } else {
-            load.put(key, given.value());
-        }
-        return true;
-    }
-    let values: Option<Vec<_>> =
-        given.value().split(',').map(|part| part.trim().parse::<f64>().ok().map(number)).collect();
-    match values {
-        Some(_) if load.is_swept() => load.builder.push_untranslated_load(
-            given.as_written(),
-            "one key of a sweep is read, the first; `foreach` of a stage takes several",
-        ),
-        Some(values) => load.sweep(key, values),
-        None => load.builder.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
-    }
-    true
+    load.level("concurrency", given)
 }
 
 fn arrivals(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
@@ -364,10 +336,7 @@ fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoa
             `output_tokens`, which is then that of all lines",
         );
     } else if !load.has("output_tokens") && load.get("data.kind").is_none_or(|kind| kind == "jsonl") {
-        if load.has("data") {
-            load.put("output_tokens", "128");
-        }
-        load.builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+        load.usual_answers();
     }
     if !line.has("--streaming") {
         load.streaming(false);

@@ -267,10 +267,7 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad) {
     // Lines of conversations may have lengths of their own.
     let is_of_conversations = line.value("--input-file").is_some_and(|file| file.starts_with("payload:"));
     if !load.has("output_tokens") && !is_of_conversations {
-        if has_data {
-            load.put("output_tokens", "128");
-        }
-        load.builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+        load.usual_answers();
     }
     if !line.has("--streaming") {
         load.streaming(false);

@@ -10,12 +10,13 @@
 //! A part uses only those to the left of it (above, on the lines before):
 //!
 //! ```text
-//!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf
+//!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf  chat_benchmarks
 //!  compose  curl  docker  genai_perf  git_clone_command  guidellm  llmb_run  nvidia_harness  nvidia_smi  sglang  slurm
 //!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
 mod aiperf;
+mod chat_benchmarks;
 mod command_line;
 mod command_server;
 mod compose;

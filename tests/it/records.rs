@@ -132,24 +132,25 @@ fn messages_over_a_protocol_without_them_are_an_error_with_the_cure() {
 #[test]
 fn every_key_that_is_not_sent_is_named_at_once_with_its_first_record() {
     let text = "{\"prompt\": \"a\", \"max_tokens\": 4, \"id\": 1}\n\n\
-                {\"prompt\": \"b\", \"max_tokens\": 4, \"tools\": [{}], \"temperature\": 0.5}\n\
-                {\"prompt\": \"c\", \"max_tokens\": 4, \"response_format\": {\"type\": \"json_object\"}, \"tools\": [1]}\n\
-                {\"prompt\": \"d\", \"max_tokens\": 4, \"model\": \"other\", \"lora_path\": \"x\", \"priority\": 0, \"delay\": 5}\n";
+                {\"prompt\": \"b\", \"max_tokens\": 4, \"image\": [{}], \"query\": 0.5}\n\
+                {\"prompt\": \"c\", \"max_tokens\": 4, \"metric_name\": {\"type\": \"json_object\"}, \"image\": [1]}\n\
+                {\"prompt\": \"d\", \"max_tokens\": 4, \"url\": \"/v1/embeddings\", \"lora_path\": \"x\", \"priority\": 0, \"delay\": 5}\n";
     for kind in KINDS {
         let why = planned(kind, text).unwrap_err();
         for part in [
-            "line 3: `temperature` may change",
-            "line 4: `response_format` may change",
-            "line 5: `model` is not `ensemble`",
+            "line 3: `query` may change",
+            "line 4: `metric_name` may change",
+            "line 5: `url` is not `/v1/chat/completions`, where the benchmark sends",
             "line 5: `lora_path` may change",
             "line 5: `priority` may change",
             "line 5: `delay` is a pause",
-            "jq -c 'del(.lora_path, .priority, .response_format, .temperature, .tools)'",
+            "a record's own field into its `extra`",
+            "jq -c 'del(.image, .lora_path, .metric_name, .priority, .query)'",
         ] {
             assert!(why.contains(part), "{kind:?} lacks `{part}`:\n{why}");
         }
         assert!(
-            why.contains("line 3: `tools` may change what is requested, and is not sent (also in 1 more record)"),
+            why.contains("line 3: `image` may change what is requested, and is not sent (also in 1 more record)"),
             "{why}"
         );
         assert!(!why.contains("`id`"), "{why}");
@@ -158,7 +159,7 @@ fn every_key_that_is_not_sent_is_named_at_once_with_its_first_record() {
 
 #[test]
 fn a_key_that_holds_the_prompt_in_another_form_never_ends_in_a_drawn_prompt() {
-    for key in ["question", "query", "turns", "texts", "contents", "body", "inputs", "instructions", "system_prompt"] {
+    for key in ["question", "query", "turns", "texts", "contents", "inputs", "instructions", "system_prompt"] {
         let (_folder, mut spec) = with_records(DataKind::Jsonl, &format!(r#"{{"{key}": "why", "max_tokens": 6}}"#));
         spec.input_len = Length::Fixed(16);
         let why = plan(&spec).unwrap_err().to_string();
@@ -167,18 +168,12 @@ fn a_key_that_holds_the_prompt_in_another_form_never_ends_in_a_drawn_prompt() {
 }
 
 #[test]
-fn what_a_message_holds_besides_its_text_is_an_error_by_name() {
+fn what_a_message_holds_and_no_server_reads_is_an_error_by_name() {
     let of_message =
         |fields: Value| planned(DataKind::Jsonl, &json!({"messages": [fields], "max_tokens": 6}).to_string());
-    let image = json!([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:"}}]);
     for (fields, part) in [
-        (json!({"role": "user", "content": image}), "`content` of message 1 is a list of parts (`image_url`, `text`)"),
-        (
-            json!({"role": "assistant", "content": null, "tool_calls": [{}]}),
-            "line 1: `messages[].tool_calls` may change",
-        ),
-        (json!({"role": "tool", "content": "a", "tool_call_id": "x"}), "line 1: `messages[].tool_call_id` may change"),
-        (json!({"role": "user", "content": "a", "name": "x"}), "line 1: `messages[].name` may change"),
+        (json!({"role": "user", "content": [{"text": "a"}]}), "a part in `content` of message 1 has no `type`"),
+        (json!({"role": "user", "content": "a", "images": ["x.png"]}), "line 1: `messages[].images` may change"),
         (json!({"role": "user"}), "message 1 has no text"),
         (json!({"content": "a"}), "message 1 has no `role`"),
     ] {
@@ -230,7 +225,156 @@ fn inputs_files_of_genai_perf_and_aiperf_keep_the_same_rule() {
     let file = json!({"data": [{"text_input": "a", "max_tokens": [2]},
                                {"text_input": "a", "max_tokens": [2], "bad_words": ["x"], "payload": [{"temperature": 1}]}]});
     let why = planned(DataKind::Jsonl, &file.to_string()).unwrap_err();
-    assert!(why.contains("entry 2: `bad_words` may") && why.contains("entry 2: `temperature` may"), "{why}");
+    assert!(why.contains("entry 2: `bad_words` may") && !why.contains("temperature"), "{why}");
+}
+
+/// A benchmark of these records, and the requests that came: heads and bodies.
+fn sent(text: &str, prepare: impl FnOnce(&mut BenchSpec)) -> Vec<(String, Value)> {
+    let server = Scripted::start(|_| answer(1));
+    let (_folder, with_data) = with_records(DataKind::Jsonl, text);
+    let mut spec = BenchSpec { scenario: LoadPattern::Concurrency { users: 1.0.into() }, ..chat(&server, 0) };
+    (spec.content, spec.output_len, spec.stop) = (with_data.content, Length::Given, StopAfter::default());
+    prepare(&mut spec);
+    let counts = measure(&spec).result.counts;
+    assert_eq!(counts.failed, 0, "{:?}", counts.failures);
+    let requests = server.requests.lock().unwrap();
+    let parts = requests.iter().map(|request| request.split_once("\r\n\r\n").unwrap());
+    parts.map(|(head, body)| (head.to_owned(), serde_json::from_str(body).unwrap())).collect()
+}
+
+#[test]
+fn a_record_sends_its_own_request() {
+    let tools = json!([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]);
+    let called = json!([{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]);
+    let talk = json!([
+        {"role": "user", "content": [{"type": "text", "text": "What is it?"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]},
+        {"role": "assistant", "content": null, "tool_calls": called},
+        {"role": "tool", "content": "21 C", "tool_call_id": "c1"},
+    ]);
+    let rows = [
+        json!({"messages": talk, "max_tokens": 5, "tools": tools, "tool_choice": "auto", "temperature": 0.5,
+               "stop": "END", "random_seed": 7, "model": "sql", "extra": {"priority": 3},
+               "response_format": {"type": "json_object"}, "headers": {"X-Tenant": "a", "accept": "text/event-stream"}}),
+        json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}),
+    ];
+    let sent = sent(&format!("{}\n{}\n", rows[0], rows[1]), |spec| {
+        spec.request.temperature = Some(0.25);
+        spec.request.headers.0.insert("x-tenant".to_owned(), "all".to_owned());
+    });
+    let (head, body) = &sent[0];
+    for key in ["messages", "tools", "tool_choice", "response_format", "model"] {
+        assert_eq!(body[key], rows[0][key], "{key}");
+    }
+    assert_eq!((&body["temperature"], &body["seed"], &body["priority"]), (&json!(0.5), &json!(7), &json!(3)));
+    assert_eq!((&body["stop"], &body["max_tokens"], &body["stream"]), (&json!(["END"]), &json!(5), &json!(true)));
+    assert!(body["extra"].is_null() && body["headers"].is_null() && body["random_seed"].is_null(), "{body}");
+    let lines: Vec<String> = head.lines().map(str::to_lowercase).filter(|line| line.contains("tenant")).collect();
+    assert_eq!(lines, ["x-tenant: a"]);
+    assert_eq!(head.to_lowercase().matches("\naccept: ").count(), 1, "{head}");
+    let (head, body) = &sent[1];
+    assert_eq!((&body["temperature"], &body["model"]), (&json!(0.25), &json!("ensemble")));
+    assert!(body["tools"].is_null() && body["seed"].is_null() && head.contains("x-tenant: all"), "{head} {body}");
+}
+
+#[test]
+fn a_batch_file_is_sent_as_its_bodies_are() {
+    // The example of OpenAI's guide to its Batch API.
+    let row = |id: &str, text: &str| {
+        json!({"custom_id": id, "method": "POST", "url": "/v1/chat/completions", "body": {"model": "gpt-3.5-turbo-0125",
+            "messages": [{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": text}],
+            "max_tokens": 1000, "metadata": {"team": "a"}}})
+    };
+    let rows = [row("request-1", "Hello world!"), row("request-2", "Hello again!")];
+    let sent = sent(&format!("{}\n{}\n", rows[0], rows[1]), |_| {});
+    for ((_, body), row) in sent.iter().zip(&rows) {
+        for (key, value) in row["body"].as_object().unwrap() {
+            assert_eq!(&body[key], value, "{key}");
+        }
+        assert!(body["custom_id"].is_null() && body["url"].is_null() && body["body"].is_null(), "{body}");
+    }
+    let text = json!({"custom_id": "a", "method": "GET", "url": "/v1/embeddings", "body": {"prompt": "x", "max_tokens": 1, "n": 2}});
+    let why = planned(DataKind::Jsonl, &text.to_string()).unwrap_err();
+    for part in [
+        "line 1: `method` is not `POST`",
+        "line 1: `url` is not `/v1/chat/completions`, where the benchmark sends",
+        "line 1: `n` may change",
+    ] {
+        assert!(why.contains(part), "`{part}` is missing in:\n{why}");
+    }
+}
+
+#[test]
+fn values_of_records_are_checked_like_the_benchmarks_and_all_at_once() {
+    let rows = [
+        json!({"prompt": "a", "max_tokens": 4, "temperature": -1, "top_p": 2}),
+        json!({"prompt": "a", "max_tokens": 4, "top_k": "many", "headers": {"api-key": "sk-1"}}),
+        json!({"prompt": "a", "max_tokens": 4, "headers": {"X-A": "${A}"}, "min_tokens": 2, "min_length": 3}),
+    ];
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let why = planned(DataKind::Jsonl, &text).unwrap_err();
+    for part in [
+        "line 1: `temperature` must be 0 or more",
+        "line 1: `top_p` must be from 0 to 1",
+        "line 2: `top_k` invalid type",
+        "line 2: `headers.api-key` holds a key",
+        "line 3: `headers` reads the environment",
+        "line 3: `min_tokens` differs from another key of the same meaning",
+    ] {
+        assert!(why.contains(part), "`{part}` is missing in:\n{why}");
+    }
+    // Over the protocols that cannot send them they are not passed over.
+    let (_folder, mut spec) =
+        with_records(DataKind::Jsonl, r#"{"prompt": "a", "max_tokens": 4, "temperature": 1, "tools": [1]}"#);
+    for protocol in [Transport::Kserve, Transport::Http(Http::new(Api::Generate))] {
+        spec.protocol = protocol;
+        let why = plan(&spec).unwrap_err().to_string();
+        assert!(why.contains("`temperature` may change") && why.contains("`tools` may change"), "{why}");
+    }
+}
+
+#[test]
+fn adapters_are_drawn_by_their_weights_and_a_record_has_its_own() {
+    let row = |at: usize| {
+        let model = if at % 10 == 0 { json!("own") } else { json!(null) };
+        json!({"messages": [{"role": "user", "content": at.to_string()}], "max_tokens": 1, "model": model}).to_string()
+    };
+    let text = (0..200).map(row).collect::<Vec<_>>().join("\n");
+    let with_adapters = |spec: &mut BenchSpec| {
+        spec.request.adapters = [("sql".to_owned(), 3.0), ("chat".to_owned(), 1.0)].into();
+    };
+    let models = |sent: &[(String, Value)]| -> Vec<String> {
+        sent.iter().map(|(_, body)| body["model"].as_str().unwrap().to_owned()).collect()
+    };
+    let drawn = models(&sent(&text, with_adapters));
+    let count = |name: &str| drawn.iter().filter(|model| *model == name).count();
+    assert_eq!(count("own"), 20);
+    assert!((110..=160).contains(&count("sql")) && count("sql") + count("chat") == 180, "{drawn:?}");
+    assert_eq!(models(&sent(&text, with_adapters)), drawn);
+}
+
+#[test]
+fn a_plan_keeps_the_requests_of_its_records() {
+    let row = r#"{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/a.png"}}]}], "max_tokens": 1, "tools": [{"type": "function"}], "headers": {"X-Tenant": "a"}}"#;
+    let (folder, with_data) = with_records(DataKind::Jsonl, row);
+    let server = Scripted::start(|_| answer(1));
+    let mut first = chat(&server, 0);
+    (first.stop, first.content, first.output_len) = (StopAfter::default(), with_data.content, Length::Given);
+    write(folder.path(), &measure(&first)).unwrap();
+    let mut again = chat(&server, 0);
+    again.stop = StopAfter::default();
+    again.content.data = Some(from(folder.path().join("plan.jsonl"), DataKind::Plan));
+    measure(&again);
+    let requests = server.requests.lock().unwrap();
+    let without_id = |request: &String| {
+        let lines = request.lines().filter(|line| !line.starts_with("X-Request-Id"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(requests.len(), 2);
+    assert!(requests[0].contains("http://x/a.png") && requests[0].contains("X-Tenant: a"), "{}", requests[0]);
+    assert_eq!(without_id(&requests[0]), without_id(&requests[1]));
+    again.protocol = Transport::Http(Http::new(Api::Generate));
+    plan(&again).unwrap_err();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `bench.request:` — the fields of each request besides its prompt and its length.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,10 @@ pub struct Request {
     pub end_id: Option<i32>,
     /// In place of the end token.
     pub pad_id: Option<i32>,
+    /// LoRA adapters by their names at the server, with weights: `{ sql: 3, chat: 1 }`. Each request names one of them
+    /// in place of the model, drawn with the bench's seed. A record that has a `model` names that one. Not a tensor.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub adapters: BTreeMap<String, f64>,
     /// Adapters, taken in turn.
     pub lora_task_id: Vec<u64>,
     /// Requests `cum_log_probs` and `output_log_probs`.
@@ -168,6 +174,9 @@ impl Request {
         for (key, fault) in self.headers.faults() {
             demand(false, &format!("{key} {fault}"));
         }
+        let are_weights =
+            self.adapters.iter().all(|(name, weight)| !name.is_empty() && *weight > 0.0 && weight.is_finite());
+        demand(are_weights, "adapters must have names with weights above 0");
         let beams = self.beam_width.unwrap_or(1);
         demand(
             beams <= 1 || self.streaming != Some(true),

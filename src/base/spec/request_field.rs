@@ -192,6 +192,8 @@ pub const REQUEST_FIELDS: &[RequestField] = &[
     })
     .on(&[Openai, Vllm], &["seed"])
     .on(TRITON, &["random_seed", "seed"]),
+    field("adapters", FieldKind::Client, |request| (!request.adapters.is_empty()).then_some(SET))
+        .over(&[OpenaiChat, OpenaiCompletions]),
     field("lora_task_id", FieldKind::Turns, |request| {
         (!request.lora_task_id.is_empty()).then_some(FieldValue::PerRequest)
     })
@@ -306,6 +308,12 @@ impl RequestField {
         REQUEST_FIELDS.iter().find(|field| field.names(Openai) == [name])
     }
 
+    /// The row of a key that a record of prompts may set for its own request, by either name.
+    pub fn in_record(name: &str) -> Option<&'static Self> {
+        let mut sendable = REQUEST_FIELDS.iter().filter(|field| !field.names(Openai).is_empty());
+        sendable.find(|field| field.name() == name || field.names(Openai) == [name])
+    }
+
     /// The key below `request`.
     pub fn name(&self) -> &'static str {
         self.key.strip_suffix(".ids").or_else(|| self.key.strip_suffix(".texts")).unwrap_or(self.key)
@@ -322,6 +330,26 @@ impl RequestField {
     /// Whether a value is what every server does without it.
     pub fn is_neutral(&self, value: &FieldValue) -> bool {
         self.neutral.is_some_and(|neutral| *value == FieldValue::Int(neutral))
+    }
+
+    /// The member of an OpenAI body for a value as the manifest or the body has it.
+    ///
+    /// # Errors
+    /// What the value must be.
+    pub fn openai_member(&self, value: &Value) -> Result<Value, String> {
+        let value = match (self.kind, value) {
+            (FieldKind::Seed, Value::Number(_)) => json!({"fixed": value}),
+            (FieldKind::WordTexts, Value::String(_)) => json!({"texts": [value]}),
+            (FieldKind::WordTexts, Value::Array(_)) => json!({"texts": value}),
+            _ => value.clone(),
+        };
+        let request: Request =
+            serde_json::from_value(json!({ self.name(): value })).map_err(|error| error.to_string())?;
+        let value = self.value(&request).ok_or("has no value that can be sent")?;
+        match self.fault(&value) {
+            Some(fault) => Err(fault),
+            None => value.to_json().ok_or_else(|| "must be one value: a record sends what it has".to_owned()),
+        }
     }
 
     /// The protocols that can send it.

@@ -83,8 +83,9 @@ impl RequestHeaders {
         self.0.is_empty()
     }
 
-    pub fn has_authorization(&self) -> bool {
-        self.0.keys().any(|name| name.eq_ignore_ascii_case(AUTHORIZATION))
+    /// Whether it has a header, in capital or small letters.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.keys().any(|other| other.eq_ignore_ascii_case(name))
     }
 
     /// Adds `NAME:VALUE` or `NAME=VALUE`.
@@ -95,7 +96,7 @@ impl RequestHeaders {
         let (name, value) = text.split_once([':', '=']).ok_or(HeaderFault::NoName)?;
         let (name, value) = (name.trim(), value.trim());
         fault(name, value).map_or(Ok(()), Err)?;
-        if self.0.keys().any(|other| other.eq_ignore_ascii_case(name)) {
+        if self.has(name) {
             return Err(HeaderFault::Twice);
         }
         self.0.insert(name.to_owned(), value.to_owned());
@@ -103,7 +104,7 @@ impl RequestHeaders {
     }
 
     /// What cannot be sent: each with the key below `request`, where the header has one.
-    pub(super) fn faults(&self) -> impl Iterator<Item = (String, HeaderFault)> {
+    pub fn faults(&self) -> impl Iterator<Item = (String, HeaderFault)> {
         let lower = |name: &str| name.to_ascii_lowercase();
         let is_twice = move |name: &str| self.0.keys().filter(|other| lower(other) == lower(name)).count() > 1;
         let each = self.0.iter().filter_map(move |(name, value)| {

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use crate::{ApiKeyFault, BenchSpec, HarnessError, Transport};
-use base::spec::{HeaderPart, RequestHeaders, header_parts};
+use base::spec::{AUTHORIZATION, HeaderPart, RequestHeaders, header_parts};
 
 /// Name and value of each, and the values that must not be shown.
 #[derive(Clone, Default, PartialEq)]
@@ -45,7 +45,7 @@ impl SentHeaders {
         }
         if let Transport::Http(http) = transport
             && let Some(variable) = &http.api_key_env
-            && !given.has_authorization()
+            && !given.has(AUTHORIZATION)
         {
             let value = format!("Bearer {}", sent.secret(variable)?);
             sent.headers.push(("Authorization".to_owned(), value));

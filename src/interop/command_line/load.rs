@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::translated_bench::{Sweep, TranslatedBench};
@@ -9,16 +10,20 @@ use super::translation::{Translation, TranslationBuilder, TranslationError, Tran
 use base::spec::{Formula, NumberKind, Quantity};
 use base::units::unquoted;
 
-/// Keys of `bench:` that `regatta bench` has an option for, each with it. The first ones are written in this order, the
-/// others as they come.
-static OPTIONS: LazyLock<Vec<(&str, &str)>> =
-    LazyLock::new(|| include_str!("regatta-bench.txt").lines().filter_map(|line| line.split_once(' ')).collect());
-/// How many of them have a fixed place.
-const IN_ORDER: usize = 27;
+/// Keys of `bench:` with the option that `regatta bench` has for each.
+#[derive(Default, Deserialize)]
+struct BenchOptions {
+    in_order: Vec<(String, String)>,
+    others: Vec<(String, String)>,
+}
+
+static OPTIONS: LazyLock<BenchOptions> =
+    LazyLock::new(|| toml::from_str(include_str!("bench-options.toml")).unwrap_or_default());
 
 /// The option of a key.
 pub(crate) fn option_of(key: &str) -> Option<&'static str> {
-    OPTIONS.iter().find(|(other, _)| *other == key).map(|(_, option)| *option)
+    let mut rows = OPTIONS.in_order.iter().chain(&OPTIONS.others);
+    rows.find(|(other, _)| other == key).map(|(_, option)| option.as_str())
 }
 
 /// The load and the requests of a line, by the keys of `bench:`, and what there is to say about the line.
@@ -210,7 +215,7 @@ impl TranslatedLoad {
     }
 
     pub fn bench(mut self) -> TranslatedBench {
-        let place = |key: &str| OPTIONS.iter().position(|(other, _)| *other == key).unwrap_or(IN_ORDER).min(IN_ORDER);
+        let place = |key: &str| OPTIONS.in_order.iter().position(|(other, _)| other == key).unwrap_or(usize::MAX);
         self.options.sort_by_key(|(key, _)| place(key));
         let mut args = vec![self.target];
         for (key, values) in self.options {
@@ -257,6 +262,12 @@ pub(crate) fn range(text: &str) -> Option<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_options_are_read() {
+        assert_eq!((option_of("model"), option_of("tls.key")), (Some("--model"), None));
+        assert_eq!((OPTIONS.in_order.len(), OPTIONS.others.len()), (27, 9));
+    }
 
     #[test]
     fn ranges_have_both_ends() {

@@ -32,6 +32,24 @@ impl TranslatedLoad {
         }
     }
 
+    /// One level or length; of several, with commas between them or as values of their own, each is a measurement.
+    pub fn level(&mut self, key: &'static str, given: &GivenOption) -> bool {
+        let parts: Vec<&str> = given.values.iter().flat_map(|value| value.split(',')).map(str::trim).collect();
+        match parts.as_slice() {
+            [level] if key.ends_with("_tokens") => self.length(key, level),
+            [level] => self.put(key, *level),
+            levels => match levels.iter().map(|level| level.parse().ok().map(number)).collect::<Option<Vec<_>>>() {
+                Some(_) if self.is_swept() => self.builder.push_untranslated_load(
+                    given.as_written(),
+                    "one key of a sweep is read, the first; `foreach` of a stage takes several",
+                ),
+                Some(values) => self.sweep(key, values),
+                None => self.builder.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
+            },
+        }
+        true
+    }
+
     /// A whole number for a key of `bench:`.
     pub fn whole(&mut self, key: &str, given: &GivenOption) {
         match given.number::<u32>() {
@@ -250,6 +268,14 @@ impl TranslatedLoad {
         );
     }
 
+    /// The length of answers where a line of GenAI-Perf or AIPerf has none; made-up prompts have it anyway.
+    pub fn usual_answers(&mut self) {
+        if self.has("data") {
+            self.put("output_tokens", "128");
+        }
+        self.builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+    }
+
     /// As many requests as GenAI-Perf and AIPerf send where the line has no end.
     pub fn usual_requests(&mut self, users: Option<Quantity<u64>>, tool: &str) {
         let requests = users.unwrap_or(Quantity::Known(1)).times(2_u64).at_least(10_u64);
@@ -294,6 +320,18 @@ impl TranslatedLoad {
             )),
         }
     }
+}
+
+/// Adapters, of which each request names one, drawn at random.
+pub(crate) fn adapters(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    load.set("request.adapters", given.values.iter().map(|name| (name.clone(), json!(1))).collect());
+    true
+}
+
+/// A key, which belongs into the environment.
+pub(crate) fn api_key(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    load.api_key(&given.written);
+    true
 }
 
 /// Token ids in place of texts, which OpenAI's completions take.

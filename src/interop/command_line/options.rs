@@ -116,6 +116,16 @@ impl ParsedLine {
         self.value(name).or_else(default).unwrap_or_default()
     }
 
+    /// An option with all its values, which may be given one by one; with the tool's own where it is not given.
+    pub fn all(&self, name: &'static str) -> GivenOption {
+        let given = self.given.iter().filter(|given| given.name == name);
+        let mut values: Vec<String> = given.flat_map(|given| given.values.clone()).collect();
+        if values.is_empty() {
+            values.push(self.setting(name).to_owned());
+        }
+        GivenOption { name, written: name.to_owned(), values }
+    }
+
     /// The number of the first of these options that has one; where none has, the default of the tool for them.
     pub fn first_number<T: Numeric + FromStr + Default>(&self, names: &[&str]) -> Quantity<T> {
         let of_tool = |name: &&str| self.table?.row(name)?.default.as_ref()?.parse().ok();

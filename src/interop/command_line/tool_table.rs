@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_front, read_known};
-use super::translation::TranslationBuilder;
+use super::translation::{Translation, TranslationBuilder, TranslationError};
 use base::spec::Quantity;
 
 /// A function that rows name with `computes`. False: the option has no place on this line, and the row's `reason`
@@ -95,6 +95,9 @@ pub(crate) struct OptionRow {
     /// It is read for these data sets only.
     #[serde(default)]
     data_sets: Vec<String>,
+    /// The tool asks for it, or has a default that is not measured.
+    #[serde(default)]
+    required: bool,
     /// A server takes as many GPUs as the product of these.
     #[serde(default)]
     pub multiplies_gpus: bool,
@@ -186,6 +189,25 @@ impl ToolTable {
     /// Reads the arguments of a program.
     pub fn read_words(&'static self, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
         self.read_as(self.program, words, builder)
+    }
+
+    /// A line that is one measurement: what options set `together`, and then what the rows say.
+    pub fn measurement(
+        &'static self,
+        words: &[String],
+        together: impl FnOnce(&ParsedLine, &mut TranslatedLoad),
+    ) -> Result<Translation, TranslationError> {
+        let mut load = TranslatedLoad::default();
+        let line = self.read(words, &mut load.builder);
+        for (option, row) in self.options.iter().zip(&self.rows) {
+            if row.required && !line.has(option.names[0]) {
+                load.builder.push_error(format!("{} needs {}", self.program, option.names[0]));
+            }
+        }
+        together(&line, &mut load);
+        self.apply(&line, &mut load);
+        load.default_tokenizer();
+        load.finish(self.program)
     }
 
     /// Reads the arguments of a program that has these options under another name.
@@ -377,14 +399,17 @@ mod tests {
 
     use super::*;
     use crate::{
-        aiperf, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run, perf_analyzer, sglang,
-        slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
+        aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run,
+        perf_analyzer, sglang, slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
     };
 
     /// Every table, in the order of the files.
     fn tables() -> Vec<&'static ToolTable> {
-        let tables: [&'static LazyLock<ToolTable>; 29] = [
+        let tables: [&'static LazyLock<ToolTable>; 32] = [
             &aiperf::TABLE,
+            &chat_benchmarks::EVALSCOPE,
+            &chat_benchmarks::GENAI_BENCH,
+            &chat_benchmarks::LLAMA_BENCHY,
             &command_server::LLAMA_SERVER,
             &command_server::TEXT_GENERATION_LAUNCHER,
             &curl::TABLE,

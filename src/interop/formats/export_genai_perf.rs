@@ -44,6 +44,13 @@ enum RowValue {
     Single(f64),
 }
 
+const PER_USER: Row = Row(
+    "output_token_throughput_per_user",
+    "tokens/sec/user",
+    "Output Token Throughput Per User (tokens/sec/user)",
+    Source::TokensPerUser,
+);
+
 /// In the order of the JSON file.
 const GENAI_PERF: [Row; 10] = [
     Row("request_throughput", "requests/sec", "Request Throughput (per sec)", Source::RequestRate),
@@ -53,12 +60,7 @@ const GENAI_PERF: [Row; 10] = [
     Row("time_to_second_token", "ms", "Time To Second Token (ms)", Source::SecondToken),
     Row(TOKEN_LATENCY, "ms", "Inter Token Latency (ms)", Source::Metric(MetricConcept::Itl)),
     Row("output_token_throughput", "tokens/sec", "Output Token Throughput (tokens/sec)", Source::TokenRate),
-    Row(
-        "output_token_throughput_per_user",
-        "tokens/sec/user",
-        "Output Token Throughput Per User (tokens/sec/user)",
-        Source::TokensPerUser,
-    ),
+    PER_USER,
     Row(OUTPUT_LENGTH, "tokens", "Output Sequence Length (tokens)", Source::OutputLength),
     Row("input_sequence_length", "tokens", "Input Sequence Length (tokens)", Source::InputLength),
 ];
@@ -70,12 +72,7 @@ const FIRST_IN_CSV: [&str; 3] = ["time_to_first_token", "time_to_second_token", 
 const AIPERF: [Row; 15] = [
     Row("request_latency", "ms", "Request Latency (ms)", Source::Metric(MetricConcept::E2e)),
     Row("time_to_first_token", "ms", "Time to First Token (ms)", Source::Metric(MetricConcept::Ttft)),
-    Row(
-        "output_token_throughput_per_user",
-        "tokens/sec/user",
-        "Output Token Throughput Per User (tokens/sec/user)",
-        Source::TokensPerUser,
-    ),
+    PER_USER,
     Row(TOKEN_LATENCY, "ms", "Inter Token Latency (ms)", Source::Metric(MetricConcept::Itl)),
     Row("time_to_second_token", "ms", "Time to Second Token (ms)", Source::SecondToken),
     Row("inter_chunk_latency", "ms", "Inter Chunk Latency (ms)", Source::ChunkGaps),

@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_is_read() {
-        assert_eq!(FORMATS.len(), 12);
+        assert_eq!(FORMATS.len(), 13);
         for format in FORMATS.iter() {
             let is_known = format.like.as_ref().is_none_or(|name| FORMATS.iter().any(|other| other.name == *name));
             assert!(is_known, "{}", format.name);
@@ -375,6 +375,39 @@ mod tests {
         }
         let has_numbers = |format: &&FileFormat| format.numbers.is_some() == format.latency.is_some();
         assert!(FORMATS.iter().all(|format| has_numbers(&format)));
+    }
+
+    #[test]
+    fn a_file_of_an_early_guidellm_has_its_runs() {
+        let spread = |mean: f64| {
+            json!({ "successful": { "mean": mean, "min": 1.0, "max": 9.0, "count": 4, "total_sum": mean * 4.0,
+                "percentiles": { "p50": mean, "p99": 9.0 } } })
+        };
+        let run = json!({
+            "type_": "generative_benchmark",
+            "args": { "strategy": { "type_": "concurrent", "streams": 8 } },
+            "run_stats": { "requests_made": { "successful": 4, "errored": 1, "incomplete": 0, "total": 5 } },
+            "worker": { "backend_target": "http://localhost:8000", "backend_model": "m" },
+            "metrics": { "request_latency": spread(2.0), "time_to_first_token_ms": spread(30.0),
+                "time_per_output_token_ms": spread(7.0), "inter_token_latency_ms": spread(8.0),
+                "requests_per_second": spread(1.5), "output_tokens_per_second": spread(60.0),
+                "prompt_token_count": spread(100.0), "output_token_count": spread(40.0) },
+            "duration": 3.0,
+        });
+        let file = json!({ "benchmarks": [run] });
+        let format = FileFormat::detect(&file).expect("a format");
+        let [run] = format.runs(&file)[..] else { panic!("one run") };
+        let numbers = format.numbers(run, &file);
+        assert_eq!((numbers.tool, numbers.ok, numbers.failed), (Tool::GuideLlm, Some(4.0), Some(1.0)));
+        assert_eq!((numbers.input_tokens, numbers.output_tokens), (Some(400.0), Some(160.0)));
+        assert_eq!(
+            (numbers.window_s, numbers.requests_per_s, numbers.tokens_per_s),
+            (Some(3.0), Some(1.5), Some(60.0))
+        );
+        let means: Vec<_> = numbers.stats.iter().map(|(metric, stats)| (*metric, stats.mean)).collect();
+        let read = [MetricConcept::Ttft, MetricConcept::Itl, MetricConcept::E2e].into_iter().zip([30.0, 8.0, 2000.0]);
+        assert_eq!(means, read.map(|(metric, mean)| (metric, Some(mean))).collect::<Vec<_>>());
+        assert_eq!(numbers.requested["concurrency"], 8);
     }
 
     #[test]

@@ -169,6 +169,7 @@ Benchmark duration (s):                  150.87
 Total input tokens:                      65536
 Total generated tokens:                  4096
 Request throughput (req/s):              0.21
+Request goodput (req/s):                 0.20
 Output token throughput (tok/s):         434.40
 Total Token throughput (tok/s):          868.80
 ---------------Time to First Token----------------
@@ -201,6 +202,9 @@ Mean E2EL (ms):                          9000.5
         assert_eq!((numbers.tool, numbers.ok, numbers.failed), (Tool::Vllm, Some(32.0), Some(1.0)));
         assert_eq!((numbers.input_tokens, numbers.output_tokens), (Some(65536.0), Some(4096.0)));
         assert_eq!((numbers.requests_per_s, numbers.tokens_per_s), (Some(0.21), Some(434.4)));
+        assert_eq!(numbers.extra_rates[0], ("requests_goodput", Some(0.2)));
+        let older = FileFormat::named("vLLM bench serve JSON").numbers(&json!({ "request_goodput:": 3.5 }), &json!({}));
+        assert_eq!(older.extra_rates[1], ("requests_goodput", Some(3.5)));
         assert_eq!(
             Value::Object(numbers.requested),
             json!({ "model": "org/m", "concurrency": 32.0, "backend": "openai", "dataset": "random" })

@@ -1,5 +1,6 @@
 //! A run of GuideLLM, in either of its languages, as measurements here.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::data::{GuideLlmData, numeric};
@@ -303,7 +304,8 @@ pub(super) struct WarmUp {
 }
 
 /// `mode` of `TransientPhaseConfig` in guidellm/benchmark/schemas/base.py of 0.8.1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Mode {
     Duration,
     Requests,
@@ -322,19 +324,13 @@ impl WarmUp {
     /// A number, or an object with `percent` or `value`, and `mode`.
     pub fn read(value: &Value, builder: &mut TranslationBuilder) -> Option<Self> {
         let Some(fields) = value.as_object() else { return known_number(value, builder).map(Self::new) };
-        let mode = match fields.get("mode").and_then(Value::as_str) {
-            None | Some("prefer_duration") => Mode::default(),
-            Some("prefer_requests") => Mode::PreferRequests,
-            Some("duration") => Mode::Duration,
-            Some("requests") => Mode::Requests,
-            Some("both") => Mode::Both,
-            Some(other) => {
-                builder.push_error(format!(
-                    "`mode={other}` of a warm-up: duration, requests, prefer_duration, prefer_requests or both"
-                ));
-                Mode::default()
-            }
-        };
+        let mode = fields.get("mode").map_or(Ok(Mode::default()), Mode::deserialize).unwrap_or_else(|_| {
+            let other = unquoted(&fields["mode"]);
+            builder.push_error(format!(
+                "`mode={other}` of a warm-up: duration, requests, prefer_duration, prefer_requests or both"
+            ));
+            Mode::default()
+        });
         let amount = fields.get("percent").or(fields.get("value"))?;
         let amount = known_number(amount, builder)?;
         Some(Self { amount, mode })

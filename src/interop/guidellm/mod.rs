@@ -48,19 +48,22 @@ fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError
     let mut builder = TranslationBuilder::default();
     let line = BENCHMARK.read(words, &mut builder);
     if let Some(name) = line.value("--scenario") {
-        return TranslationBuilder::nothing(
-            BENCHMARK.program,
-            format!(
-                "the line has no meaning here: its settings are in the scenario `{name}`, which is not read; give \
-                    them as options"
-            ),
-        );
+        return of_scenario(BENCHMARK.program, name);
     }
     let mut run = GuideLlmRun::default();
     for given in &line.given {
         benchmark_option(given, &mut run, &mut builder);
     }
     run.finish(builder)
+}
+
+/// The sentence on a line whose settings are in a file.
+fn of_scenario(tool: &'static str, name: &str) -> Result<Translation, TranslationError> {
+    let reason = format!(
+        "the line has no meaning here: its settings are in the scenario `{name}`, which is not read; give them as \
+        options"
+    );
+    TranslationBuilder::nothing(tool, reason)
 }
 
 fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
@@ -175,13 +178,7 @@ fn translate_run(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = RUN.read(words, &mut builder);
     if let Some(name) = line.value("--config") {
-        return TranslationBuilder::nothing(
-            RUN.program,
-            format!(
-                "the line has no meaning here: its settings are in the scenario `{name}`, which is not read; give \
-                    them as options"
-            ),
-        );
+        return of_scenario(RUN.program, name);
     }
     let mut run = GuideLlmRun::default();
     // Values for several measurements stand in place of the profile's own.

@@ -54,7 +54,7 @@ impl Tool {
             Ok(values)
         };
         match concept {
-            MetricConcept::Ttft if rules.ttft => each(&|trace| {
+            MetricConcept::Ttft if !rules.has_no_ttft => each(&|trace| {
                 let enough = trace.count(rules.first) >= rules.least_chunks;
                 Ok(trace.first(rules.first).filter(|_| enough).map(|first| first.at - rules.start(trace)))
             }),

@@ -24,13 +24,13 @@ impl MetricMeaning {
     /// What this tool means by the term; `None` where it has no such number.
     pub fn new(tool: Tool, concept: MetricConcept) -> Option<Self> {
         let rules = tool.rules();
-        let formula = formula(&rules, concept)?;
+        let formula = formula(rules, concept)?;
         let counts_tokens = matches!(concept, MetricConcept::Tpot | MetricConcept::Itl) && formula.contains('n')
             || matches!((concept, rules.itl), (MetricConcept::Itl, Some(ChunkGapRule::GapsPerToken)));
         Some(Self {
             formula,
-            population: population(&rules, concept),
-            zero_point: zero_point(&rules, concept).to_owned(),
+            population: population(rules, concept),
+            zero_point: zero_point(rules, concept).to_owned(),
             token_source: if counts_tokens { rules.counted.as_text() } else { "" }.to_owned(),
             window: "full".to_owned(),
             percentile_rule: if concept == MetricConcept::Requests { "" } else { rules.rule.as_text() }.to_owned(),
@@ -107,7 +107,7 @@ fn per_request(rules: &ToolRules, how: PerRequestMetric) -> String {
 
 fn formula(rules: &ToolRules, concept: MetricConcept) -> Option<String> {
     Some(match concept {
-        MetricConcept::Ttft if !rules.ttft => return None,
+        MetricConcept::Ttft if rules.has_no_ttft => return None,
         MetricConcept::Ttft => format!("first {} − {}", filter_singular(rules.first), zero(rules.zero)),
         MetricConcept::Tpot => per_request(rules, rules.tpot?),
         MetricConcept::Itl => match rules.itl? {

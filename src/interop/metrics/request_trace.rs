@@ -74,11 +74,13 @@ pub enum ChunkKind {
 }
 
 /// Which chunks a definition looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChunkFilter {
     /// With a token, even if its text is empty.
     Token,
     /// With text.
+    #[default]
     Text,
     /// All chunks except usage counts.
     Any,

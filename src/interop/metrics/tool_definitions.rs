@@ -1,6 +1,7 @@
-//! What each tool means by its terms, as data: from where, from which chunk, divided by what, over which requests.
-//!
-//! Read from the tools' sources at the versions named; the golden vector holds every row to a known number.
+//! What each tool means by its terms: from where, from which chunk, divided by what, over which requests. The rows are
+//! in `tool-definitions.toml`.
+
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -45,13 +46,13 @@ impl Tool {
     ];
 
     /// The name as the user types it.
-    pub const fn name(self) -> &'static str {
-        self.rules().name
+    pub fn name(self) -> &'static str {
+        &self.rules().name
     }
 
     /// With the version of the sources from which the definitions were read.
-    pub const fn title(self) -> &'static str {
-        self.rules().title
+    pub fn title(self) -> &'static str {
+        &self.rules().title
     }
 }
 
@@ -104,21 +105,25 @@ impl MetricConcept {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum ClockZero {
     Schedule,
+    #[default]
     Issue,
 }
 
 /// Where an answer ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum AnswerEnd {
     Chunk(ChunkFilter),
     End,
 }
 
 /// How an answer of one token, which has no time per output token, is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum SingleTokenRule {
     LeftOut,
     Zero,
@@ -129,7 +134,8 @@ pub(super) enum SingleTokenRule {
 }
 
 /// One number for each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum PerRequestMetric {
     /// (until − first) / (n − 1)
     Later(AnswerEnd, SingleTokenRule),
@@ -141,7 +147,8 @@ pub(super) enum PerRequestMetric {
     WithFirst,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum ChunkGapRule {
     Request(PerRequestMetric),
     /// All gaps of all requests in one pool.
@@ -150,7 +157,8 @@ pub(super) enum ChunkGapRule {
     GapsPerToken,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum RateRule {
     /// Requests over the time from the first start to the last end. Failed ones that are counted do not stretch the
     /// time.
@@ -159,8 +167,10 @@ pub(super) enum RateRule {
     LoadGen,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum TokenCountRule {
+    #[default]
     Server,
     Client,
 }
@@ -175,7 +185,8 @@ impl TokenCountRule {
 }
 
 /// How a percentile is picked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PercentileRule {
     /// The sorted element floor(N·p).
     Floor,
@@ -184,6 +195,7 @@ pub enum PercentileRule {
     /// The sorted element nearest to (N − 1)·p, from 0.
     Nearest,
     /// numpy's default.
+    #[default]
     Linear,
 }
 
@@ -200,60 +212,47 @@ impl PercentileRule {
     }
 }
 
-/// One tool: its names and its definitions.
-#[derive(Clone, Copy, Debug)]
+/// One tool: its names and its definitions, as the data file has them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ToolRules {
-    pub name: &'static str,
-    pub title: &'static str,
+    pub name: String,
+    pub title: String,
+    #[serde(default)]
     pub zero: ClockZero,
+    #[serde(default)]
     pub first: ChunkFilter,
     /// Answers of fewer chunks have neither TTFT nor TPOT.
+    #[serde(default)]
     pub least_chunks: u32,
-    pub ttft: bool,
+    #[serde(default)]
+    pub has_no_ttft: bool,
     pub tpot: Option<PerRequestMetric>,
     pub itl: Option<ChunkGapRule>,
     pub e2e: Option<AnswerEnd>,
     pub rate: Option<RateRule>,
+    #[serde(default)]
     pub counted: TokenCountRule,
+    #[serde(default)]
     pub rule: PercentileRule,
     /// The caveat that users should know.
-    pub note: &'static str,
+    pub note: String,
 }
-
-const LAST_TOKEN: AnswerEnd = AnswerEnd::Chunk(ChunkFilter::Token);
-const LAST_TEXT: AnswerEnd = AnswerEnd::Chunk(ChunkFilter::Text);
-const FROM_ISSUE: RateRule = RateRule::Span { failed_too: false, from: ClockZero::Issue, until: AnswerEnd::End };
-
-const PLAIN: ToolRules = ToolRules {
-    name: "",
-    title: "",
-    zero: ClockZero::Issue,
-    first: ChunkFilter::Text,
-    least_chunks: 1,
-    ttft: true,
-    tpot: None,
-    itl: None,
-    e2e: Some(AnswerEnd::End),
-    rate: Some(FROM_ISSUE),
-    counted: TokenCountRule::Server,
-    rule: PercentileRule::Linear,
-    note: "",
-};
 
 impl Tool {
     /// The source of the output token count that it divides by.
-    pub const fn counted(self) -> &'static str {
+    pub fn counted(self) -> &'static str {
         self.rules().counted.as_text()
     }
 
     /// The caveat of this tool's numbers.
-    pub const fn caveat(self) -> &'static str {
-        self.rules().note
+    pub fn caveat(self) -> &'static str {
+        &self.rules().note
     }
 
     /// Its number for the pace of an answer after the first token: a time per output token without the TTFT inside.
     /// Some tools call it ITL. `None`: it has none.
-    pub const fn time_per_token(self) -> Option<MetricConcept> {
+    pub fn time_per_token(self) -> Option<MetricConcept> {
         let rules = self.rules();
         match (rules.tpot, rules.itl) {
             (Some(PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_)), _) => Some(MetricConcept::Tpot),
@@ -264,152 +263,41 @@ impl Tool {
         }
     }
 
-    pub(super) const fn rules(self) -> ToolRules {
-        match self {
-            Self::Regatta => ToolRules {
-                name: "regatta",
-                title: concat!("Regatta ", env!("CARGO_PKG_VERSION")),
-                zero: ClockZero::Schedule,
-                first: ChunkFilter::Token,
-                tpot: Some(PerRequestMetric::AfterFirstChunk(LAST_TOKEN)),
-                itl: Some(ChunkGapRule::GapsPerToken),
-                e2e: Some(LAST_TOKEN),
-                rate: Some(RateRule::Span { failed_too: false, from: ClockZero::Schedule, until: AnswerEnd::End }),
-                rule: PercentileRule::Floor,
-                note: "from the schedule; the first token counts even when its text is empty",
-                ..PLAIN
-            },
-            Self::LoadGen => ToolRules {
-                name: "loadgen",
-                title: "MLPerf LoadGen, Server",
-                zero: ClockZero::Schedule,
-                first: ChunkFilter::Token,
-                tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::Negative)),
-                rate: Some(RateRule::LoadGen),
-                rule: PercentileRule::Floor,
-                note: "an answer of one token gives a negative TPOT; errors do not exist for LoadGen",
-                ..PLAIN
-            },
-            Self::AiPerf => ToolRules {
-                name: "aiperf",
-                title: "AIPerf 0.13",
-                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut))),
-                e2e: Some(LAST_TEXT),
-                rate: Some(RateRule::Span { failed_too: false, from: ClockZero::Issue, until: LAST_TEXT }),
-                counted: TokenCountRule::Client,
-                note: "output tokens are counted again by the client's tokenizer; its own file divides requests by the \
-                    whole phase, a little longer than first request to last response",
-                ..PLAIN
-            },
-            Self::GenAiPerf => ToolRules {
-                name: "genai-perf",
-                title: "GenAI-Perf 0.0.16",
-                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(
-                    LAST_TEXT,
-                    SingleTokenRule::LeftOutInOnePiece,
-                ))),
-                e2e: Some(LAST_TEXT),
-                rate: Some(RateRule::Span { failed_too: true, from: ClockZero::Issue, until: LAST_TEXT }),
-                counted: TokenCountRule::Client,
-                note: "failed requests are inside requests/s; output tokens are counted again by the client's \
-                    tokenizer; over KServe a response without text counts as one with text",
-                ..PLAIN
-            },
-            Self::PerfAnalyzer => ToolRules {
-                name: "perf-analyzer",
-                title: "perf_analyzer 2.60",
-                ttft: false,
-                rule: PercentileRule::Nearest,
-                note: "knows requests and responses, not tokens; its own file divides requests by its window, which is \
-                    of whole seconds",
-                ..PLAIN
-            },
-            Self::Vllm => ToolRules {
-                name: "vllm",
-                title: "vLLM 0.33 bench serve",
-                first: ChunkFilter::Token,
-                tpot: Some(PerRequestMetric::Later(LAST_TOKEN, SingleTokenRule::LeftOut)),
-                itl: Some(ChunkGapRule::Gaps),
-                e2e: Some(LAST_TOKEN),
-                note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 take a \
-                    chat's role chunk as the first token, and a result file does not name its version; text in \
-                    `reasoning_content` alone is no token, and an empty `content` without a role always is one",
-                ..PLAIN
-            },
-            Self::SglangChat => ToolRules {
-                name: "sglang",
-                title: "SGLang 0.5 bench_serving, OpenAI",
-                tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::LeftOut)),
-                itl: Some(ChunkGapRule::Gaps),
-                note: "latency runs to the end of the stream; tool calls are no text",
-                ..PLAIN
-            },
-            Self::SglangNative => ToolRules {
-                name: "sglang-native",
-                title: "SGLang 0.5 bench_serving, native",
-                first: ChunkFilter::Token,
-                tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::LeftOut)),
-                itl: Some(ChunkGapRule::GapsPerToken),
-                e2e: None,
-                rate: None,
-                note: "ITL is spread over the tokens of a chunk",
-                ..PLAIN
-            },
-            Self::GuideLlm => ToolRules {
-                name: "guidellm",
-                title: "GuideLLM 0.8",
-                tpot: Some(PerRequestMetric::Whole(LAST_TEXT)),
-                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut))),
-                rule: PercentileRule::Ceiling,
-                note: "TPOT has the TTFT inside, and its own file weighs it by tokens; its ITL is what others call \
-                    TPOT",
-                ..PLAIN
-            },
-            Self::InferencePerf => ToolRules {
-                name: "inference-perf",
-                title: "inference-perf 0.7",
-                least_chunks: 2,
-                tpot: Some(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut)),
-                itl: Some(ChunkGapRule::Gaps),
-                note: "answers of one chunk have no TTFT",
-                ..PLAIN
-            },
-            Self::LlmPerf => ToolRules {
-                name: "llmperf",
-                title: "llmperf",
-                first: ChunkFilter::Any,
-                itl: Some(ChunkGapRule::Request(PerRequestMetric::WithFirst)),
-                e2e: None,
-                rate: None,
-                note: "a role chunk is the first token; ITL has the TTFT inside",
-                ..PLAIN
-            },
-            Self::TrtllmBench => ToolRules {
-                name: "trtllm-bench",
-                title: "trtllm-bench",
-                first: ChunkFilter::Token,
-                tpot: Some(PerRequestMetric::Later(LAST_TOKEN, SingleTokenRule::Zero)),
-                rule: PercentileRule::Floor,
-                note: "in process, without a network; an answer of one token counts as 0 ms",
-                ..PLAIN
-            },
-            Self::Endpoints => ToolRules {
-                name: "mlcommons-endpoints",
-                title: "mlcommons/endpoints",
-                tpot: Some(PerRequestMetric::AfterFirstChunk(AnswerEnd::End)),
-                counted: TokenCountRule::Client,
-                note: "latency from the issue, not from the schedule; TPOT runs to the end of the stream",
-                ..PLAIN
-            },
-            Self::HfBenchmarker => ToolRules {
-                name: "hf-benchmarker",
-                title: "HF inference-benchmarker",
-                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::Zero))),
-                rate: None,
-                counted: TokenCountRule::Client,
-                note: "an answer of one token counts as 0 ms",
-                ..PLAIN
-            },
+    pub(super) fn rules(self) -> &'static ToolRules {
+        &TOOLS[self as usize]
+    }
+}
+
+/// By [`Tool`].
+static TOOLS: LazyLock<Vec<ToolRules>> = LazyLock::new(|| {
+    let text = include_str!("tool-definitions.toml").replace("{version}", env!("CARGO_PKG_VERSION"));
+    let file: ToolDefinitions = toml::from_str(&text).expect("a test reads the table");
+    file.tool
+});
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolDefinitions {
+    tool: Vec<ToolRules>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_has_its_row() {
+        assert_eq!(TOOLS.len(), Tool::ALL.len());
+        for tool in Tool::ALL {
+            let variant = format!("{tool:?}").to_lowercase();
+            let name = tool.name().replace('-', "");
+            let is_row = match tool {
+                Tool::SglangChat => name == "sglang",
+                Tool::Endpoints => name == "mlcommonsendpoints",
+                _ => name == variant,
+            };
+            assert!(is_row, "{variant} has the row {name}");
         }
+        assert_eq!(Tool::Regatta.title(), concat!("Regatta ", env!("CARGO_PKG_VERSION")));
     }
 }

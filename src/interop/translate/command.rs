@@ -18,8 +18,8 @@ use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::triton_backend::{benchmarks, fill_template, grpc_clients, launch_triton_server, tritonserver};
 use crate::{
-    aiperf, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run, nvidia_smi, perf_analyzer,
-    sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run,
+    nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 use base::diag::did_you_mean;
 use base::files::{open_text, read_text_up_to};
@@ -232,6 +232,9 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("bench_serving.py", _) => sglang::module("sglang.bench_serving", env, arguments),
         (module, _) if module.starts_with("sglang.") => sglang::module(module, env, arguments),
         ("guidellm", _) => guidellm::translate(arguments),
+        ("genai-bench", Some("benchmark")) => chat_benchmarks::genai_bench(&arguments[1..]),
+        ("evalscope", Some("perf")) => chat_benchmarks::evalscope(&arguments[1..]),
+        ("llama-benchy", _) => chat_benchmarks::llama_benchy(arguments),
         ("perf_analyzer", _) => perf_analyzer::translate(arguments),
         ("benchmark_core_model.py", _) => benchmarks::benchmark_core_model(arguments),
         ("end_to_end_test.py", _) => benchmarks::end_to_end_test(arguments),
@@ -405,7 +408,11 @@ mod tests {
             ("genai-perf profile -m m --prompt-source synthetic --profile-export-file x.json", &[]),
             ("genai-perf profile -m m --prompt-source dataset", &["--prompt-source dataset"]),
             ("vllm bench serve --model m --random-ids --save-result", &[]),
-            ("vllm bench serve --model m --lora-modules a b", &["--lora-modules a b"]),
+            ("vllm bench serve --model m --lora-modules a b", &[]),
+            (
+                "vllm bench serve --model m --lora-modules a b --lora-assignment round-robin",
+                &["--lora-assignment round-robin"],
+            ),
             ("vllm bench serve --model m --sharegpt-output-len 5", &[]),
             ("perf_analyzer -m m --collect-metrics --sequence-length 4", &["--sequence-length 4"]),
             (

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::dataset::{self, RangeRatio};
 use crate::command_line::{
     CHAT, COMPLETIONS, Compute, Env, GivenOption, NoMeaning, ParsedLine, ToolTable, TranslatedLoad, Translation,
-    TranslationBuilder, TranslationError, host_and_port, number, token_ids,
+    TranslationBuilder, TranslationError, adapters, host_and_port, number, token_ids,
 };
 
 /// A program of this family.
@@ -67,7 +67,8 @@ pub(super) fn named(path: &str, words: &[String]) -> &'static ServingBenchmark {
 const USE_CHAT_TEMPLATE: &str = "--use-chat-template";
 
 pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] = &[("token_ids", token_ids), ("burstiness", burstiness), ("ramp", ramp)];
+    let functions: &[(&str, Compute)] =
+        &[("adapters", adapters), ("token_ids", token_ids), ("burstiness", burstiness), ("ramp", ramp)];
     ToolTable::new(&[include_str!("../tools/vllm-bench-serve.toml"), dataset::FILE], functions)
 });
 

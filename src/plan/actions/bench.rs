@@ -268,8 +268,11 @@ pub struct RateSearch {
 pub struct Data {
     /// One JSON object a line, or a JSON list of them: `prompt` or `text` or `input_ids` (or only `input_length`), over
     /// `openai-chat` also `messages`, or `input`, `instruction` and `output` of benchmark_core_model.py; if there are,
-    /// `output_length` or `max_tokens`, `timestamp` (ms), `session_id`, `delay` (ms). A key that may change a request
-    /// and is not sent is an error. Also perf_analyzer's `{"data": […]}`.
+    /// `output_length` or `max_tokens`, `timestamp` (ms), `session_id`, `delay` (ms). Over OpenAI's interfaces a record
+    /// may set its own request, in place of the benchmark: the fields of `request` with `headers`, `model` or
+    /// `adapter`, `tools`, `tool_choice`, `response_format`, and any others below `extra`; a file of OpenAI's Batch API
+    /// is such a file. A key that may change a request and is not sent is an error. Also perf_analyzer's
+    /// `{"data": […]}`.
     pub jsonl: Option<String>,
     /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json, or one a line.
     pub sharegpt: Option<String>,

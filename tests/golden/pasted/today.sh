@@ -248,3 +248,15 @@ trtllm-bench --model meta-llama/Llama-3.1-8B \
   --backend pytorch
 # Text Generation Inference. https://github.com/huggingface/text-generation-inference/blob/main/docs/source/quicktour.md
 docker run --gpus all --shm-size 1g -p 8080:80 -v $volume:/data ghcr.io/huggingface/text-generation-inference:1.1.1 --model-id $model
+# llama-benchy. https://github.com/eugr/llama-benchy
+llama-benchy \
+  --base-url http://spark:8888/v1 \
+  --model openai/gpt-oss-120b \
+  --depth 0 4096 8192 16384 32768 \
+  --latency-mode generation
+llama-benchy \
+  --base-url http://localhost:8000/v1 \
+  --model my-model \
+  --pp 2160 \
+  --tg 1024 \
+  --exact-tg

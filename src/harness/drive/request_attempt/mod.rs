@@ -314,6 +314,7 @@ impl RequestAttempt<'_> {
         let attempt = HttpAttempt {
             pool,
             template,
+            model: template.model(self.id, planned),
             requested_tokens: planned.output_len,
             limits: self.limits,
             stall: self.stall,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::jsonl::fault;
 use super::record_reader::RecordRules;
-use super::row::PromptPart;
+use super::row::{OwnRequest, PromptPart};
 use super::tokenizer::PromptTokenizer;
 use super::{jsonl, npy};
 use crate::schedule::arrivals::generator;
@@ -157,7 +157,7 @@ pub(crate) struct CorpusRecord {
     pub is_conversation: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CorpusTurn {
     /// Empty: a prompt of `tokens` is drawn.
     pub parts: Arc<[PromptPart]>,
@@ -171,6 +171,8 @@ pub(crate) struct CorpusTurn {
     pub at_ns: Option<u64>,
     /// The prompt holds all turns before.
     pub is_whole: bool,
+    /// What its record sets of its request.
+    pub own: Option<Arc<OwnRequest>>,
 }
 
 /// The memory that is left.

@@ -14,12 +14,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::corpus::{CorpusRecord, CorpusTurn, MemoryBudget};
 use super::messages::{MessageError, answered_turns, count, message_parts, messages};
 use super::record_reader::{RecordRules, UnsentKeys, for_each_record};
-use super::row::{Given, PromptPart, PromptRecord, RandomStream};
+use super::row::{Given, OwnRequest, PromptPart, PromptRecord, RandomStream, RecordFields};
 use super::tokenizer::PromptTokenizer;
 use crate::{DataKind, HarnessError, PromptFile};
 use base::spec::{DelayPlace, LONGEST_LENGTH};
@@ -61,7 +61,8 @@ pub(super) fn read(
             // Later turns of a session that is taken may still come.
             return Ok(if sessions.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
         }
-        let mut fields = row.take_unsent();
+        let RecordFields { request, unsent: mut fields, faults } = row.take_fields(rules);
+        faults.into_iter().for_each(|fault| errors.at(place, fault));
         if row.messages.is_some() {
             unsent.check_messages(place);
         }
@@ -71,6 +72,8 @@ pub(super) fn read(
         match turns {
             Ok((_, turns)) if turns.is_empty() => unanswered += 1,
             Ok((at_ns, mut turns)) => {
+                let request = (request != OwnRequest::default()).then(|| Arc::new(request));
+                turns.iter_mut().for_each(|turn| turn.own.clone_from(&request));
                 room.take(turns.iter().map(size_in_memory).sum())?;
                 if let Some(at) = place_of_session {
                     for turn in &mut turns {
@@ -217,7 +220,7 @@ fn turns(
         return Err(RowError::SeveralPrompts);
     }
     if let Some(conversation) = conversation {
-        let conversation = messages(conversation, unsent)?;
+        let conversation = messages(conversation, false, unsent)?;
         return answered_turns(conversation, output_length, tokenizer).map_err(RowError::Tokenizer);
     }
     let prompt = prompt.or(words.map(Given::Text)).or(input_ids.map(Given::Ids));
@@ -231,8 +234,10 @@ fn turns(
         }
         (Some(Given::Ids(ids)), ..) => (vec![ids_part(&ids)?], Some(ids.len() as u32)),
         (None, Some(given), ..) => {
-            let (parts, tokens) = message_parts(messages(given, unsent)?, tokenizer).map_err(RowError::Tokenizer)?;
-            if tokens == 0 && unsent.is_empty() {
+            let given = messages(given, true, unsent)?;
+            let (parts, tokens) = message_parts(given, tokenizer).map_err(RowError::Tokenizer)?;
+            let is_text = |part: &PromptPart| matches!(part, PromptPart::Message { whole: None, .. });
+            if tokens == 0 && unsent.is_empty() && parts.iter().all(is_text) {
                 return Err(RowError::EmptyPrompt);
             }
             (parts, Some(tokens))
@@ -252,10 +257,9 @@ fn turns(
         parts: parts.into(),
         tokens,
         output_tokens: output_length,
-        answer: None,
         pause_ns,
-        at_ns: None,
         is_whole,
+        ..CorpusTurn::default()
     }])
 }
 
@@ -299,11 +303,13 @@ fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>,
 fn size_in_memory(turn: &CorpusTurn) -> usize {
     let parts = turn.parts.iter().map(|part| match part {
         PromptPart::Ids(ids) => ids.len() * 4,
+        PromptPart::Message { text, whole: Some(whole), .. } => text.len() + json!(**whole).to_string().len(),
         PromptPart::Text(text) | PromptPart::RecordedAnswer(text) | PromptPart::Message { text, .. } => text.len(),
         PromptPart::Drawn { .. } | PromptPart::PreviousAnswer { .. } => 0,
     });
     let answer = turn.answer.as_ref().map_or(0, |answer| answer.len());
-    size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>() + answer
+    let request = turn.own.as_ref().map_or(0, |request| json!(**request).to_string().len());
+    size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>() + answer + request
 }
 
 // All errors of a file at once, each with its line.

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use rand::RngExt;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::corpus::CorpusTurn;
-use super::record_reader::{MESSAGE_METADATA, has_name};
+use super::record_reader::{MESSAGE_KEYS, MESSAGE_METADATA, has_name};
 use super::row::{ChatMessage, PreviousAnswers, Prompt, PromptPart, RandomStream};
 use super::tokenizer::PromptTokenizer;
 use crate::schedule::arrivals;
@@ -20,6 +20,8 @@ pub(super) type MessageFields = Map<String, Value>;
 pub(super) struct Message {
     role: String,
     text: String,
+    /// All members that are sent, where there are more than these.
+    whole: Option<MessageFields>,
 }
 
 /// Why a message cannot be sent; `number` from 1.
@@ -29,43 +31,48 @@ pub(super) enum MessageError {
     NoRole { number: usize },
     #[error("message {number} has no text in `content`")]
     NoText { number: usize },
-    #[error(
-        "`content` of message {number} is a list of parts ({kinds}); it must be one text, and nothing else is sent"
-    )]
-    Parts { number: usize, kinds: String },
+    #[error("a part in `content` of message {number} has no `type`: `text`, `image_url`")]
+    NoType { number: usize },
 }
 
-/// The messages; fields of them that are not sent are added to `unsent`.
+/// The messages; fields of them that are not sent are added to `unsent`. Those of a request are sent `as_they_are`:
+/// with parts of their content, and with calls of tools.
 pub(super) fn messages(
     all: Vec<MessageFields>,
+    as_they_are: bool,
     unsent: &mut Vec<(String, Value)>,
 ) -> Result<Vec<Message>, MessageError> {
     let message = |(number, mut fields): (usize, MessageFields)| {
         let mut value = |names: [&str; 2]| names.into_iter().find_map(|name| fields.shift_remove(name));
         let (role, content) = (value(["role", "from"]), value(["content", "value"]));
-        fields.retain(|name, _| !has_name(MESSAGE_METADATA, name));
-        let has_others = fields.values().any(|value| !value.is_null());
-        unsent.extend(fields.into_iter().map(|(name, value)| (format!("messages[].{name}"), value)));
+        fields.retain(|name, value| !value.is_null() && !has_name(MESSAGE_METADATA, name));
+        let is_more = !fields.is_empty();
+        let is_sent = |name: &str| as_they_are && has_name(MESSAGE_KEYS, name);
+        let (sent, others): (MessageFields, MessageFields) = fields.into_iter().partition(|(name, _)| is_sent(name));
+        unsent.extend(others.into_iter().map(|(name, value)| (format!("messages[].{name}"), value)));
         let Some(Value::String(role)) = role else { return Err(MessageError::NoRole { number }) };
-        match content {
-            Some(Value::String(text)) => Ok(Message { role, text }),
-            Some(Value::Array(parts)) => Err(MessageError::Parts { number, kinds: kinds(&parts) }),
-            // A call of a tool, which is reported.
-            None | Some(Value::Null) if has_others => Ok(Message { role, text: String::new() }),
-            _ => Err(MessageError::NoText { number }),
-        }
+        let text = match &content {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(parts)) if as_they_are => text_of_parts(parts, number)?,
+            // A call of a tool.
+            None | Some(Value::Null) if is_more => String::new(),
+            _ => return Err(MessageError::NoText { number }),
+        };
+        let whole = (as_they_are && (is_more || !content.as_ref().is_some_and(Value::is_string))).then(|| {
+            let members = [("role", Some(role.as_str().into())), ("content", content)].into_iter();
+            members.filter_map(|(name, value)| Some((name.to_owned(), value?))).chain(sent).collect()
+        });
+        Ok(Message { role, text, whole })
     };
     (1..).zip(all).map(message).collect()
 }
 
-/// `image_url`, `text`.
-fn kinds(parts: &[Value]) -> String {
-    let mut kinds: Vec<String> =
-        parts.iter().filter_map(|part| Some(format!("`{}`", part.get("type")?.as_str()?.escape_debug()))).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds.truncate(5);
-    if kinds.is_empty() { "without a `type`".to_owned() } else { kinds.join(", ") }
+/// The texts of a message that has images, too.
+fn text_of_parts(parts: &[Value], number: usize) -> Result<String, MessageError> {
+    if parts.iter().any(|part| !part["type"].is_string()) {
+        return Err(MessageError::NoType { number });
+    }
+    Ok(parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n"))
 }
 
 /// Messages as the parts of a prompt, and their tokens.
@@ -75,9 +82,9 @@ pub(super) fn message_parts(
 ) -> Result<(Vec<PromptPart>, u32), HarnessError> {
     let mut tokens = 0u32;
     let mut parts = Vec::with_capacity(messages.len());
-    for Message { role, text } in messages {
+    for Message { role, text, whole } in messages {
         tokens = tokens.saturating_add(count(&text, tokenizer)?);
-        parts.push(PromptPart::Message { role: role.into(), text: text.into() });
+        parts.push(PromptPart::Message { role: role.into(), text: text.into(), whole: whole.map(Arc::new) });
     }
     Ok((parts, tokens))
 }
@@ -109,9 +116,7 @@ pub(super) fn answered_turns(
             output_tokens: output_length.or(counted),
             parts: Arc::from([PromptPart::Text(text.into())]),
             answer: Some(answer.text.into()),
-            pause_ns: None,
-            at_ns: None,
-            is_whole: false,
+            ..CorpusTurn::default()
         });
     }
     Ok(turns)
@@ -227,14 +232,19 @@ impl PromptRenderer {
     /// For a chat: messages of the data as they are, with a prefix in front of the first one's text; else those of the
     /// user and of the assistant in turn, the user's first and last.
     pub fn chat(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<ChatMessage>, HarnessError> {
-        let message =
-            |role: &str, parts| self.text(parts, previous).map(|content| ChatMessage { role: role.into(), content });
+        let message = |role: &str, parts| self.text(parts, previous).map(|text| ChatMessage::new(role, text));
         let mut messages = Vec::new();
         let mut rest = parts;
         let is_end = |part: &PromptPart| matches!(part, PromptPart::Message { .. }) || is_answer(part, previous);
         while let Some(at) = rest.iter().position(is_end) {
             match &rest[at] {
-                PromptPart::Message { role, .. } => messages.push(message(role, &rest[..=at])?),
+                PromptPart::Message { role, text, whole } => {
+                    let mut sent = message(role, &rest[..=at])?;
+                    if let Some(whole) = whole {
+                        sent.members = with_prefix(whole, &sent.text, text);
+                    }
+                    messages.push(sent);
+                }
                 _ => messages.extend([message("user", &rest[..at])?, message("assistant", &rest[at..=at])?]),
             }
             rest = &rest[at + 1..];
@@ -248,6 +258,18 @@ impl PromptRenderer {
     fn tokenizer(&self) -> Result<&PromptTokenizer, HarnessError> {
         Ok(self.tokenizer.as_deref().ok_or(ScheduleError::NoTokenizer)?)
     }
+}
+
+/// A message of the data with what is in front of its text.
+fn with_prefix(whole: &MessageFields, content: &str, text: &str) -> MessageFields {
+    let mut fields = whole.clone();
+    let prefix = content.strip_suffix(text).unwrap_or_default().trim_end();
+    match fields.get_mut("content") {
+        _ if prefix.is_empty() => {}
+        Some(Value::Array(parts)) => parts.insert(0, json!({"type": "text", "text": prefix})),
+        _ => drop(fields.insert("content".to_owned(), content.into())),
+    }
+    fields
 }
 
 /// Whether a part is what the assistant answered. A failed answer leaves nothing between the prompts around it.

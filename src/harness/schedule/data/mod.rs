@@ -18,5 +18,6 @@ pub(super) use jsonl::{DataErrors, fault};
 pub(super) use messages::{PromptRenderer, words_of};
 pub use npy::{NpyError, NpyIntegers};
 pub(super) use record_reader::{RecordRules, for_each_record};
+pub(crate) use row::OwnRequest;
 pub use row::{ChatMessage, PreviousAnswers, Prompt};
 pub(super) use row::{PromptPart, RandomStream};

@@ -171,10 +171,8 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
             tokens: Some(tokens.len() as u32),
             parts: Arc::from([PromptPart::Ids(tokens.into())]),
             output_tokens,
-            answer: None,
-            pause_ns: None,
-            at_ns: None,
             is_whole: true,
+            ..CorpusTurn::default()
         };
         entries.push(CorpusRecord { turns: vec![turn], ..CorpusRecord::default() });
     }

@@ -133,8 +133,18 @@ pub(super) enum RecordKey {
     Messages,
     /// Messages of ShareGPT: questions and recorded answers.
     Conversation,
-    /// A request body, with keys of its own.
+    /// A request body: what is neither its prompt nor its length is sent as it is.
     Body,
+    /// A member of the request's body, sent as it is.
+    Member,
+    /// The model of the request, or an adapter.
+    Model,
+    /// Headers of the request.
+    Headers,
+    /// Further members of its body.
+    Extra,
+    /// Where a line of a batch file is sent; the benchmark must send it there.
+    Route,
     InputLength,
     OutputLength,
     HashIds,
@@ -156,7 +166,16 @@ pub(super) static RECORD_KEYS: &[(RecordKey, &str)] = &[
     (RecordKey::Output, "output"),
     (RecordKey::Messages, "messages"),
     (RecordKey::Conversation, "conversations conversation"),
-    (RecordKey::Body, "payload"),
+    (RecordKey::Body, "body payload"),
+    (
+        RecordKey::Member,
+        "tools tool_choice parallel_tool_calls response_format reasoning_effort chat_template_kwargs logit_bias \
+         logprobs top_logprobs ignore_eos",
+    ),
+    (RecordKey::Model, "model adapter"),
+    (RecordKey::Headers, "headers"),
+    (RecordKey::Extra, "extra"),
+    (RecordKey::Route, "method url"),
     (RecordKey::InputLength, "input_length input_tokens input_lengths"),
     (RecordKey::OutputLength, "output_length output_tokens max_tokens max_completion_tokens request_output_len"),
     (RecordKey::HashIds, "hash_ids"),
@@ -165,7 +184,7 @@ pub(super) static RECORD_KEYS: &[(RecordKey, &str)] = &[
     (RecordKey::Session, "session_id session"),
     (
         RecordKey::ConversationMetadata,
-        "model model_name conversation_id conversation_hash dialogue_id turn num_turns views avatarUrl \
+        "model_name conversation_id conversation_hash dialogue_id turn num_turns views avatarUrl \
          custom_instruction skip_prompt_formatting hashed_ip header country state detoxify_moderation tstamp",
     ),
     (
@@ -186,6 +205,13 @@ pub(super) static RECORD_KEYS: &[(RecordKey, &str)] = &[
 pub(super) const MESSAGE_METADATA: &str = "id uuid timestamp created_at markdown text weight loss lang \
     language turn_id turn_identifier toxic redacted hashed_ip header country state";
 
+/// Keys of a message that are sent with its role and its content.
+pub(super) const MESSAGE_KEYS: &str =
+    "name tool_calls tool_call_id function_call refusal reasoning_content reasoning audio";
+
+/// Members of a body that the benchmark sets and measures by; a record has its length under a key of its own.
+pub(super) const OWN_MEMBERS: &str = "messages prompt stream stream_options n max_tokens max_completion_tokens";
+
 /// The names of such a list.
 pub(super) fn has_name(list: &str, name: &str) -> bool {
     list.split(' ').any(|other| other == name)
@@ -203,6 +229,8 @@ pub(crate) struct RecordRules {
     fields: Map<String, Value>,
     /// The protocol, where it cannot send messages.
     without_messages: Option<&'static str>,
+    /// Records may set fields of their own requests.
+    pub sends_fields: bool,
     /// Requests are sent at the time stamps of the records.
     pub is_trace: bool,
 }
@@ -230,12 +258,17 @@ impl RecordRules {
             "role": "user",
         });
         fields.extend(always.as_object().cloned().unwrap_or_default());
-        let mut without_messages = Some("KServe");
+        let (mut without_messages, mut sends_fields) = (Some("KServe"), false);
         if let Transport::Http(http) = &spec.protocol {
             fields.extend(http.extra.clone());
+            if let Some(usual) = http.api.openai_path() {
+                sends_fields = true;
+                fields.insert("method".to_owned(), json!("POST"));
+                fields.insert("url".to_owned(), json!(http.path.as_deref().unwrap_or(usual)));
+            }
             without_messages = (http.api != Api::OpenaiChat).then_some(http.api.as_str());
         }
-        Self { fields, without_messages, is_trace: matches!(spec.scenario, LoadPattern::Trace { .. }) }
+        Self { fields, without_messages, sends_fields, is_trace: matches!(spec.scenario, LoadPattern::Trace { .. }) }
     }
 
     /// Why messages cannot be sent, if they cannot.
@@ -249,8 +282,13 @@ impl RecordRules {
     }
 
     /// Whether a value adds nothing to what is sent.
-    fn have(&self, name: &str, value: &Value) -> bool {
-        is_nothing(value) || self.fields.get(name).is_some_and(|sent| is_same(sent, value))
+    pub fn have(&self, name: &str, value: &Value) -> bool {
+        is_nothing(value)
+            || self.fields.get(name).is_some_and(|sent| match (name, sent.as_str(), value.as_str()) {
+                // A gateway has the path below one of its own.
+                ("url", Some(sent), Some(path)) => sent.ends_with(path),
+                _ => is_same(sent, value),
+            })
     }
 }
 
@@ -328,6 +366,9 @@ impl<'a> UnsentKeys<'a> {
                     "`model` is set, and the benchmark names none: set it there (-m NAME)".to_owned()
                 }
                 ("model", Some(model)) => format!("`model` is not `{model}`, the model of the benchmark"),
+                ("url" | "method", _) if let Some(Value::String(sent)) = self.rules.fields.get(name) => format!(
+                    "`{name}` is not `{sent}`, where the benchmark sends: split the file by its `url`, a benchmark each"
+                ),
                 _ => {
                     let shown: String = name.escape_debug().take(60).collect();
                     format!("`{shown}` may change what is requested, and is not sent")
@@ -338,10 +379,10 @@ impl<'a> UnsentKeys<'a> {
         let mut faults: Vec<String> = self.keys.iter().map(fault).collect();
         let names: Vec<&str> = self.keys.keys().map(String::as_str).filter(|name| !is_sent_otherwise(name)).collect();
         if !names.is_empty() {
+            let of_record = if self.rules.sends_fields { "a record's own field into its `extra`; " } else { "" };
             faults.push(format!(
                 "set a field that is the same in all requests in the benchmark: `request`, or `extra` (`--extra \
-                 NAME:VALUE`); remove keys that \
-                 are no part of a request{}",
+                 NAME:VALUE`); {of_record}remove keys that are no part of a request{}",
                 removal(&names)
             ));
         }
@@ -351,7 +392,7 @@ impl<'a> UnsentKeys<'a> {
 
 /// Has advice of its own.
 fn is_sent_otherwise(name: &str) -> bool {
-    matches!(name, "messages" | "model")
+    matches!(name, "messages" | "model" | "url" | "method")
 }
 
 /// The command for plain names.

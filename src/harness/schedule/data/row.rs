@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::messages::MessageFields;
-use super::record_reader::{RecordKey, record_key};
+use super::record_reader::{OWN_MEMBERS, RecordKey, RecordRules, has_name, record_key};
+use base::spec::{RequestField, RequestHeaders, WireForm};
 
 /// A record as it is written.
 #[derive(Debug, Default)]
@@ -26,8 +27,10 @@ pub(super) struct PromptRecord {
     pub timestamp: Option<Value>,
     pub delay: Option<f64>,
     pub session: Option<Value>,
-    /// Keys that are not part of its request, or only of some records'.
+    /// Keys other than those of the prompt: of its own request, or of no request.
     pub others: Vec<(Option<RecordKey>, String, Value)>,
+    /// While its body is read, where every other key is a member of it.
+    pub is_in_body: bool,
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -46,17 +49,90 @@ impl PromptRecord {
         Ok(row)
     }
 
-    /// Fields that are not part of its request.
-    pub fn take_unsent(&mut self) -> Vec<(String, Value)> {
-        let (has_ids, is_conversation) = (self.input_ids.is_some(), self.conversation.is_some());
-        let is_unsent = |key: Option<RecordKey>| match key {
-            Some(RecordKey::IdsText) => !has_ids,
-            Some(RecordKey::ConversationMetadata) => !is_conversation,
-            _ => true,
-        };
-        let others = std::mem::take(&mut self.others).into_iter();
-        others.filter(|(key, ..)| is_unsent(*key)).map(|(_, name, value)| (name, value)).collect()
+    /// The fields other than its prompt that are not those of every request.
+    pub fn take_fields(&mut self, rules: &RecordRules) -> RecordFields {
+        let mut fields = RecordFields::default();
+        for (key, name, value) in std::mem::take(&mut self.others) {
+            let name = if key == Some(RecordKey::Model) { "model".to_owned() } else { name };
+            match key {
+                Some(RecordKey::IdsText) if self.input_ids.is_some() => {}
+                Some(RecordKey::ConversationMetadata | RecordKey::Model) if self.conversation.is_some() => {}
+                _ if rules.have(&name, &value) => {}
+                key if rules.sends_fields => fields.add(key, name, value),
+                _ => fields.unsent.push((name, value)),
+            }
+        }
+        fields
     }
+}
+
+/// What a record has in addition to its prompt.
+#[derive(Debug, Default)]
+pub(super) struct RecordFields {
+    pub request: OwnRequest,
+    /// Not part of its request.
+    pub unsent: Vec<(String, Value)>,
+    /// What cannot be sent as it is.
+    pub faults: Vec<String>,
+}
+
+impl RecordFields {
+    fn add(&mut self, key: Option<RecordKey>, name: String, value: Value) {
+        match (key, value) {
+            (Some(RecordKey::Extra), Value::Object(members)) => {
+                members.into_iter().for_each(|(name, value)| self.add_member(name, value));
+            }
+            (Some(RecordKey::Headers), value) => self.add_headers(value),
+            (Some(RecordKey::Member | RecordKey::Model), value) => self.add_member(name, value),
+            (_, value) => match RequestField::in_record(&name) {
+                Some(field) => self.add_member(field.names(WireForm::Openai)[0].to_owned(), value),
+                None => self.unsent.push((name, value)),
+            },
+        }
+    }
+
+    fn add_member(&mut self, name: String, value: Value) {
+        if has_name(OWN_MEMBERS, &name) {
+            return self.unsent.push((name, value));
+        }
+        let member = match RequestField::with_openai_name(&name) {
+            Some(field) if !value.is_null() => field.openai_member(&value),
+            _ => Ok(value),
+        };
+        match member {
+            Ok(value) if self.request.body.get(&name).is_some_and(|other| *other != value) => {
+                self.faults.push(format!("`{name}` differs from another key of the same meaning"));
+            }
+            Ok(value) => drop(self.request.body.insert(name, value)),
+            Err(fault) => self.faults.push(format!("`{name}` {fault}")),
+        }
+    }
+
+    fn add_headers(&mut self, value: Value) {
+        match serde_json::from_value::<RequestHeaders>(value) {
+            Ok(headers) if headers.variables().next().is_none() => {
+                self.faults.extend(headers.faults().map(|(key, fault)| format!("`{key}` {fault}")));
+                self.request.headers = headers;
+            }
+            Ok(_) => self.faults.push(
+                "`headers` reads the environment, and a record is kept with the result: set the header in \
+                 `request.headers` of the benchmark"
+                    .to_owned(),
+            ),
+            Err(_) => self.faults.push("`headers` must be an object of names and texts".to_owned()),
+        }
+    }
+}
+
+/// What a record sets of its own request, in place of the benchmark's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct OwnRequest {
+    /// Members of the body; null takes one out.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub body: Map<String, Value>,
+    #[serde(skip_serializing_if = "RequestHeaders::is_empty")]
+    pub headers: RequestHeaders,
 }
 
 impl<'de> DeserializeSeed<'de> for &mut PromptRecord {
@@ -91,11 +167,15 @@ impl<'de> Visitor<'de> for &mut PromptRecord {
                 Some(RecordKey::Timestamp) => set(&mut self.timestamp, &name, map)?,
                 Some(RecordKey::Delay) => set(&mut self.delay, &name, map)?,
                 Some(RecordKey::Session) => set(&mut self.session, &name, map)?,
-                Some(RecordKey::Body) => map.next_value_seed(&mut *self)?,
-                Some(RecordKey::Metadata) => _ = map.next_value::<IgnoredAny>()?,
-                key @ (Some(RecordKey::IdsText | RecordKey::ConversationMetadata) | None) => {
-                    let value = map.next_value()?;
-                    self.others.push((key, name, value));
+                Some(RecordKey::Body) if !self.is_in_body => {
+                    self.is_in_body = true;
+                    map.next_value_seed(&mut *self)?;
+                    self.is_in_body = false;
+                }
+                Some(RecordKey::Metadata) if !self.is_in_body => _ = map.next_value::<IgnoredAny>()?,
+                key => {
+                    let key = if self.is_in_body { Some(RecordKey::Member) } else { key };
+                    self.others.push((key, name, map.next_value()?));
                 }
             }
         }
@@ -136,9 +216,24 @@ pub enum Prompt {
 
 /// A message of a chat, as OpenAI's interfaces take it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct ChatMessage {
-    pub role: Arc<str>,
-    pub content: String,
+    /// Its text, of all its parts.
+    #[serde(skip)]
+    pub text: String,
+    pub members: Map<String, Value>,
+}
+
+impl ChatMessage {
+    pub fn new(role: &str, text: String) -> Self {
+        Self {
+            members: [("role", role), ("content", &text)]
+                .map(|(name, value)| (name.into(), value.into()))
+                .into_iter()
+                .collect(),
+            text,
+        }
+    }
 }
 
 impl Prompt {
@@ -147,7 +242,7 @@ impl Prompt {
         match self {
             Self::Ids(ids) => ids.len(),
             Self::Text(text) => text.len(),
-            Self::Chat(messages) => messages.iter().map(|message| message.content.len()).sum(),
+            Self::Chat(messages) => messages.iter().map(|message| message.text.len()).sum(),
         }
     }
 
@@ -190,7 +285,11 @@ pub(crate) enum PromptPart {
     /// A message of the data, with its own role.
     Message {
         role: Arc<str>,
+        /// Of all its parts.
         text: Arc<str>,
+        /// All its members, where there are more than these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        whole: Option<Arc<Map<String, Value>>>,
     },
     /// An answer that the data have.
     RecordedAnswer(Arc<str>),

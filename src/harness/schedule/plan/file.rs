@@ -47,19 +47,12 @@ struct PlanFileHeader {
     digest: Digest,
 }
 
+/// The digest of the plan covers its keys; an unknown one changes nothing.
 #[base::omit_empty]
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Line {
-    at_ns: u64,
-    #[serde(default, skip_serializing_if = "crate::record::is_usual")]
-    earliest_ns: u64,
-    due: RequestTrigger,
-    r#in: u32,
-    out: u32,
-    session: u64,
-    turn: u32,
-    parts: Option<Arc<[PromptPart]>>,
+    #[serde(flatten)]
+    request: PlannedRequest,
     r#as: Option<usize>,
 }
 
@@ -86,24 +79,13 @@ pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), Harne
         serde_json::to_writer(&mut out, &schedule.head())?;
         out.write_all(b"\n")?;
         let mut before = HashMap::new();
-        for (index, planned) in schedule.requests.iter().enumerate() {
-            let PlannedRequest { at_ns, earliest_ns, due, input_len, output_len, session, turn, parts } = planned;
+        for (index, mut request) in schedule.requests.iter().enumerate() {
             // The same prompt is the same allocation: a data set that is gone through again and again is written once.
-            let kept = parts.as_ref().filter(|_| schedule.requests.are_kept());
+            let kept = request.parts.as_ref().filter(|_| schedule.requests.are_kept());
             let place = kept.map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
             let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
-            let line = Line {
-                at_ns,
-                earliest_ns,
-                due,
-                r#in: input_len,
-                out: output_len,
-                session,
-                turn,
-                parts: parts.filter(|_| first.is_none()),
-                r#as: first,
-            };
-            serde_json::to_writer(&mut out, &line)?;
+            request.parts.take_if(|_| first.is_some());
+            serde_json::to_writer(&mut out, &Line { request, r#as: first })?;
             out.write_all(b"\n")?;
         }
         out.flush()
@@ -124,7 +106,7 @@ enum PlannedPromptError {
 
 /// The prompt that a line defines.
 fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, PlannedPromptError> {
-    let drawn = line.parts.iter().flat_map(|parts| parts.iter()).map(|part| match part {
+    let drawn = line.request.parts.iter().flat_map(|parts| parts.iter()).map(|part| match part {
         PromptPart::Drawn { tokens, .. } => u64::from(*tokens),
         PromptPart::Ids(_)
         | PromptPart::Text(_)
@@ -133,11 +115,11 @@ fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPa
         | PromptPart::PreviousAnswer { .. } => 0,
     });
     // Each token takes memory as soon as it is drawn.
-    let counts = [drawn.sum(), line.r#in.into(), line.out.into()];
+    let counts = [drawn.sum(), line.request.input_len.into(), line.request.output_len.into()];
     if let Some(tokens) = counts.into_iter().find(|tokens| *tokens > u64::from(LONGEST_LENGTH)) {
         return Err(PlannedPromptError::TooLong { tokens });
     }
-    match (line.r#as, &line.parts) {
+    match (line.r#as, &line.request.parts) {
         (None, parts) => Ok(parts.clone()),
         (Some(_), Some(_)) => Err(PlannedPromptError::Twice),
         (Some(first), None) => {
@@ -177,16 +159,7 @@ pub(super) fn read(
         }
         match serde_json::from_slice::<Line>(text) {
             Ok(line) => match prompt(&line, &requests) {
-                Ok(parts) => requests.push(PlannedRequest {
-                    at_ns: line.at_ns,
-                    earliest_ns: line.earliest_ns,
-                    due: line.due,
-                    input_len: line.r#in,
-                    output_len: line.out,
-                    session: line.session,
-                    turn: line.turn,
-                    parts,
-                }),
+                Ok(parts) => requests.push(PlannedRequest { parts, ..line.request }),
                 Err(why) => errors.at(place, why),
             },
             Err(error) => errors.at(place, error),
@@ -208,10 +181,14 @@ pub(super) fn read(
     let has_messages = |request: &PlannedRequest| {
         request.parts.iter().flat_map(|parts| parts.iter()).any(|part| matches!(part, PromptPart::Message { .. }))
     };
-    if let Some(why) = RecordRules::new(spec).messages_fault()
+    let rules = RecordRules::new(spec);
+    if let Some(why) = rules.messages_fault()
         && requests.iter().any(has_messages)
     {
         return Err(fault(file, why));
+    }
+    if !rules.sends_fields && requests.iter().any(|request| request.own.is_some()) {
+        return Err(fault(file, "its requests have fields of their own, which only OpenAI's interfaces are sent"));
     }
     let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
     if requests.iter().any(|request| request.turn == 0 && (request.due == RequestTrigger::User) != is_closed) {

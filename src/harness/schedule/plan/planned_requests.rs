@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::session_drawer::SessionDrawer;
 use crate::HarnessError;
-use crate::schedule::data::{PromptPart, RandomStream};
+use crate::schedule::data::{OwnRequest, PromptPart, RandomStream};
 
 /// A plan of no more than this many requests is kept: 4 MB.
 const KEPT: usize = 1 << 16;
@@ -168,30 +168,43 @@ impl DrawnRequests {
 
 // One request of a plan.
 
-/// One request to come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One request to come, as a line of `plan.jsonl` has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedRequest {
     /// Intended arrival, ns from the start; of a request that waits for another, ns after that has ended.
     pub at_ns: u64,
     /// Of a later turn of a trace: it does not come before, ns from the start.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub earliest_ns: u64,
     pub due: RequestTrigger,
     /// Tokens.
+    #[serde(rename = "in")]
     pub input_len: u32,
     /// Tokens requested.
+    #[serde(rename = "out")]
     pub output_len: u32,
     pub session: u64,
     /// Within its session, from 0.
     pub turn: u32,
     /// None: drawn for this request alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<Arc<[PromptPart]>>,
+    /// What its record sets of it, in place of the benchmark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) own: Option<Arc<OwnRequest>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands on a reference")]
+const fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// What a request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestTrigger {
     /// Its time.
+    #[default]
     Schedule,
     /// When a user is idle and its think time has passed.
     User,
@@ -202,17 +215,8 @@ pub enum RequestTrigger {
 impl PlannedRequest {
     /// A request of its own.
     #[cfg(test)]
-    pub(crate) const fn at(at_ns: u64, input_len: u32, output_len: u32) -> Self {
-        Self {
-            at_ns,
-            earliest_ns: 0,
-            due: RequestTrigger::Schedule,
-            input_len,
-            output_len,
-            session: 0,
-            turn: 0,
-            parts: None,
-        }
+    pub(crate) fn at(at_ns: u64, input_len: u32, output_len: u32) -> Self {
+        Self { at_ns, input_len, output_len, ..Self::default() }
     }
 
     /// Whether the answers of the turns before are part of its prompt.

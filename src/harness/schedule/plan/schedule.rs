@@ -9,6 +9,7 @@ use crate::schedule::data::{
     ChatMessage, DataSummary, PreviousAnswers, Prompt, PromptPart, PromptRenderer, RandomStream, words_of,
 };
 use base::files::{Digest, Hasher};
+use serde_json::json;
 
 /// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +70,7 @@ impl RequestSchedule {
         match prompt {
             Prompt::Ids(ids) => ids.len() as u32,
             Prompt::Text(text) => length_of(text),
-            Prompt::Chat(messages) => messages.iter().map(|message| length_of(&message.content)).sum(),
+            Prompt::Chat(messages) => messages.iter().map(|message| length_of(&message.text)).sum(),
         }
     }
 
@@ -153,6 +154,9 @@ impl RequestSchedule {
             for part in request.parts.iter().flat_map(|parts| parts.iter()) {
                 digest_part(part, &mut hasher);
             }
+            if let Some(fields) = &request.own {
+                hasher.field(b"own").field(json!(**fields).to_string().as_bytes());
+            }
         }
         hasher.finish()
     }
@@ -175,8 +179,11 @@ fn digest_part(part: &PromptPart, hasher: &mut Hasher) {
         PromptPart::Text(text) => {
             hasher.field(b"text").field(text.as_bytes());
         }
-        PromptPart::Message { role, text } => {
+        PromptPart::Message { role, text, whole } => {
             hasher.field(b"message").field(role.as_bytes()).field(text.as_bytes());
+            if let Some(whole) = whole {
+                hasher.field(b"whole").field(json!(**whole).to_string().as_bytes());
+            }
         }
         PromptPart::RecordedAnswer(text) => {
             hasher.field(b"recorded answer").field(text.as_bytes());
@@ -201,14 +208,11 @@ pub struct ExternalSample {
 /// The samples as a plan: one request for each, in their order, without a time.
 pub(super) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
     let request = |(index, sample): (usize, &ExternalSample)| PlannedRequest {
-        at_ns: 0,
-        earliest_ns: 0,
-        due: RequestTrigger::Schedule,
         input_len: sample.prompt.len() as u32,
         output_len: sample.output_len,
         session: index as u64,
-        turn: 0,
         parts: Some(Arc::from([PromptPart::Ids(Arc::clone(&sample.prompt))])),
+        ..PlannedRequest::default()
     };
     samples.iter().enumerate().map(request).collect()
 }

@@ -199,6 +199,7 @@ impl SessionDrawer {
                 session: number,
                 turn: turn as u32,
                 parts: (!is_plain).then(|| parts.into()),
+                own: given.and_then(|given| given.own.clone()),
             });
             history.append_turn(mode, prompt, given, index, output_len, turn as u32);
         }

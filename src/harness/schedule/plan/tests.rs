@@ -160,7 +160,7 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
         let answer = answered.then(|| Prompt::Text("yes".to_owned()));
         let previous = PreviousAnswers { answers: vec![answer, Some(Prompt::Text("no".to_owned()))] };
         let chat = plan.chat(2, &plan.requests.get(2).unwrap(), &previous).unwrap();
-        let texts: Vec<String> = chat.iter().map(|message| message.content.clone()).collect();
+        let texts: Vec<String> = chat.iter().map(|message| message.text.clone()).collect();
         // A turn without an answer is in one message with the next one.
         assert_eq!(texts.len(), if answered { 5 } else { 3 }, "{texts:?}");
         let messages = Prompt::Chat(chat).to_json();
@@ -185,7 +185,7 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
     recorded.content.sessions = Some(Sessions { turns: Length::Given, history: History::Planned, turn_delay: None });
     let plan = plan_of(&recorded);
     let chat = plan.chat(1, &plan.requests.get(1).unwrap(), &PreviousAnswers::default()).unwrap();
-    assert_eq!(chat.iter().map(|message| message.content.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(chat.iter().map(|message| message.text.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
 #[test]
@@ -193,8 +193,7 @@ fn a_prompt_as_it_is_sent_is_counted_in_ids_or_in_words() {
     let plan = plan(&spec(server(1.0), Arrivals::Constant, requests(1), 1)).unwrap();
     assert_eq!(plan.length_of(&Prompt::Ids(vec![4, 5, 6])), 3);
     assert_eq!(plan.length_of(&Prompt::Text("one two\nthree four".to_owned())), 4);
-    let messages =
-        ["one two", "three", "four"].map(|text| ChatMessage { role: "user".into(), content: text.to_owned() });
+    let messages = ["one two", "three", "four"].map(|text| ChatMessage::new("user", text.to_owned()));
     assert_eq!(plan.length_of(&Prompt::Chat(messages.to_vec())), 4);
 }
 

@@ -41,6 +41,8 @@ const LONGEST_ANSWER: usize = 16 << 20;
 pub(crate) struct HttpAttempt<'a> {
     pub pool: &'a ConnectionPool,
     pub template: &'a HttpRequestTemplate,
+    /// That the request names.
+    pub model: &'a str,
     pub requested_tokens: u32,
     pub limits: ResponseBounds,
     /// Without a token for so long, the request counts as stalled.
@@ -86,7 +88,7 @@ impl HttpAttempt<'_> {
     ) -> Result<(), HttpFault> {
         let expected = ExpectedAnswer {
             api: self.template.api,
-            model: &self.template.model,
+            model: self.model,
             secrets: &self.template.secrets,
             tokens: self.requested_tokens,
             beams: self.template.beams,

@@ -1,5 +1,8 @@
 //! Whole requests, ready to be written, with a body in each interface's terms.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +14,8 @@ use crate::transport::sent_headers::SentHeaders;
 use crate::{BenchSpec, PlannedRequest, UnsupportedRequest};
 use base::spec::{CancelPolicy, LengthField, REQUEST_FIELDS, Request, RequestField, WireForm, sets_length};
 use rand::RngExt;
+use rand::distr::Distribution;
+use rand::distr::weighted::WeightedIndex;
 
 /// How a model is called over HTTP. Fixed once before the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +43,8 @@ pub(crate) struct HttpRequestTemplate {
     /// Answers to one prompt.
     pub choices: u32,
     extra: Map<String, Value>,
+    /// Drawn by their weights.
+    adapters: BTreeMap<String, f64>,
 }
 
 /// What the server reported about the model before the run.
@@ -118,6 +125,7 @@ impl HttpRequestTemplate {
             seed_key,
             choices: http.choices(),
             extra: http.extra.clone(),
+            adapters: request.adapters.clone(),
         })
     }
 
@@ -143,6 +151,18 @@ impl HttpRequestTemplate {
         self.cancel.filter(|cancel| generator("cancel", self.seed, index).random::<f64>() < cancel.share)
     }
 
+    /// The model that request `index` names: its record's, or an adapter.
+    pub fn model<'t>(&'t self, index: u64, planned: &'t PlannedRequest) -> &'t str {
+        let given = planned.own.as_ref().and_then(|fields| fields.body.get("model")?.as_str());
+        given.or_else(|| self.adapter(index)).unwrap_or(&self.model)
+    }
+
+    fn adapter(&self, index: u64) -> Option<&str> {
+        let drawn =
+            WeightedIndex::new(self.adapters.values()).ok()?.sample(&mut generator("adapter", self.seed, index));
+        self.adapters.keys().nth(drawn).map(String::as_str)
+    }
+
     /// The body of request `index`.
     fn body(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Value {
         let mut body = self.constants.clone();
@@ -165,7 +185,10 @@ impl HttpRequestTemplate {
             // JSON numbers of many servers are signed.
             body.insert(key.to_owned(), Value::from(seed >> 1));
         }
-        for (key, value) in &self.extra {
+        if self.api != Api::Generate {
+            body.insert("model".to_owned(), Value::from(self.model(index, planned)));
+        }
+        for (key, value) in self.extra.iter().chain(planned.own.iter().flat_map(|fields| &fields.body)) {
             if value.is_null() {
                 body.remove(key);
             } else {
@@ -189,7 +212,17 @@ impl HttpRequestTemplate {
     pub fn unaddressed(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Bytes {
         let body = self.body(index, planned, prompt).to_string();
         let length = body.len();
-        format!("{}Content-Length: {length}\r\n\r\n{body}", self.headers).into()
+        format!("{}Content-Length: {length}\r\n\r\n{body}", self.headers(planned)).into()
+    }
+
+    /// Those of the benchmark with those of the request's record in their place.
+    fn headers(&self, planned: &PlannedRequest) -> Cow<'_, str> {
+        let Some(given) = planned.own.as_ref().map(|fields| &fields.headers).filter(|given| !given.is_empty()) else {
+            return Cow::Borrowed(&self.headers);
+        };
+        let is_kept = |line: &&str| line.split_once(':').is_none_or(|(name, _)| !given.has(name));
+        let kept: String = self.headers.split_inclusive("\r\n").filter(is_kept).collect();
+        Cow::Owned(given.0.iter().fold(kept, |lines, (name, value)| lines + &format!("{name}: {value}\r\n")))
     }
 }
 
