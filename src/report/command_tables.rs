@@ -1,5 +1,6 @@
 //! The small tables: `list`, `show`, `status`, `runs`, the end of `bulk`, and metrics of other tools.
 
+use crate::result_row::ResultRow;
 use crate::run_state::{RunState, TaskState};
 use crate::styler::{Styler, TextRole, clean, cut, duration_text, ragged, table, to_the_second};
 use base::event::{RunTag, Verdict};
@@ -80,10 +81,7 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
                 Some(cause) => format!("{}: {cause}", failure.what),
                 None => failure.what.clone(),
             });
-            let progress = entry.progress.as_ref().map(|progress| match progress.total {
-                Some(total) => format!("{} of {total} {}", progress.done, progress.text),
-                None => progress.text.clone(),
-            });
+            let progress = entry.progress.as_ref().map(|progress| progress.line());
             let summary =
                 entry.headline.as_deref().or(entry.why.as_deref()).or(failure.as_deref()).or(progress.as_deref());
             let row = vec![
@@ -149,8 +147,8 @@ pub struct RunRow {
     pub failed: usize,
     /// Tasks that were running when the run was interrupted.
     pub interrupted: usize,
-    /// Each benchmark that has a result or a verdict: its task, the result in short, and its server and load.
-    pub results: Vec<(String, String, Option<String>)>,
+    /// Each benchmark that has a result or a verdict.
+    pub results: Vec<ResultRow>,
 }
 
 impl RunRow {
@@ -163,7 +161,14 @@ impl RunRow {
                 matches!(failure.kind, base::event::FailureKind::Invalid(_)).then(|| failure.what.clone())
             })?;
             let short = text.split_once(" (").map_or(text.as_str(), |(numbers, _)| numbers);
-            Some((task.to_string(), short.trim().to_owned(), one.workload().cloned()))
+            let folder = one.out.clone().or_else(|| one.failure.as_deref()?.kept.clone());
+            Some(ResultRow {
+                task: task.to_string(),
+                headline: short.trim().to_owned(),
+                workload: one.workload().cloned(),
+                folder,
+                ..ResultRow::default()
+            })
         };
         Self {
             run: state.run.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -184,7 +189,7 @@ impl RunRow {
 
 impl RunRow {
     /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
-    pub fn shared(run: &str, manifest: String, started: &str, result: (String, String, Option<String>)) -> Self {
+    pub fn shared(run: &str, manifest: String, started: &str, result: ResultRow) -> Self {
         Self {
             run: run.to_owned(),
             manifest,
@@ -216,7 +221,7 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
             (TextRole::Quiet, counts.join(", ")),
             (TextRole::Name, row.tags.iter().map(RunTag::as_str).collect::<Vec<_>>().join(" ")),
         ]);
-        for (task, text, workload) in &row.results {
+        for ResultRow { task, headline: text, workload, .. } in &row.results {
             let mut line = |role, first: String, text: &str| {
                 let empty = (TextRole::Plain, String::new());
                 lines.push(vec![(TextRole::Plain, first), empty.clone(), empty, (role, clean(text))]);

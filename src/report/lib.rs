@@ -30,6 +30,7 @@ pub mod mlperf;
 mod page_template;
 mod plan;
 mod result_page;
+mod result_row;
 mod result_sections;
 mod run_page;
 mod run_state;
@@ -58,6 +59,8 @@ pub use plan::{
     BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_dot,
     graph_mermaid, write_decisions_json,
 };
+pub use result_row::{ResultRow, result_numbers, run_list_csv};
+pub use result_sections::RUN_NUMBERS;
 pub use run_page::{PageResult, run_page};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
 pub use server::{

@@ -128,6 +128,37 @@ fn one_line_starts_a_server_measures_it_and_stops_it() {
 }
 
 #[test]
+fn the_other_engines_are_started_with_their_own_options() {
+    let world = world("  a: { shell: 'true' }\n");
+    for program in ["trtllm-serve", "llama-server", "python3-sglang"] {
+        world.file(&format!("bin/{program}"), include_str!("vllm/server.py"));
+        fs::set_permissions(world.path(&format!("bin/{program}")), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let load = "--gpus 0 --requests 8 --input-tokens 16 --output-tokens 8 --concurrency 2";
+    for (line, expected) in [
+        ("--serve llama-server org/llama-GGUF", "- -hf org/llama-GGUF --port PORT --ctx-size 4096"),
+        (
+            "--serve sglang org/llama --program python3-sglang",
+            "- --model-path org/llama --tp-size 1 --port PORT --ctx-size 4096",
+        ),
+    ] {
+        let _ = fs::remove_file(world.path("calls"));
+        let line = format!("bench {line} {load} -- --ctx-size 4096");
+        world.good(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(calls(&world), [expected], "{line}");
+        no_process_left(&world);
+    }
+    let dry = |words: &str| {
+        let line = format!("bench org/llama --serve {words} --dry-run");
+        world.regatta(&line.split(' ').collect::<Vec<_>>())
+    };
+    let manifest: Value = serde_yaml::from_str(&dry("trtllm-serve --tp 2").stdout).expect("a manifest");
+    let server = &manifest["stages"]["server"];
+    assert_eq!((&server["gpus"], &server["serve"]["trtllm_serve"]["tensor_parallelism"]), (&2.into(), &2.into()));
+    dry("sglang --copies 2").shows("`--copies` is for vllm and trtllm-serve");
+}
+
+#[test]
 fn a_line_asks_for_the_tokens_of_each_chunk_where_answers_are_streamed() {
     let world = world("  a: { shell: 'true' }\n");
     let extra = |words: &[&str]| {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::manifest::SIM;
-use crate::cli::{ArrivalsWord, BenchLoad, BenchRequest, LengthFieldWord, StreamWord, TokenLength};
+use crate::cli::{ArrivalsWord, BenchLoad, BenchRequest, LengthFieldWord, ServedWord, StreamWord, TokenLength};
 use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::EndpointError;
@@ -202,7 +202,8 @@ impl<'a> BenchLine<'a> {
         if self.request.args.ignore_eos && self.is_openai {
             extra.insert("ignore_eos".to_owned(), json!(true));
         }
-        if self.request.serve.is_some() && self.is_openai && self.request.streaming() != Some(false) {
+        let is_vllm = self.request.serve.as_ref().is_some_and(|served| served.engine == ServedWord::Vllm);
+        if is_vllm && self.is_openai && self.request.streaming() != Some(false) {
             // Under load vLLM sends several tokens in a chunk: with its count for each, latencies per token are exact.
             let options = json!({"include_usage": true, "continuous_usage_stats": true});
             extra.entry("stream_options").or_insert(options);

@@ -28,18 +28,27 @@ macro_rules! with_run_codes {
     };
 }
 
-macro_rules! with_codes {
-    ($text:expr) => {
+macro_rules! with_own_codes {
+    ($text:expr, $($code:literal),+ $(,)?) => {
         concat!(
             $text,
             "\n",
             "Exit codes:\n",
-            "  0    success\n",
-            "  1    the command failed\n",
-            "  2    the manifest or the command line is wrong\n",
+            $("  ", $code, "\n",)+
             "  70   a fault in Regatta itself\n",
             "  130  interrupted\n",
             "  141  the reader of the output closed it (`| head`)\n",
+        )
+    };
+}
+
+macro_rules! with_codes {
+    ($text:expr) => {
+        with_own_codes!(
+            $text,
+            "0    success",
+            "1    the command failed",
+            "2    the manifest or the command line is wrong",
         )
     };
 }
@@ -95,6 +104,16 @@ pub(super) const PLAN: &str = with_codes!(examples![
     "regatta plan quickstart --launch --json | jq '.launches[].servers[].command | add'",
 ]);
 
+pub(super) const BENCH_FIRST: &str = concat!(
+    examples![
+        "regatta bench sim:                                       without a server",
+        "regatta bench http://127.0.0.1:8000 -c 16                an OpenAI server",
+        "regatta bench http://127.0.0.1:8000 --sweep              its curve",
+        "regatta bench meta-llama/Llama-3.1-8B --serve vllm       starts it, too",
+    ],
+    "\nAll options, in groups: regatta bench --help\n",
+);
+
 pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench sim:                                        try it without a server",
     "regatta bench 127.0.0.1:8001 --rate 20 --duration 30s     a Triton, over gRPC",
@@ -113,37 +132,27 @@ pub(super) const LOCK: &str = with_codes!(examples![
     "regatta lock diff theirs/regatta.lock regatta.lock",
 ]);
 
-pub(super) const LOCK_DIFF: &str = concat!(
+pub(super) const LOCK_DIFF: &str = with_own_codes!(
     examples![
         "regatta lock diff theirs/regatta.lock regatta.lock",
         "regatta lock diff regatta.lock llama2-70b system=h200-x8     what has changed since that lock",
         "regatta lock diff 'regatta.lock#m system=a' 'regatta.lock#m system=b'",
         "git show HEAD~1:regatta.lock > old.lock && regatta lock diff old.lock regatta.lock --json",
     ],
-    "\n",
-    "Exit codes:\n",
-    "  0    they are the same\n",
-    "  1    they differ, or the command failed\n",
-    "  2    the manifest or the command line is wrong\n",
-    "  70   a fault in Regatta itself\n",
-    "  130  interrupted\n",
-    "  141  the reader of the output closed it (`| head`)\n",
+    "0    they are the same",
+    "1    they differ, or the command failed",
+    "2    the manifest or the command line is wrong",
 );
 
-pub(super) const DOCTOR: &str = concat!(
+pub(super) const DOCTOR: &str = with_own_codes!(
     examples![
         "regatta doctor                           GPUs, containers, tools, disk, limits of this machine",
         "regatta doctor quickstart                what this machine lacks for quickstart",
         "regatta doctor quickstart --json | jq '.findings[] | select(.level == \"missing\")'",
     ],
-    "\n",
-    "Exit codes:\n",
-    "  0    everything that is needed is there\n",
-    "  1    something that is needed is missing\n",
-    "  2    the manifest or the command line is wrong\n",
-    "  70   a fault in Regatta itself\n",
-    "  130  interrupted\n",
-    "  141  the reader of the output closed it (`| head`)\n",
+    "0    everything that is needed is there",
+    "1    something that is needed is missing",
+    "2    the manifest or the command line is wrong",
 );
 
 pub(super) const CHECK: &str = with_codes!(examples![
@@ -192,6 +201,7 @@ pub(super) const RUNS: &str = with_codes!(examples![
     "regatta runs                       the last 20 runs",
     "regatta runs quickstart --failed   those of one manifest that failed or were interrupted",
     "regatta runs -n 1000 --json",
+    "regatta runs -n 1000 --csv > runs.csv",
 ]);
 
 pub(super) const HISTORY: &str = with_codes!(examples![
@@ -220,7 +230,7 @@ pub(super) const GC: &str = with_codes!(examples![
     "regatta gc --keep 3 --yes keep the newest three outputs of each task, remove the rest",
 ]);
 
-pub(super) const STORE: &str = concat!(
+pub(super) const STORE: &str = with_own_codes!(
     examples![
         "export REGATTA_STORE=s3://team/regatta               or `--store /mnt/share`, for each command",
         "regatta run quickstart                               outputs of other machines are reused",
@@ -231,14 +241,9 @@ pub(super) const STORE: &str = concat!(
          key.pub",
         "regatta store gc --older-than 30d --keep 500GiB      what would be removed; `--yes` removes it",
     ],
-    "\n",
-    "Exit codes:\n",
-    "  0    success\n",
-    "  1    the store cannot be used, or something in it is damaged\n",
-    "  2    the manifest or the command line is wrong\n",
-    "  70   a fault in Regatta itself\n",
-    "  130  interrupted\n",
-    "  141  the reader of the output closed it (`| head`)\n",
+    "0    success",
+    "1    the store cannot be used, or something in it is damaged",
+    "2    the manifest or the command line is wrong",
 );
 
 pub(super) const WHAT_IF: &str = with_codes!(examples![
@@ -255,6 +260,8 @@ pub(super) const CALIBRATE: &str = with_codes!(examples![
 ]);
 
 pub(super) const SIM: &str = with_codes!(examples![
+    "regatta sim serve                                       OpenAI's interface at port 8000, Triton's gRPC at 8001",
+    "regatta sim serve sim:h100/llama2-70b --http-port 9000",
     "regatta sim serve --repository .regatta/by-manifest/quickstart/generate_triton_config/server/triton_model_repo_0",
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
 ]);
@@ -301,20 +308,15 @@ pub(super) const MLPERF_ASSEMBLE: &str = with_codes!(examples![
     "regatta mlperf assemble --out submission h200 --logs b200.json:llama2-70b-99.9:Offline=logs/offline",
 ]);
 
-pub(super) const SELFTEST: &str = concat!(
+pub(super) const SELFTEST: &str = with_own_codes!(
     examples![
         "regatta selftest                          20 seconds, on an otherwise idle machine",
         "regatta selftest --rates 100,2000 --json",
     ],
-    "\n",
-    "Exit codes:\n",
-    "  0    measured\n",
-    "  1    the command failed\n",
-    "  2    the command line is wrong\n",
-    "  3    INVALID(client): this machine was too slow or too busy for the load; the reasons are printed\n",
-    "  70   a fault in Regatta itself\n",
-    "  130  interrupted\n",
-    "  141  the reader of the output closed it (`| head`)\n",
+    "0    measured",
+    "1    the command failed",
+    "2    the command line is wrong",
+    "3    INVALID(client): this machine was too slow or too busy for the load; the reasons are printed",
 );
 
 pub(super) const REPORT: &str = with_codes!(examples![
@@ -323,7 +325,7 @@ pub(super) const REPORT: &str = with_codes!(examples![
     "regatta report run_harness/server --compat vllm --compat genai-perf",
 ]);
 
-pub(super) const COMPARE: &str = concat!(
+pub(super) const COMPARE: &str = with_own_codes!(
     examples![
         "regatta compare baseline/ run_harness/server",
         "regatta compare before/ after/ --fail-if 'ttft_p99 > +5%' --fail-if 'output_tokens < -2%'",
@@ -331,15 +333,10 @@ pub(super) const COMPARE: &str = concat!(
         "regatta compare run_harness/server artifacts/ --as genai-perf     with a result of GenAI-Perf",
         "regatta compare a/ b/ c/ --html compared.html                     an HTML page",
     ],
-    "\n",
-    "Exit codes:\n",
-    "  0    compared\n",
-    "  1    the command failed\n",
-    "  2    the results are not comparable, or the command line is wrong\n",
-    "  7    with --fail-if: its condition is true, or a result is not VALID\n",
-    "  70   a fault in Regatta itself\n",
-    "  130  interrupted\n",
-    "  141  the reader of the output closed it (`| head`)\n",
+    "0    compared",
+    "1    the command failed",
+    "2    the results are not comparable, or the command line is wrong",
+    "7    with --fail-if: its condition is true, or a result is not VALID",
 );
 
 pub(super) const EXPORT: &str = with_codes!(examples![

@@ -208,8 +208,13 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+impl Bench {
+    /// The model where none is named.
+    pub const USUAL_MODEL: &str = "tensorrt_llm";
+}
+
 fn tensorrt_llm() -> String {
-    "tensorrt_llm".to_owned()
+    Bench::USUAL_MODEL.to_owned()
 }
 
 const fn one() -> u32 {

@@ -19,7 +19,7 @@ def value(option, default=None):
     return args[args.index(option) + 1] if option in args else default
 
 
-MODEL = value("--model") or args[args.index("serve") + 1]
+MODEL = value("--model") or value("--model-path") or value("-hf") or args[args.index("serve") + 1]
 NAME = value("--served-model-name", MODEL)
 CORE = f"(EngineCore pid={os.getpid()}) INFO 11-23 09:12:05"
 START = [

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{FILE, PROBES, with_identity};
-use crate::bench::measurement::{Servers, before, copy, is_only_noticed, keep, measure};
+use crate::bench::measurement::{MeasurementPlace, Servers, before, copy, is_only_noticed, keep, measure};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::{Digest, read_bytes, read_bytes_up_to};
@@ -94,7 +94,14 @@ impl Prober<'_> {
         if let Some(earlier) = Box::pin(probe_before(path, spec, self.servers)).await {
             return Ok(earlier);
         }
-        let measured = Box::pin(measure(self.context, spec, self.bench.telemetry, label, None)).await?;
+        let measured = Box::pin(measure(
+            self.context,
+            spec,
+            self.bench.telemetry,
+            MeasurementPlace { name: label, later: None },
+            None,
+        ))
+        .await?;
         if self.context.lease.stop.is_requested() && self.context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
