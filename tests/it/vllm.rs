@@ -127,6 +127,32 @@ fn one_line_starts_a_server_measures_it_and_stops_it() {
     assert_eq!(world.regatta(&["bench", "127.0.0.1:8000", "--tp", "2"]).code, 2, "there is no server to start");
 }
 
+/// As the server of a user's own: neither its protocol, nor its model, nor how it becomes ready is in the manifest.
+#[test]
+fn a_command_is_found_out_by_its_port() {
+    let own = |ready: &str| {
+        let words = r#"words: [vllm, serve, org/llama, --port, "{port}"]"#;
+        let bench = r#"target: "{{ stages.server }}", scenario: concurrency, concurrency: 2, stop: { requests: 6 }"#;
+        let lengths = r#"input_tokens: { fixed: 16 }, output_tokens: { fixed: 8 }, warmup: 0, preflight: "off""#;
+        world(&format!(
+            "  server:\n    serve: {{ command: {{ {words}, ready: {{ {ready} }} }} }}\n  measure:\n    \
+             bench: {{ {bench}, {lengths} }}\n"
+        ))
+    };
+    let found = own("timeout: 1m");
+    found.good_when_undisturbed(&["run", "m"]).shows("OpenAI chat");
+    let result = read_result(&found.path("latest/measure/result.json")).expect("a result");
+    assert_eq!(result.counts.ok, 6);
+    no_process_left(&found);
+    let other = own("by: kserve, timeout: 10m");
+    let begun = std::time::Instant::now();
+    let ended = other.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("speaks HTTP at 127.0.0.1:").shows("waits for gRPC's ServerReady: write `detect`");
+    assert!(begun.elapsed() < std::time::Duration::from_mins(1), "not after the limit");
+    no_process_left(&other);
+}
+
 #[test]
 fn the_other_engines_are_started_with_their_own_options() {
     let world = world("  a: { shell: 'true' }\n");

@@ -577,6 +577,50 @@ mod tests {
     }
 
     #[test]
+    fn help_is_a_command_too() {
+        let help = |line: &str| parse_line(line).expect_err("help").to_string();
+        assert_eq!(help("help bench"), help("bench --help"));
+        assert_eq!(help("help"), help("--help"));
+    }
+
+    #[test]
+    fn the_first_screen_of_bench_has_eight_options() {
+        let help = parse_line("bench -h").expect_err("help").to_string();
+        // And `--help` itself.
+        let options = help.lines().filter(|line| line.trim_start().starts_with('-')).count();
+        assert_eq!(options, 9, "{help}");
+    }
+
+    #[test]
+    fn what_other_tools_call_an_option_is_understood_or_has_its_cure() {
+        let request = |line: &str| parse_line(line).expect("understood").request;
+        for (typed, own) in [
+            ("--rps 5", "--rate 5"),
+            ("--qps 5", "--rate 5"),
+            ("--max-concurrency 5", "-c 5"),
+            ("--max-requests 5", "-n 5"),
+            ("--max-tokens 5", "--output-tokens 5"),
+            ("--random-input-len 5", "--input-tokens 5"),
+        ] {
+            assert_eq!(request(&format!("bench sim: {typed}")), request(&format!("bench sim: {own}")), "{typed}");
+        }
+        for (typed, cure) in [
+            ("--host h --port 1", "`http://HOST:PORT`"),
+            ("--api-key x", "`--api-key-env VARIABLE`"),
+            ("-d 5s", "`--duration 30s`"),
+            ("--output x.json", "`--json`"),
+            ("--streaming true", "switches take no value"),
+            ("--concurrency 8users", "write `8`"),
+            ("--requests 10req", "write `10`"),
+            ("--rate 5/s", "write `5`"),
+        ] {
+            let text = usage_error_text(&format!("bench sim: {typed}"));
+            assert!(text.contains(cure) && !text.contains("as a value"), "{typed}: {text}");
+        }
+        assert!(usage_error_text("run m --system h200").contains("write `system=VALUE`"));
+    }
+
+    #[test]
     fn color_is_known_before_there_is_a_request() {
         let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(color_of(&words("regatta run --color=never")), clap::ColorChoice::Never);

@@ -163,8 +163,9 @@ async fn probe_over_grpc(
     endpoint: &Endpoint,
 ) -> Result<(Step, Option<Endpoint>), ReadinessError> {
     let (step, up) = probe_server(server, endpoint).await?;
-    if matches!(step, Step::NotLive(..))
-        && let ListeningService::Http | ListeningService::OtherHttp = probe(&endpoint.host, endpoint.grpc).await
+    if matches!(step, Step::NotLive(..) | Step::NoPort(..))
+        && let ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp =
+            probe(&endpoint.host, endpoint.grpc).await
     {
         return Err(ReadinessError(format!(
             "{} speaks HTTP at {endpoint}, and `ready.by: kserve` waits for gRPC's ServerReady: write `detect`, or \
