@@ -50,7 +50,8 @@ pub(super) fn serve(global: &Global, request: &SimulateRequest) -> Result<CliExi
         let ready = |at: Addresses| {
             print(&ready_line(&at));
             if let (None, Some(http)) = (&request.repository, at.http) {
-                print_error(&format!("OpenAI's interface: `regatta bench http://{http}`; Ctrl-C ends the server\n"));
+                let line = format!("regatta bench http://{http} -m ensemble");
+                print_error(&format!("OpenAI's interface: `{line}`; Ctrl-C ends the server\n"));
             }
         };
         sim::serve(options, stop, ready).await?;

@@ -200,7 +200,10 @@ pub fn failure(error: &HarnessError) -> Failure {
     };
     let hint = match error {
         HarnessError::Connect { endpoint, .. } => {
-            unused_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host))
+            let proxy = unused_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host));
+            let port = "check that the server runs and that this is its port; for one that is still loading, \
+                        `ready_timeout: 10m` (`regatta bench`: --ready-timeout 10m) waits";
+            Some(proxy.unwrap_or_else(|| port.to_owned()))
         }
         HarnessError::Warmup { why, .. } => refused_field(why),
         _ => None,
