@@ -1,4 +1,4 @@
-//! What `regatta bench` prints: the target and its load, the numbers that a reader looks for, the verdict with its cure,
+//! What `regatta bench` prints: the target and its load, the numbers that a reader looks for, the verdict and its cure,
 //! and where to look next; of several runs their means. The names are those of the page and of `regatta compare`, and
 //! the page has every number with its definition.
 

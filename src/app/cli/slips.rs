@@ -54,8 +54,8 @@ fn cure(command: &str, argument: &str) -> Option<String> {
     let name = argument.strip_prefix("--").filter(|_| OF_MANIFESTS.contains(&command))?;
     let name = name.replace('-', "_");
     Some(format!(
-        "if it is a parameter of the manifest, write `{name}=VALUE` behind the manifest's name; `regatta show MANIFEST` \
-         lists them"
+        "if it is a parameter of the manifest, write `{name}=VALUE` behind the manifest's name; `regatta show \
+         MANIFEST` lists them"
     ))
 }
 
