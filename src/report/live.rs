@@ -330,13 +330,13 @@ fn show(bar: &ProgressBar, task: &TaskId, entry: &TaskState, since: Instant, sty
     let for_long = duration_text(since.elapsed().as_secs_f64());
     let total = entry.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
     let text = entry.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
-    bar.set_prefix(task.to_string());
-    let is_measuring = entry.progress.as_ref().is_some_and(|progress| progress.live.is_some());
+    let is_measuring = total.is_some() && entry.progress.as_ref().is_some_and(|progress| progress.live.is_some());
+    // 80 columns have room for the level and its count, and below them for what was measured so far.
+    let (count, numbers) = text.split_once(", ").unwrap_or((&text, ""));
+    // Each change is drawn: a prefix that changes twice flickers.
+    bar.set_prefix(if is_measuring { format!("{task}  {count}") } else { task.to_string() });
     if let Some(total) = total.filter(|_| is_measuring) {
-        // 80 columns have room for the level and its count, and below them for what was measured so far.
-        let (count, numbers) = text.split_once(", ").unwrap_or((&text, ""));
         bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {bar:12.green/dim} {elapsed:.dim}\n    {wide_msg}"));
-        bar.set_prefix(format!("{task}  {count}"));
         bar.set_length(total);
         bar.set_position(entry.progress.as_ref().map_or(0, |progress| progress.done).min(total));
         bar.set_message(numbers.to_owned());
