@@ -147,7 +147,7 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Repository(request) => repository::perform(&global, &request),
         CliRequest::WhatIf(request) => what_if::what_if(&global, &request),
         CliRequest::Sim(SimRequest::Calibrate(request)) => calibrate::calibrate(&global, &request),
-        CliRequest::Sim(SimRequest::Serve(request)) => simulate::serve(&request),
+        CliRequest::Sim(SimRequest::Serve(request)) => simulate::serve(&global, &request),
         CliRequest::Mlperf(request) => mlperf::perform(&global, request),
         CliRequest::Triton(request) => triton::run_command(&global, request),
         CliRequest::Selftest(request) => selftest::selftest(&global, &request),

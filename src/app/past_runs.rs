@@ -106,15 +106,32 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
             let Some(tags) = or_left_out(tags_of(&home, run)) else { continue };
             let mut row = report::RunRow::new(&state, tags, is_alive);
             row.manifest = shown_manifest(&home, &state.manifest);
+            if request.json || request.csv {
+                add_numbers(&mut row);
+            }
             rows.push(row);
         }
     }
-    print_runs(global, request, &rows);
+    print_list(global, request, &rows);
     Ok(CliExit::Done)
 }
 
-fn print_runs(global: &Global, request: &cli::RunsRequest, rows: &[report::RunRow]) {
-    print_as(global.styler(), request.json, || json!({ "runs": rows }), |styler| report::run_list(rows, styler));
+/// Of the results that are still there.
+fn add_numbers(row: &mut report::RunRow) {
+    for result in &mut row.results {
+        let file = result.folder.as_ref().map(|folder| folder.join(RESULT));
+        if let Some(read) = file.and_then(|file| harness::read_result(&file).ok()) {
+            result.numbers = report::result_numbers(&read);
+        }
+    }
+}
+
+fn print_list(global: &Global, request: &cli::RunsRequest, rows: &[report::RunRow]) {
+    if request.csv {
+        print(&report::run_list_csv(rows));
+    } else {
+        print_as(global.styler(), request.json, || json!({ "runs": rows }), |styler| report::run_list(rows, styler));
+    }
 }
 
 /// The runs of all machines whose results are in a shared store, newest first.
@@ -126,15 +143,20 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
     let mut rows: Vec<report::RunRow> = Vec::new();
     for (summary, result) in &shared {
         let manifest = format!("{} on {}", summary.manifest, summary.machine);
-        let workload = result.own().map(|own| own.workload().to_string());
-        let line = (summary.task.clone(), summary.headline.clone(), workload);
+        let line = report::ResultRow {
+            task: summary.task.clone(),
+            headline: summary.headline.clone(),
+            workload: result.own().map(|own| own.workload().to_string()),
+            folder: None,
+            numbers: result.own().map(report::result_numbers).unwrap_or_default(),
+        };
         match rows.iter().position(|row| row.run == summary.run.as_str() && row.manifest == manifest) {
             Some(at) => rows[at].results.push(line),
             None if rows.len() == request.most => break,
             None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, &started(result), line)),
         }
     }
-    print_runs(global, request, &rows);
+    print_list(global, request, &rows);
     Ok(CliExit::Done)
 }
 

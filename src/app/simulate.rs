@@ -2,39 +2,73 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{CliExit, SimulateRequest};
-use crate::console::print;
+use super::project::Project;
+use super::{bench, run};
+use crate::cli::{
+    self, BenchTask, CliExit, CliRequest, Global, LockMode, OutputVerbosity, RunRequest, Select, SimulateRequest,
+};
+use crate::console::{print, print_error};
 use crate::error::CommandError;
 use plan::manifest::model::{Action, Engine, Repository, Serve};
 use plan::{Plan, Task};
 use sim::{Addresses, EngineServing, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 use stages::{engine_spec, twin_serving};
 
+/// The HTTP port of a simulated server that is not made of a repository of the user's.
+const HTTP_PORT: u16 = 8000;
+
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
-pub(super) fn serve(request: &SimulateRequest) -> Result<CliExit, CommandError> {
-    let mut options =
-        SimOptions::new(request.repository.clone(), SocketAddr::new(request.grpc_address, request.grpc_port));
+pub(super) fn serve(global: &Global, request: &SimulateRequest) -> Result<CliExit, CommandError> {
+    let repository = request.repository.clone().map_or_else(|| repository(global, &request.target), Ok)?;
+    let mut options = SimOptions::new(repository, SocketAddr::new(request.grpc_address, request.grpc_port));
     let there = |port: u16| SocketAddr::new(request.grpc_address, port);
-    options.http = request.http_port.map(there);
+    let usual_port = request.repository.is_none().then_some(HTTP_PORT);
+    options.http = request.http_port.or(usual_port).map(there);
     options.metrics = request.metrics_port.map(there);
     options.speed = request.speed;
     options.load_seconds = request.load_seconds;
     options.faults = faults(&request.faults)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let stop = async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
+        let stop = stop_signal()?;
+        let ready = |at: Addresses| {
+            print(&ready_line(&at));
+            if let (None, Some(http)) = (&request.repository, at.http) {
+                let line = format!("regatta bench http://{http} -m ensemble");
+                print_error(&format!("OpenAI's interface: `{line}`; Ctrl-C ends the server\n"));
             }
         };
-        sim::serve(options, stop, |at| print(&ready_line(&at))).await?;
+        sim::serve(options, stop, ready).await?;
         Ok(CliExit::Done)
     })
+}
+
+/// The repository of the server that `regatta bench TARGET` starts, made where it is not in the cache.
+fn repository(global: &Global, target: &str) -> Result<PathBuf, CommandError> {
+    let read = cli::parse(["regatta", "bench", target]).ok().map(|line| line.request);
+    let is_simulated = bench::manifest::simulated(target).is_some();
+    let Some(CliRequest::Bench(BenchTask::Target(benchmark))) = read.filter(|_| is_simulated) else {
+        return Err(CommandError::Usage(format!("`{target}` is not `sim:`, `sim:GPU` or `sim:GPU/MODEL`")));
+    };
+    let home = Project::open_current(global)?.home;
+    let manifest = bench::manifest::write_file(&home, &bench::manifest::text(&benchmark)?)?;
+    let request = RunRequest {
+        manifest: manifest.to_string_lossy().into_owned(),
+        select: Select { until: vec![bench::manifest::REPOSITORY.to_owned()], ..Select::default() },
+        locking: LockMode::Ignore,
+        ..RunRequest::default()
+    };
+    let quiet = Global { loudness: OutputVerbosity::Quiet, ..global.clone() };
+    let ran = run::perform(&quiet, &request, true)?;
+    let made = ran.outs.into_iter().find(|(task, _)| task.as_str() == bench::manifest::REPOSITORY);
+    let out = made.map(|(_, out)| out).filter(|_| ran.exit == CliExit::Done);
+    let out = out.ok_or_else(|| CommandError::Usage(format!("there is no repository of `{target}` to serve")))?;
+    // Its first and only server.
+    Ok(out.join("triton_model_repo_0"))
 }
 
 /// The server for a preflight: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
@@ -44,12 +78,19 @@ pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<Cl
     print(&format!("ready grpc={}\n", server.address.port()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        stop_signal()?.await;
+        Ok::<_, CommandError>(CliExit::Done)
+    })
+}
+
+/// Ends with TERM or INT.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
         tokio::select! {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
-        Ok::<_, CommandError>(CliExit::Done)
     })
 }
 

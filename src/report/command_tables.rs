@@ -1,6 +1,7 @@
 //! The small tables: `list`, `show`, `status`, `runs`, the end of `bulk`, and metrics of other tools.
 
 use crate::document::{Cell, Table};
+use crate::result_row::ResultRow;
 use crate::run_state::{RunState, TaskState};
 use crate::styler::{Styler, TextRole, clean, cut, duration_text, to_the_second};
 use base::event::{FailureKind, RunTag, TaskId, Verdict};
@@ -53,10 +54,7 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
             Some(cause) => format!("{}: {cause}", failure.what),
             None => failure.what.clone(),
         });
-        let progress = entry.progress.as_ref().map(|progress| match progress.total {
-            Some(total) => format!("{} of {total} {}", progress.done, progress.text),
-            None => progress.text.clone(),
-        });
+        let progress = entry.progress.as_ref().map(|progress| progress.line());
         let summary = entry.headline.clone().or_else(|| entry.why.clone()).or(failure).or(progress);
         let took = entry.seconds.map(duration_text).unwrap_or_default();
         let row =
@@ -116,8 +114,8 @@ pub struct RunRow {
     pub failed: usize,
     /// Tasks that were running when the run was interrupted.
     pub interrupted: usize,
-    /// Each benchmark that has a result or a verdict: its task, the result in short, and its server and load.
-    pub results: Vec<(String, String, Option<String>)>,
+    /// Each benchmark that has a result or a verdict.
+    pub results: Vec<ResultRow>,
 }
 
 impl RunRow {
@@ -130,7 +128,14 @@ impl RunRow {
                 matches!(failure.kind, FailureKind::Invalid(_)).then(|| failure.what.clone())
             })?;
             let short = text.split_once(" (").map_or(text.as_str(), |(numbers, _)| numbers);
-            Some((task.to_string(), short.trim().to_owned(), one.workload().cloned()))
+            let folder = one.out.clone().or_else(|| one.failure.as_deref()?.kept.clone());
+            Some(ResultRow {
+                task: task.to_string(),
+                headline: short.trim().to_owned(),
+                workload: one.workload().cloned(),
+                folder,
+                ..ResultRow::default()
+            })
         };
         Self {
             run: state.run.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -149,7 +154,7 @@ impl RunRow {
     }
 
     /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
-    pub fn shared(run: &str, manifest: String, started: &str, result: (String, String, Option<String>)) -> Self {
+    pub fn shared(run: &str, manifest: String, started: &str, result: ResultRow) -> Self {
         Self {
             run: run.to_owned(),
             manifest,
@@ -182,7 +187,7 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
             Cell::quiet(counts.join(", ")),
             Cell::name(tags),
         ]);
-        for (task, text, workload) in &row.results {
+        for ResultRow { task, headline: text, workload, .. } in &row.results {
             lines.push(vec![format!("  {task}").into(), "".into(), "".into(), text.into()]);
             lines.extend(workload.as_ref().map(|line| vec!["".into(), "".into(), "".into(), Cell::quiet(line)]));
         }

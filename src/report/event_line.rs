@@ -17,6 +17,8 @@ pub(crate) struct Verbosity {
     pub quiet: bool,
     /// Cached tasks one by one, too.
     pub verbose: bool,
+    /// The frame of a pipeline is left out: the run is one benchmark, and its result is printed after it.
+    pub frameless: bool,
     /// Starts are shown by a bar, so the reasons move to the line of the end.
     pub bars: bool,
 }
@@ -24,6 +26,8 @@ pub(crate) struct Verbosity {
 /// The text for an event that `run_state` has already folded; empty when there is nothing to show.
 pub(crate) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, styler: Styler, out: &mut String) {
     match event {
+        // The result shows it, or the end of the run.
+        Event::TaskFailed { will_retry: false, .. } if verbosity.frameless => {}
         Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
             let (sign, tone) = if *will_retry { ("↻", TextRole::Warning) } else { ("✗", TextRole::Bad) };
             let again = if *will_retry { format!("; attempt {attempt} failed, trying again") } else { String::new() };
@@ -44,9 +48,15 @@ pub(crate) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             warnings(task, &done.warnings, styler, out);
         }
         _ if verbosity.quiet => {}
+        Event::ServiceReady { seconds, .. } if verbosity.frameless && *seconds < 1.0 => {}
         Event::MetricsServed { url } => {
             let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, format!("metrics of this run: {}", clean(url))));
         }
+        Event::ServiceReady { task, endpoints, seconds } => {
+            let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            put(out, styler, (TextRole::Good, "▲"), task, &format!("ready after {}", duration_text(*seconds)), &at);
+        }
+        _ if verbosity.frameless => {}
         Event::RunStarted { run, manifest, params, tasks, jobs: _, .. } => {
             let mut set = String::new();
             for (key, value) in params {
@@ -79,10 +89,6 @@ pub(crate) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
         }
         Event::TaskCancelled { task, why } => {
             put(out, styler, (TextRole::Quiet, "-"), task, "not started", &clean(why));
-        }
-        Event::ServiceReady { task, endpoints, seconds } => {
-            let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            put(out, styler, (TextRole::Good, "▲"), task, &format!("ready after {}", duration_text(*seconds)), &at);
         }
         Event::ServiceStopped { task, seconds } => {
             put(out, styler, (TextRole::Quiet, "▼"), task, &format!("stopped, was up {}", duration_text(*seconds)), "");
@@ -131,10 +137,7 @@ pub(crate) fn running_lines(run_state: &RunState, now: f64, before: f64, styler:
         !state.service && state.state == TaskPhase::Running && state.started.is_some_and(|started| started <= before)
     };
     for (task, state) in run_state.tasks.iter().filter(|(_, state)| is_running(state)) {
-        let far = state.progress.as_ref().map_or_else(String::new, |progress| {
-            let amount = progress.total.map_or_else(String::new, |total| format!("{} of {total} ", progress.done));
-            format!("{amount}{}, ", clean(&progress.text))
-        });
+        let far = state.progress.as_ref().map_or_else(String::new, |progress| clean(&progress.line()) + ", ");
         let since = duration_text(now - state.started.unwrap_or(now));
         // What waits, in a queue for example, does not run.
         let text = if far.is_empty() { format!("running for {since}") } else { format!("{far}after {since}") };

@@ -31,6 +31,7 @@ pub mod mlperf;
 mod page_template;
 mod plan;
 mod result_page;
+mod result_row;
 mod result_sections;
 mod run_page;
 mod run_state;
@@ -60,6 +61,8 @@ pub use plan::{
     graph_mermaid, write_decisions_json,
 };
 pub use result_page::result;
+pub use result_row::{ResultRow, result_numbers, run_list_csv};
+pub use result_sections::RUN_NUMBERS;
 pub use run_page::{PageResult, run_page};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
 pub use server::{

@@ -6,7 +6,7 @@
 use crate::event_line::{Verbosity, line, running_lines, starting_lines};
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{Styler, clean, duration_text};
-use crate::summary::{RunPaths, summary};
+use crate::summary::{RunPaths, failures_without_result, summary};
 use base::event::{Event, TaskId};
 use indexmap::IndexMap;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -23,6 +23,8 @@ pub struct LiveOptions {
     pub color: anstream::ColorChoice,
     /// Everything on stderr: stdout is for a result.
     pub aside: bool,
+    /// Without the frame of a pipeline: see [`Verbosity::frameless`].
+    pub frameless: bool,
 }
 
 enum OutputMode {
@@ -69,7 +71,7 @@ impl LiveDisplay {
         let terminal = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let way = match (look.json_lines, terminal && !look.quiet) {
             (true, _) => OutputMode::Json,
-            (false, true) => OutputMode::Bars(Box::new(Bars::on_stdout(styler))),
+            (false, true) => OutputMode::Bars(Box::new(Bars::on_stdout(styler, look.frameless))),
             (false, false) => OutputMode::Plain,
         };
         Self::with(look, way, styler, to)
@@ -82,8 +84,8 @@ impl LiveDisplay {
     }
 
     fn with(look: LiveOptions, way: OutputMode, paint: Styler, to: Box<dyn Write + Send>) -> Self {
-        let verbosity =
-            Verbosity { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, OutputMode::Bars(_)) };
+        let LiveOptions { quiet, verbose, frameless, .. } = look;
+        let verbosity = Verbosity { quiet, verbose, frameless, bars: matches!(way, OutputMode::Bars(_)) };
         let now = Instant::now();
         let (run_state, pending) = (RunState::new(), String::new());
         Self {
@@ -189,7 +191,9 @@ impl LiveDisplay {
             }
         }
         let failed = self.state.tally.failed > 0;
-        if !self.verbosity.quiet || failed {
+        if self.verbosity.frameless {
+            self.pending.push_str(&failures_without_result(&self.state, self.styler));
+        } else if !self.verbosity.quiet || failed {
             self.pending.push_str(&summary(&self.state, places, self.styler));
         }
         self.write_pending();
@@ -220,6 +224,8 @@ pub(super) struct Bars {
     run: ProgressBar,
     tasks: IndexMap<TaskId, Bar>,
     styler: Styler,
+    /// Without the bar of the run.
+    is_frameless: bool,
 }
 
 struct Bar {
@@ -229,15 +235,15 @@ struct Bar {
 }
 
 impl Bars {
-    pub fn on_stdout(styler: Styler) -> Self {
-        Self::on(ProgressDrawTarget::stdout_with_hz(HERTZ), styler)
+    pub fn on_stdout(styler: Styler, is_frameless: bool) -> Self {
+        Self::on(ProgressDrawTarget::stdout_with_hz(HERTZ), styler, is_frameless)
     }
 
-    fn on(target: ProgressDrawTarget, paint: Styler) -> Self {
+    fn on(target: ProgressDrawTarget, paint: Styler, is_frameless: bool) -> Self {
         let multi = MultiProgress::with_draw_target(target);
         let run = multi.add(ProgressBar::new(0));
         run.set_style(style(paint, "{bar:24.green/dim} {pos}/{len} {elapsed:.dim} {wide_msg}"));
-        Self { multi, run, tasks: IndexMap::new(), styler: paint }
+        Self { multi, run, tasks: IndexMap::new(), styler: paint, is_frameless }
     }
 
     /// Records since when each running task runs. Cheap: nothing is drawn.
@@ -281,6 +287,9 @@ impl Bars {
                 show(drawn, task, entry, bar.since, self.styler);
             }
         }
+        if self.is_frameless {
+            return;
+        }
         self.run.set_length(run_state.total as u64);
         self.run.set_position(run_state.done() as u64);
         let unseen = if shown == SHOWN { self.tasks.len() - shown } else { 0 };
@@ -314,8 +323,17 @@ fn show(bar: &ProgressBar, task: &TaskId, entry: &TaskState, since: Instant, sty
     let for_long = duration_text(since.elapsed().as_secs_f64());
     let total = entry.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
     let text = entry.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
-    bar.set_prefix(task.to_string());
-    if let Some(total) = total {
+    let is_measuring = total.is_some() && entry.progress.as_ref().is_some_and(|progress| progress.live.is_some());
+    // 80 columns have room for the level and its count, and below them for what was measured so far.
+    let (count, numbers) = text.split_once(", ").unwrap_or((&text, ""));
+    // Each change is drawn: a prefix that changes twice flickers.
+    bar.set_prefix(if is_measuring { format!("{task}  {count}") } else { task.to_string() });
+    if let Some(total) = total.filter(|_| is_measuring) {
+        bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {bar:12.green/dim} {elapsed:.dim}\n    {wide_msg}"));
+        bar.set_length(total);
+        bar.set_position(entry.progress.as_ref().map_or(0, |progress| progress.done).min(total));
+        bar.set_message(numbers.to_owned());
+    } else if let Some(total) = total {
         bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}"));
         bar.set_length(total);
         bar.set_position(entry.progress.as_ref().map_or(0, |progress| progress.done).min(total));
@@ -515,7 +533,7 @@ mod tests {
     #[test]
     fn every_template_is_one() {
         for paint in [Styler::ON, Styler::OFF] {
-            let mut bars = Bars::on(ProgressDrawTarget::hidden(), paint);
+            let mut bars = Bars::on(ProgressDrawTarget::hidden(), paint, false);
             bars.draw(&RunState { total: 1, ..RunState::new() });
             bars.clear();
         }

@@ -463,7 +463,7 @@ fn shares(result: &RunResult, title: &'static str, part: &'static str, rows: &[H
 }
 
 /// Key in `repeats.over_runs`, and its name.
-const RUN_NUMBERS: [(&str, &str); 10] = [
+pub const RUN_NUMBERS: [(&str, &str); 10] = [
     ("ttft_mean", "TTFT mean"),
     ("ttft_p50", "TTFT p50"),
     ("ttft_p99", "TTFT p99"),

@@ -117,6 +117,16 @@ pub struct TaskProgress {
     pub live: Option<LiveMeasurement>,
 }
 
+impl TaskProgress {
+    /// How far it is; the text of a measurement begins with its count.
+    pub fn line(&self) -> String {
+        match self.total.filter(|_| self.live.is_none()) {
+            Some(total) => format!("{} of {total} {}", self.done, self.text),
+            None => self.text.clone(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notice {
     pub task: Option<TaskId>,

@@ -43,6 +43,20 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
     out
 }
 
+/// The end of a run that is one benchmark: failures for which no result is printed, and an interruption.
+pub(crate) fn failures_without_result(run_state: &RunState, styler: Styler) -> String {
+    let mut out = String::new();
+    for (task, entry) in run_state.in_phase(TaskPhase::Failed) {
+        if let Some(failure) = entry.failure.as_ref().filter(|failure| reasons_of(failure).is_empty()) {
+            out.push_str(&failed(task, entry, failure, styler));
+        }
+    }
+    if verdict(run_state).1 == "interrupted" {
+        closing(run_state, &RunPaths::default(), styler, &mut out);
+    }
+    out
+}
+
 fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
     let row = |(task, entry): (&TaskId, &TaskState)| {
         let notes = entry.notes(entry.service.then_some("service"));

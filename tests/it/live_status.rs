@@ -61,7 +61,7 @@ fn status_has_what_a_benchmark_has_measured_so_far() {
     assert!(number("tokens") >= number("ended") && number("ended") >= 1.0, "{live}");
     assert!(number("issued") - number("ended") <= 4.0, "{live}");
     let shown = world.regatta(&["status"]).stdout;
-    assert!(shown.contains("in flight") && shown.contains("so far"), "{shown}");
+    assert!(shown.contains("in flight") && shown.contains(" answered, "), "{shown}");
 
     signal(&run, "INT");
     run.wait().unwrap();
@@ -70,7 +70,7 @@ fn status_has_what_a_benchmark_has_measured_so_far() {
     assert!(
         after.code == 130
             && after.stdout.contains("interrupted")
-            && !after.stdout.contains("so far")
+            && !after.stdout.contains("in flight")
             && after.stdout.contains("not done"),
         "{}",
         after.stdout

@@ -123,7 +123,7 @@ fn power_and_utilization_stand_beside_the_measurement() {
     let of_quiet = lines.iter().find(|line| line["index"] == 1).unwrap().as_object().unwrap();
     assert_eq!(of_quiet.keys().collect::<Vec<_>>(), ["uuid", "index", "at_s", "memory_used_mib", "temperature_c"]);
 
-    ended.shows("tokens per joule").shows("not every GPU reported its power");
+    ended.shows("tokens per joule n/a").shows("not every GPU reported its power");
     let page = world.read("latest/report.html");
     for text in ["<h4>GPUs</h4>", "0 NVIDIA H200", "Power in W, GPU 0", "Driver 570.86.15."] {
         assert!(page.contains(text), "{text}");
@@ -165,7 +165,7 @@ fn tokens_per_joule_are_reported_where_every_gpu_reports_its_power() {
     assert!((per_joule / expected - 1.0).abs() < 1e-6, "{per_joule} is not {expected}");
     let what = result["gpu"]["tokens_per_joule_is"].as_str().unwrap();
     assert!(what.starts_with("output tokens of successful requests (tokens from usage.completion_tokens) / (mean power of these 1 GPU × window)"), "{what}");
-    ended.shows("mean power, W").shows("400  sum over these GPUs, the same window").shows("all GPUs of this host");
+    ended.shows("1 GPU (all GPUs of this host): mean power 400.00 W");
     // What a server made of its energy is compared like every other number.
     world.good(&["compare", "bench", "bench"]).shows("tokens_per_joule");
 }

@@ -127,6 +127,63 @@ fn one_line_starts_a_server_measures_it_and_stops_it() {
     assert_eq!(world.regatta(&["bench", "127.0.0.1:8000", "--tp", "2"]).code, 2, "there is no server to start");
 }
 
+/// As the server of a user's own: neither its protocol, nor its model, nor how it becomes ready is in the manifest.
+#[test]
+fn a_command_is_found_out_by_its_port() {
+    let own = |ready: &str| {
+        let words = r#"words: [vllm, serve, org/llama, --port, "{port}"]"#;
+        let bench = r#"target: "{{ stages.server }}", scenario: concurrency, concurrency: 2, stop: { requests: 6 }"#;
+        let lengths = r#"input_tokens: { fixed: 16 }, output_tokens: { fixed: 8 }, warmup: 0, preflight: "off""#;
+        world(&format!(
+            "  server:\n    serve: {{ command: {{ {words}, ready: {{ {ready} }} }} }}\n  measure:\n    \
+             bench: {{ {bench}, {lengths} }}\n"
+        ))
+    };
+    let found = own("timeout: 1m");
+    found.good_when_undisturbed(&["run", "m"]).shows("OpenAI chat");
+    let result = read_result(&found.path("latest/measure/result.json")).expect("a result");
+    assert_eq!(result.counts.ok, 6);
+    no_process_left(&found);
+    let other = own("by: kserve, timeout: 10m");
+    let begun = std::time::Instant::now();
+    let ended = other.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("speaks HTTP at 127.0.0.1:").shows("waits for gRPC's ServerReady: write `detect`");
+    assert!(begun.elapsed() < std::time::Duration::from_mins(1), "not after the limit");
+    no_process_left(&other);
+}
+
+#[test]
+fn the_other_engines_are_started_with_their_own_options() {
+    let world = world("  a: { shell: 'true' }\n");
+    for program in ["trtllm-serve", "llama-server", "python3-sglang"] {
+        world.file(&format!("bin/{program}"), include_str!("vllm/server.py"));
+        fs::set_permissions(world.path(&format!("bin/{program}")), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let load = "--gpus 0 --requests 8 --input-tokens 16 --output-tokens 8 --concurrency 2";
+    for (line, expected) in [
+        ("--serve llama-server org/llama-GGUF", "- -hf org/llama-GGUF --port PORT --ctx-size 4096"),
+        (
+            "--serve sglang org/llama --program python3-sglang",
+            "- --model-path org/llama --tp-size 1 --port PORT --ctx-size 4096",
+        ),
+    ] {
+        let _ = fs::remove_file(world.path("calls"));
+        let line = format!("bench {line} {load} -- --ctx-size 4096");
+        world.good(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(calls(&world), [expected], "{line}");
+        no_process_left(&world);
+    }
+    let dry = |words: &str| {
+        let line = format!("bench org/llama --serve {words} --dry-run");
+        world.regatta(&line.split(' ').collect::<Vec<_>>())
+    };
+    let manifest: Value = serde_yaml::from_str(&dry("trtllm-serve --tp 2").stdout).expect("a manifest");
+    let server = &manifest["stages"]["server"];
+    assert_eq!((&server["gpus"], &server["serve"]["trtllm_serve"]["tensor_parallelism"]), (&2.into(), &2.into()));
+    dry("sglang --copies 2").shows("`--copies` is for vllm and trtllm-serve");
+}
+
 #[test]
 fn a_line_asks_for_the_tokens_of_each_chunk_where_answers_are_streamed() {
     let world = world("  a: { shell: 'true' }\n");

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 
 use super::options;
-use crate::cli::{BenchRequest, BenchServer, TokenLength};
+use crate::cli::{BenchRequest, BenchServer, GpuSelection, ServedWord, TokenLength};
 use crate::error::CommandError;
 use base::spec::Quantity;
 use plan::manifest::shipped;
@@ -18,6 +18,8 @@ use runner::store::{StateFolder, discard, replace};
 pub(super) const STAGE: &str = "bench";
 
 pub(super) const SIM: &str = "sim:";
+/// The stage that makes the repository of a simulated server.
+pub const REPOSITORY: &str = "repository";
 const USUAL_GPU: &str = "h200";
 const USUAL_MODEL: &str = "llama2-70b";
 
@@ -83,18 +85,46 @@ fn longest(tokens: &TokenLength) -> u64 {
 
 /// The stage that starts a server for the measurement.
 fn server(served: &BenchServer, model: &str) -> Value {
+    let is_without_gpus = served.gpus == Some(GpuSelection::Count(0));
+    let gpus = if is_without_gpus { 0 } else { served.tp * served.copies };
+    if let Some(mut words) = command_line(served, model) {
+        words.extend(served.args.iter().cloned());
+        return json!({"gpus": gpus, "serve": {"command": {"words": words, "ready": {"by": "health"}}}});
+    }
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
+    let (parallelism, program) = match served.engine {
+        ServedWord::TrtllmServe => ("tensor_parallelism", json!(served.program.first())),
+        _ => ("tensor_parallel_size", json!(served.program)),
+    };
     if !served.program.is_empty() {
-        keys.insert("program".to_owned(), json!(served.program));
+        keys.insert("program".to_owned(), program);
     }
     if served.tp > 1 {
-        keys.insert("tensor_parallel_size".to_owned(), json!(served.tp));
+        keys.insert(parallelism.to_owned(), json!(served.tp));
     }
     if !served.args.is_empty() {
         keys.insert("args".to_owned(), json!(served.args));
     }
     keys.insert("servers".to_owned(), json!(served.copies));
-    json!({"gpus": served.tp * served.copies, "serve": { served.engine: keys }})
+    json!({"gpus": gpus, "serve": { served.engine.action(): keys }})
+}
+
+/// How an engine is started that has no action of its own under `serve`.
+fn command_line(served: &BenchServer, model: &str) -> Option<Vec<String>> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let tp = served.tp.to_string();
+    let (usual, options) = match served.engine {
+        ServedWord::Vllm | ServedWord::TrtllmServe => return None,
+        ServedWord::Sglang => {
+            (words(&["python3", "-m", "sglang.launch_server"]), words(&["--model-path", model, "--tp-size", &tp]))
+        }
+        // A file, or a name at Hugging Face.
+        ServedWord::LlamaServer => {
+            (words(&["llama-server"]), words(&[if model.ends_with(".gguf") { "-m" } else { "-hf" }, model]))
+        }
+    };
+    let program = if served.program.is_empty() { usual } else { served.program.clone() };
+    Some([program, options, words(&["--port", "{port}"])].concat())
 }
 
 /// Engine, repository and server of the simulator, with the shapes and tuning that are shipped.
@@ -153,7 +183,7 @@ fn simulator(
         }}),
     );
     stages.insert(
-        "repository".to_owned(),
+        REPOSITORY.to_owned(),
         json!({"repository": {
             "engine": "{{ stages.engine.out }}",
             "streaming": streams,
@@ -179,7 +209,7 @@ const NAME: &str = "bench.yaml";
 
 /// Writes the manifest into a folder of its content, so that two benchmarks that begin at once do not read each
 /// other's.
-pub(super) fn write_file(home: &StateFolder, text: &str) -> anyhow::Result<PathBuf> {
+pub fn write_file(home: &StateFolder, text: &str) -> anyhow::Result<PathBuf> {
     let path = home.bench_manifest(text.as_bytes()).join(NAME);
     let written = || -> anyhow::Result<()> {
         let folder = path.parent().unwrap_or(home.state());

@@ -1,7 +1,8 @@
-//! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
+//! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a summary shows its result.
 
 pub(super) mod manifest;
 mod options;
+mod summary;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,6 @@ use base::event::TaskId;
 use base::files::read_text;
 use harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
 use interop::MeasuredResult;
-use report::Styler;
 use runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
 pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, CommandError> {
@@ -73,14 +73,22 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
         // Whether it can be made.
         drop(NewResult::begin(folder)?);
     }
+    let is_brief = global.loudness == OutputVerbosity::Normal;
+    if is_brief {
+        let header = summary::header(request);
+        if request.args.json { print_error(&header) } else { print(&header) }
+    }
     let mut is_replaced = false;
-    let exit = measure(global, request, &text).and_then(|ran| {
+    let exit = measure(global, request, &text).and_then(|(ran, manifest)| {
         let task = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE);
         let Some((_, out)) = task else { return Ok(ran.exit) };
         let is_quiet = global.loudness == OutputVerbosity::Quiet;
         // A script that reads the result wants it, whatever else is printed.
         if request.args.json || !is_quiet {
-            print_result(request, out, global.styler())?;
+            let has_result = print_result(request, out, global)?;
+            if has_result && !request.args.json {
+                print(&summary::files(ran.report.as_deref(), out, &manifest));
+            }
         }
         if let Some(folder) = &request.args.out {
             is_replaced = copy_result(folder, &ran, out, &text)?;
@@ -112,7 +120,8 @@ fn check_manifest(global: &Global, request: &BenchRequest, text: &str) -> Result
     plan.map(drop).map_err(|error| options::name_options(error, request, text))
 }
 
-fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<RunEnd, CommandError> {
+/// How the run ended, and its manifest.
+fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<(RunEnd, PathBuf), CommandError> {
     let signals = StopSignals::new();
     loop {
         let home = free_state_folder(&current_folder()?, given_state_folder(global)?)?;
@@ -125,7 +134,7 @@ fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<RunEnd
         let ran = run::perform_beside_servers(global, &run_request(request, &path), request.args.json, &signals)
             .map_err(|error| options::name_options(error, request, text))?;
         if !ran.gave_way {
-            return Ok(ran);
+            return Ok((ran, path));
         }
     }
 }
@@ -160,7 +169,9 @@ fn free_state_folder(project: &Path, given: &Path) -> Result<StateFolder, PathEr
     Ok(home)
 }
 
-fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<(), CommandError> {
+/// Returns whether there is a result.
+fn print_result(request: &BenchRequest, out: &Path, global: &Global) -> Result<bool, CommandError> {
+    let styler = global.styler();
     let sweep = out.join(SWEEP);
     if is_there(&sweep)? {
         print(&if request.args.json {
@@ -169,20 +180,27 @@ fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<()
             let report = SweepReport::read(&sweep).map_err(anyhow::Error::from)?;
             format!("\n{}", report::sweep("bench", &report).terminal(styler))
         });
-        return Ok(());
+        return Ok(true);
     }
     let path = out.join(RESULT);
     // A benchmark that could not begin has none; the run has reported why.
     if !is_there(&path)? {
-        return Ok(());
+        return Ok(false);
     }
     if request.args.json {
         print(&read_text(&path)?);
     } else {
-        let result = MeasuredResult::Regatta(Box::new(read_result(&path)?));
-        print(&format!("\n{}", report::result(&TaskId::new(STAGE), &result).terminal(styler)));
+        let result = Box::new(read_result(&path)?);
+        print(&summary::text(&result, styler));
+        if let Some(repeats) = &result.repeats {
+            print(&styler.fit(summary::repeats_text(repeats)));
+        }
+        if matches!(global.loudness, OutputVerbosity::Verbose(_)) {
+            let result = MeasuredResult::Regatta(result);
+            print(&format!("\n{}", report::result(&TaskId::new(STAGE), &result).terminal(styler)));
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Folders of a sweep's points, in their order.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::manifest::SIM;
-use crate::cli::{ArrivalsWord, BenchLoad, BenchRequest, StreamWord, TokenLength};
+use crate::cli::{ArrivalsWord, BenchLoad, BenchRequest, ServedWord, StreamWord, TokenLength};
 use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::EndpointError;
@@ -16,7 +16,7 @@ use base::files::open_text;
 use base::spec::{BenchSweep, Quantity, RequestField};
 use base::units::has_secret_parameter;
 use harness::{api_key_in, give_key};
-use plan::manifest::{Targets, targets};
+use plan::manifest::{TargetError, Targets, targets};
 use runner::store::is_there;
 
 /// Where all that options set is.
@@ -164,7 +164,8 @@ impl<'a> BenchLine<'a> {
     fn new(request: &'a BenchRequest, target: &'a str) -> Result<Self, CommandError> {
         // An address with a parameter in it is read when the parameter has a value.
         let is_open = request.serve.is_some() || request.target.starts_with(SIM) || target.contains("{{");
-        let parsed = if is_open { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
+        let parsed =
+            if is_open { Targets::default() } else { targets(target).map_err(|error| refused_target(&error))? };
         let protocol = given_protocol(request).map(str::to_owned).or_else(|| {
             let protocol = serde_json::to_value(parsed.protocol).ok()?;
             protocol.as_str().map(str::to_owned)
@@ -200,13 +201,21 @@ impl<'a> BenchLine<'a> {
         if self.request.args.ignore_eos && self.is_openai {
             extra.insert("ignore_eos".to_owned(), json!(true));
         }
-        if self.request.serve.is_some() && self.is_openai && self.request.streaming() != Some(false) {
+        let is_vllm = self.request.serve.as_ref().is_some_and(|served| served.engine == ServedWord::Vllm);
+        if is_vllm && self.is_openai && self.request.streaming() != Some(false) {
             // Under load vLLM sends several tokens in a chunk: with its count for each, latencies per token are exact.
             let options = json!({"include_usage": true, "continuous_usage_stats": true});
             extra.entry("stream_options").or_insert(options);
         }
         extra
     }
+}
+
+fn refused_target(error: &TargetError) -> CommandError {
+    if error.is_of_credentials() || !matches!(error, TargetError::Endpoint(_)) {
+        return CommandError::usage(error);
+    }
+    CommandError::hinted(error, "`http://HOST:PORT` is an OpenAI server, `HOST:PORT` a Triton over gRPC")
 }
 
 /// Every model completes; a base model has no template for a chat.

@@ -76,8 +76,7 @@ impl BenchRequest {
 /// A server that runs for the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BenchServer {
-    /// The action under `serve`.
-    pub engine: &'static str,
+    pub engine: ServedWord,
     /// GPUs of one server, and servers.
     pub tp: u32,
     pub copies: u32,
@@ -194,11 +193,16 @@ fn take_target(args: &mut BenchArgs) -> Option<String> {
 /// What `--serve` starts.
 fn server(args: &BenchArgs) -> Result<Option<BenchServer>, ArgumentError> {
     let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
+    let is_command = args.serve.is_some_and(|engine| engine.action() == "command");
+    if is_command && args.copies > 1 {
+        return invalid_value("`--copies` is for vllm and trtllm-serve; of another engine one server is started");
+    }
+    if args.serve == Some(ServedWord::TrtllmServe) && program.len() > 1 {
+        return invalid_value("`--program` of trtllm-serve is one program, such as /opt/bin/trtllm-serve");
+    }
     Ok(args.serve.map(|engine| BenchServer {
         gpus: args.gpus.clone(),
-        engine: match engine {
-            ServedWord::Vllm => "vllm",
-        },
+        engine,
         tp: args.tp,
         copies: args.copies,
         program,
@@ -457,7 +461,11 @@ fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String
             notices.push(text.to_owned());
         }
     };
-    note(args.num_prompts.is_some(), "--num-prompts is not needed: every request has a prompt of its own");
+    note(
+        args.num_prompts.is_some(),
+        "--num-prompts is not used: every request has a prompt of its own, as with GenAI-Perf's number of them; \
+         `-n N` is the number of requests, as vLLM means it",
+    );
     note(
         args.stability_percentage.is_some(),
         "--stability-percentage is not used: the run ends with its requests or its duration, and the result reports \

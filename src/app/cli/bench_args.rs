@@ -23,13 +23,15 @@ const OTHERS: &str = "Options of other tools, for their command lines";
 /// The options of `regatta bench` as they were given.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct BenchArgs {
-    /// The server: `HOST:PORT` or `grpc://HOST:PORT` (KServe v2 over gRPC), `http://HOST:PORT/PATH` or `https://…` (the
-    /// path selects the interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b`
-    /// names its parts).
+    /// The server: `http://HOST:PORT` (OpenAI's interfaces), `HOST:PORT` (Triton over gRPC), or `sim:` (simulated).
+    ///
+    /// `grpc://HOST:PORT` is KServe v2 over gRPC, too. The path of `http://HOST:PORT/PATH` or `https://…` selects the
+    /// interface; `openai://HOST:PORT` leaves it to the server. `sim:h100/llama2-70b` names the simulator's parts.
     #[arg(value_name = "TARGET", value_hint = ValueHint::Url)]
     pub target: Option<String>,
     /// The same as TARGET; without a scheme the other options select the protocol.
     #[arg(help_heading = WHERE, short, long, value_name = "URL", conflicts_with = "target")]
+    #[arg(visible_aliases = ["base-url", "endpoint-url"], alias = "target")]
     pub url: Option<String>,
     /// The model [default: the one in the URL, the only one of an OpenAI server, `tensorrt_llm` of a Triton].
     #[arg(help_heading = WHERE, short, long, value_name = "NAME")]
@@ -84,7 +86,8 @@ pub struct BenchArgs {
     #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
     pub copies: u32,
-    /// What starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`].
+    /// What starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`, `python3 -m
+    /// sglang.launch_server`, `trtllm-serve` or `llama-server`].
     #[arg(help_heading = SERVED, long, value_name = "COMMAND", requires = "serve")]
     pub program: Option<String>,
     /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default:
@@ -95,18 +98,22 @@ pub struct BenchArgs {
     #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
     pub server_args: Vec<String>,
 
-    /// Closed loop: N users, each sends its next request when its last one has been answered [default: 1, unless there
-    /// is a rate]. Several levels are a sweep: `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
+    /// Closed loop: N users, each sends its next request when its last one is answered [default: 1].
+    ///
+    /// Several levels are a sweep: `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
     #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = whole(SweepLevels::from_str))]
-    #[arg(group = "load")]
+    #[arg(group = "load", visible_alias = "max-concurrency", alias = "users")]
     pub concurrency: Option<Quantity<SweepLevels>>,
-    /// Open loop: requests per second; latency counts from the intended time. -1 is all at once. Several levels are a
-    /// sweep.
-    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N|LEVELS")]
+    /// Open loop: N requests per second, however fast the answers are.
+    ///
+    /// Latency counts from the intended time. -1 is all at once. Several levels are a sweep.
+    #[arg(help_heading = LOAD, long, visible_aliases = ["request-rate", "rps", "qps"], value_name = "N|LEVELS")]
     #[arg(allow_hyphen_values = true, value_parser = any(SweepLevels::from_str), group = "load")]
     pub rate: Option<Quantity<SweepLevels>>,
-    /// A sweep that finds its levels: one user alone, users until the throughput stops growing, and N rates between the
-    /// two [default: 8].
+    /// A curve: levels from one user to the highest throughput [default: 8 of them].
+    ///
+    /// The sweep finds its levels: one user alone, users until the throughput stops growing, and N rates between the
+    /// two.
     #[arg(help_heading = LOAD, long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "8", value_parser = value_parser!(u32).range(1..=200), group = "load")]
     pub sweep: Option<u32>,
@@ -122,11 +129,12 @@ pub struct BenchArgs {
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
     pub arrivals: Option<ArrivalsWord>,
     /// How many requests, at each level of a sweep [default: 100, unless there are a duration or data].
-    #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"])]
+    #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests", "max-requests"])]
     #[arg(value_name = "N", value_parser = whole(value_parser!(u64).range(1..)))]
     pub requests: Option<Quantity<u64>>,
-    /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a
-    /// sweep: 30s].
+    /// For how long requests arrive: `30s`, `5m`.
+    ///
+    /// With --requests, whichever is longer [default for each level of a sweep: 30s].
     #[arg(help_heading = LOAD, long, value_name = "TIME")]
     pub duration: Option<String>,
     /// For how long requests arrive, in milliseconds.
@@ -140,12 +148,14 @@ pub struct BenchArgs {
     pub repeat: u32,
     /// Requests before the measured ones, which come as those do: as many at once, or at the same rate.
     #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value = "1")]
+    #[arg(aliases = ["warmup-requests", "num-warmups"])]
     #[arg(value_parser = whole(value_parser!(u32)))]
     pub warmup: Quantity<u32>,
 
     /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids),
     /// `.json` (ShareGPT).
     #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE")]
+    #[arg(alias = "dataset-path")]
     #[arg(value_hint = ValueHint::FilePath)]
     pub data: Option<PathBuf>,
     /// The format of the file, where its name does not show it.
@@ -162,6 +172,7 @@ pub struct BenchArgs {
     pub tokenizer: Option<String>,
     /// Tokens of a made-up prompt: their mean [default: 550].
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"])]
+    #[arg(aliases = ["input-len", "random-input-len", "prompt-tokens"])]
     #[arg(value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
     pub input_tokens: Option<Quantity<u32>>,
     /// Their standard deviation; 0 makes all prompts equally long.
@@ -173,6 +184,7 @@ pub struct BenchArgs {
     pub max_input_len: Option<Quantity<u32>>,
     /// Tokens of an answer: their mean [default: 128, or as the data are].
     #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N")]
+    #[arg(aliases = ["output-len", "random-output-len", "max-tokens", "max-output-tokens"])]
     #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
     pub output_tokens: Option<Quantity<u32>>,
     /// Their standard deviation.
@@ -228,9 +240,10 @@ pub struct BenchArgs {
     #[arg(help_heading = JUDGE, long, exclusive = true)]
     pub selftest: bool,
 
-    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder. They replace those of
-    /// the same benchmark there; with those of another one it is an error.
-    #[arg(help_heading = OUT, short, long, visible_alias = "artifact-dir", value_name = "DIR")]
+    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder.
+    ///
+    /// They replace those of the same benchmark there; with those of another one it is an error.
+    #[arg(help_heading = OUT, short, long, visible_aliases = ["artifact-dir", "output-dir"], value_name = "DIR")]
     #[arg(value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Copy the requests, one JSON object a line, to this file.
@@ -299,6 +312,20 @@ impl TypedValueParser for ProtocolParser {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ServedWord {
     Vllm,
+    Sglang,
+    TrtllmServe,
+    LlamaServer,
+}
+
+impl ServedWord {
+    /// The action under `serve` that starts it.
+    pub const fn action(self) -> &'static str {
+        match self {
+            Self::Vllm => "vllm",
+            Self::TrtllmServe => "trtllm_serve",
+            Self::Sglang | Self::LlamaServer => "command",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

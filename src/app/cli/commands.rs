@@ -26,6 +26,7 @@ use super::results::{
 };
 use super::run::{BulkRequest, PlanRequest, RunRequest, SERVE_USAGE, ServeRequest};
 use super::simulation::{SimRequest, WhatIfRequest};
+use super::slips;
 use super::store::StoreRequest;
 use super::triton::TritonRequest;
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
@@ -104,19 +105,20 @@ pub(super) struct CliArgs {
 pub(super) struct GlobalArgs {
     /// Where Regatta keeps its state: outputs, journal, logs, reports.
     #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "DIR", env = "REGATTA_HOME")]
-    #[arg(hide_env_values = true)]
+    #[arg(hide_env_values = true, hide_short_help = true)]
     #[arg(default_value = DEFAULT_HOME, value_hint = ValueHint::DirPath)]
     // clap's own parser refuses an empty variable without naming it.
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub home: PathBuf,
     /// When to use color; `auto` honors NO_COLOR.
     #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(hide_short_help = true)]
     pub color: Color,
     /// Print failures, notices and warnings only.
-    #[arg(help_heading = EVERYWHERE, short, long, global = true, conflicts_with = "verbose")]
+    #[arg(help_heading = EVERYWHERE, hide_short_help = true, short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
     /// Print more: every cached task, commands, log lines.
-    #[arg(help_heading = EVERYWHERE, short, long, global = true, action = ArgAction::Count)]
+    #[arg(help_heading = EVERYWHERE, hide_short_help = true, short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 }
 
@@ -133,7 +135,7 @@ pub enum CliRequest {
     #[command(after_long_help = help::BULK)]
     Bulk(BulkRequest),
     /// Benchmark one server from the command line, without a manifest.
-    #[command(after_long_help = help::BENCH)]
+    #[command(after_help = help::BENCH_FIRST, after_long_help = help::BENCH)]
     Bench(BenchTask),
     /// Show what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
@@ -261,11 +263,22 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Keep house", &["tag", "gc", "clean", "selftest", "manual", "completions"]),
 ];
 
-/// Columns of a help text.
+/// The options of `regatta bench -h`; `--help` has all of them, in groups.
+const BENCH_FIRST: [&str; 9] =
+    ["target", "concurrency", "rate", "sweep", "requests", "duration", "input_tokens", "output_tokens", "out"];
+
+/// Columns of a help text: those of the terminal, up to this many.
 const HELP_WIDTH: usize = 100;
 
 /// The help of the program with its commands in groups, in place of one list.
 fn grouped(command: clap::Command) -> clap::Command {
+    let command = command.mut_subcommand("bench", |bench| {
+        bench.mut_args(|arg| {
+            let is_first = BENCH_FIRST.contains(&arg.get_id().as_str());
+            arg.hide_short_help(!is_first)
+        })
+    });
+    let width = help_width();
     let mut text = String::from("{before-help}{about-with-newline}\n{usage-heading} {usage}\n");
     for (title, names) in GROUPS {
         let _ = write!(text, "\n{title}:\n");
@@ -274,7 +287,7 @@ fn grouped(command: clap::Command) -> clap::Command {
             let _ = write!(text, "  {:<13}", subcommand.get_name());
             let mut column = 15;
             for word in about.split(' ') {
-                if column + word.chars().count() > HELP_WIDTH {
+                if column + word.chars().count() > width {
                     let _ = write!(text, "\n{:15}", "");
                     column = 15;
                 }
@@ -285,6 +298,13 @@ fn grouped(command: clap::Command) -> clap::Command {
         }
     }
     command.help_template(text + "\nOptions:\n{options}{after-help}")
+}
+
+/// As clap has it.
+fn help_width() -> usize {
+    let of_terminal = Styler::chosen(anstream::ColorChoice::Never).width();
+    let of_shell = || std::env::var("COLUMNS").ok()?.parse().ok();
+    of_terminal.or_else(of_shell).unwrap_or(HELP_WIDTH).min(HELP_WIDTH)
 }
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
@@ -325,6 +345,11 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<In
     if words.len() == 1 {
         words.push(WELCOME.into());
     }
+    // `regatta help bench` is `regatta bench --help`.
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
     let command = grouped(CliArgs::command()).color(color_of(&words));
     read(command, &words).map_err(|error| CliParseError(Box::new(error)))
 }
@@ -347,7 +372,7 @@ fn color_of(words: &[OsString]) -> clap::ColorChoice {
 
 fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::Error> {
     let mut format = command.clone();
-    let matches = command.try_get_matches_from(words).map_err(|error| explain_force(error, words, &mut format))?;
+    let matches = command.try_get_matches_from(words).map_err(|error| explain(error, words, &mut format))?;
     reject_duplicate_settings(&matches).map_err(|(kind, text)| format.error(kind, text))?;
     let mut args = CliArgs::from_arg_matches(&matches).map_err(|error| error.format(&mut format))?;
     // Set and empty is how shells express "not set".
@@ -356,6 +381,13 @@ fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::
         args.global.home = DEFAULT_HOME.into();
     }
     args.into_invocation().map_err(|(kind, text)| format.error(kind, text))
+}
+
+/// An error of clap's with its cure, where it has one.
+fn explain(error: clap::Error, words: &[OsString], format: &mut clap::Command) -> clap::Error {
+    let is_command = |word: &&str| format.find_subcommand(word).is_some();
+    let typed = words.iter().skip(1).filter_map(|word| word.to_str()).find(is_command).unwrap_or_default();
+    slips::explain(explain_force(error, words, format), typed, format)
 }
 
 /// `run --force quickstart` reads `quickstart` as a stage; say so, where the missing MANIFEST alone would puzzle.
@@ -551,6 +583,51 @@ mod tests {
             assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{}: {help}", command.get_name());
         }
         assert!(!parse_line("--help").expect_err("help").to_string().contains("__"));
+    }
+
+    #[test]
+    fn help_is_a_command_too() {
+        let help = |line: &str| parse_line(line).expect_err("help").to_string();
+        assert_eq!(help("help bench"), help("bench --help"));
+        assert_eq!(help("help"), help("--help"));
+    }
+
+    #[test]
+    fn the_first_screen_of_bench_has_eight_options() {
+        let help = parse_line("bench -h").expect_err("help").to_string();
+        // Further in are the aliases of a line that goes on.
+        let is_option = |line: &&str| ["  -", "      --"].iter().any(|start| line.starts_with(start));
+        // And `--help` itself.
+        assert_eq!(help.lines().filter(is_option).count(), 9, "{help}");
+    }
+
+    #[test]
+    fn what_other_tools_call_an_option_is_understood_or_has_its_cure() {
+        let request = |line: &str| parse_line(line).expect("understood").request;
+        for (typed, own) in [
+            ("--rps 5", "--rate 5"),
+            ("--qps 5", "--rate 5"),
+            ("--max-concurrency 5", "-c 5"),
+            ("--max-requests 5", "-n 5"),
+            ("--max-tokens 5", "--output-tokens 5"),
+            ("--random-input-len 5", "--input-tokens 5"),
+        ] {
+            assert_eq!(request(&format!("bench sim: {typed}")), request(&format!("bench sim: {own}")), "{typed}");
+        }
+        for (typed, cure) in [
+            ("--host h --port 1", "`http://HOST:PORT`"),
+            ("--api-key x", "`--api-key-env VARIABLE`"),
+            ("-d 5s", "`--duration 30s`"),
+            ("--output x.json", "`--json`"),
+            ("--streaming true", "switches take no value"),
+            ("--concurrency 8users", "write `8`"),
+            ("--requests 10req", "write `10`"),
+            ("--rate 5/s", "write `5`"),
+        ] {
+            let text = usage_error_text(&format!("bench sim: {typed}"));
+            assert!(text.contains(cure) && !text.contains("as a value"), "{typed}: {text}");
+        }
+        assert!(usage_error_text("run m --system h200").contains("write `system=VALUE`"));
     }
 
     #[test]

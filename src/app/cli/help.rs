@@ -66,6 +66,9 @@ pub(super) const BULK: &str = with_run_codes!(examples!("bulk"));
 
 pub(super) const PLAN: &str = with_codes!("plan");
 
+pub(super) const BENCH_FIRST: &str =
+    concat!(examples!("bench_first"), "\nAll options, in groups: regatta bench --help\n");
+
 pub(super) const BENCH: &str = with_run_codes!(examples!("bench"));
 
 pub(super) const LOCK: &str = with_codes!("lock");

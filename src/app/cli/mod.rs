@@ -19,13 +19,14 @@ mod request_options;
 mod results;
 mod run;
 mod simulation;
+mod slips;
 mod store;
 mod triton;
 mod values;
 
 pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest, PasswordSource, PasswordSourceError};
 pub use bench::{BenchLoad, BenchRequest, BenchServer, BenchTask, TokenLength};
-pub use bench_args::{ArrivalsWord, BenchArgs, StreamWord};
+pub use bench_args::{ArrivalsWord, BenchArgs, ServedWord, StreamWord};
 pub use commands::{CliParseError, CliRequest, Color, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;

@@ -156,9 +156,12 @@ pub struct RunsRequest {
     /// At most N runs.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub most: usize,
-    /// Print JSON.
+    /// Print JSON, with the numbers of each result as fields.
     #[arg(long)]
     pub json: bool,
+    /// Print CSV: a line for each result with its numbers.
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
     /// The measurements of all machines in this shared store, in place of the runs of this folder: a folder,
     /// s3://bucket/prefix, gs://… or az://….
     #[arg(long, value_name = "URL", conflicts_with = "failed")]

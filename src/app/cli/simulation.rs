@@ -11,7 +11,7 @@ use super::values::{KeyValueArg, above_zero, zero_or_more};
 /// What to do with the simulator.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum SimRequest {
-    /// Serve a Triton model repository until interrupted.
+    /// Serve a simulated model, or a Triton model repository, until interrupted.
     #[command(after_long_help = help::SIM)]
     Serve(SimulateRequest),
     /// Fit the simulator's step time to the step log of a real server, and print it as a preset.
@@ -22,13 +22,17 @@ pub enum SimRequest {
 /// A simulated server.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct SimulateRequest {
-    /// The Triton model repository.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub repository: PathBuf,
+    /// What to simulate, as `regatta bench` takes it: `sim:h100/llama2-70b` names its parts.
+    #[arg(value_name = "TARGET", default_value = "sim:")]
+    pub target: String,
+    /// A Triton model repository, in place of TARGET.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "target")]
+    pub repository: Option<PathBuf>,
     /// The gRPC port; 0 takes a free one and prints it.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
-    /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one.
+    /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one [default: 8000, of a
+    /// repository none].
     #[arg(long, value_name = "N")]
     pub http_port: Option<u16>,
     /// The port of Prometheus metrics; 0 takes a free one.

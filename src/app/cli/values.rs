@@ -270,9 +270,23 @@ impl<P: TypedValueParser> TypedValueParser for QuantityParser<P> {
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
         match value.to_str().and_then(|text| Formula::read(text, self.kind)) {
             Some(formula) => Ok(Quantity::Unknown(formula)),
-            None => self.number.parse_ref(command, arg, value).map(Quantity::Known),
+            None => self.number.parse_ref(command, arg, value).map(Quantity::Known).map_err(|error| {
+                let number = value.to_str().and_then(without_unit);
+                let cured = number.map(|number| {
+                    let text = format!("`{}` has a unit, and this option takes a number alone", value.display());
+                    let text = ErrorText::new(text).hint(format_args!("write `{number}`"));
+                    Error::raw(ErrorKind::InvalidValue, format!("{text}\n")).with_cmd(command)
+                });
+                cured.unwrap_or(error)
+            }),
         }
     }
+}
+
+/// `8` of `8users`, `5` of `5/s`.
+fn without_unit(text: &str) -> Option<&str> {
+    let number = text.trim_end_matches(|c: char| c.is_alphabetic() || matches!(c, '/' | ' '));
+    (number.len() < text.len() && number.parse::<f64>().is_ok()).then_some(number)
 }
 
 #[cfg(test)]

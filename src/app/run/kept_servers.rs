@@ -328,7 +328,9 @@ fn interface(plan: &Plan, service: &KeptService) -> Interface {
         Some(Action::Serve(Serve::TrtllmServe(_) | Serve::Vllm(_))) => Interface::OpenAi,
         Some(Action::Serve(Serve::Command(server))) => match server.ready.by.as_str() {
             "health" => Interface::OpenAi,
-            "kserve" => Interface::Kserve,
+            // It was found out when it was ready.
+            "detect" if service.endpoints.iter().any(|endpoint| endpoint.http.is_some()) => Interface::OpenAi,
+            "detect" | "kserve" => Interface::Kserve,
             _ => Interface::Unknown,
         },
         _ => Interface::Kserve,

@@ -75,6 +75,7 @@ pub(super) fn prepare(
         verbose: matches!(global.loudness, OutputVerbosity::Verbose(_)),
         color: global.color.choice(),
         aside,
+        frameless: matches!(purpose, RunPurpose::BesideServers(_)) && global.loudness == OutputVerbosity::Normal,
     };
     let earlier = earlier_run(&project, &request, serve.is_some(), lock, &compiler);
     if let Some(earlier) = &earlier

@@ -75,7 +75,7 @@ macro_rules! verdict_reasons {
             }
 
             /// What to do against such a finding.
-            pub(crate) const fn cure(&self) -> &'static str {
+            pub const fn cure(&self) -> &'static str {
                 match self {
                     $(Self::$check => $cure,)*
                     Self::Other(_) => "",

@@ -184,6 +184,11 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+impl Bench {
+    /// The model where none is named.
+    pub const USUAL_MODEL: &str = "tensorrt_llm";
+}
+
 fn is_one<T: PartialEq + From<u8>>(number: &T) -> bool {
     *number == T::from(1)
 }

@@ -155,7 +155,11 @@ impl StageChecker<'_> {
         if let [PlanReference::Service(_)] = references.as_slice() {
             return;
         }
-        let hint = Some("use {{ stages.NAME }} of a `serve` stage, or `host:port,port|host:port`".to_owned());
+        let hint = Some(
+            "the server of a `serve` stage is \"{{ stages.NAME }}\", in quotes; one that runs already is \
+             `http://host:port` (OpenAI), or `host:port,port|host:port` (Triton's gRPC)"
+                .to_owned(),
+        );
         if !references.is_empty() {
             self.fault(&["bench", "target"], "must be a server", "this is a folder or a file").maybe_hint(hint);
             return;

@@ -63,11 +63,11 @@ defaults! {
     llmapi_launcher: Vec<String> = vec!["trtllm-llmapi-launch".to_owned()];
     trtllm_bench_name: String = "trtllm-bench".to_owned();
     unity: f64 = 1.0;
-    kserve: String = "kserve".to_owned();
+    detect: String = "detect".to_owned();
     python3: String = "python3".to_owned();
     gxx: String = "g++".to_owned();
     by_output_tokens: Vec<String> = vec!["output_tokens".to_owned()];
-    tensorrt_llm: String = "tensorrt_llm".to_owned();
+    tensorrt_llm: String = bench::Bench::USUAL_MODEL.to_owned();
     a_minute: TimeSpan = Duration::from_mins(1).into();
     llama_vocabulary: u32 = 32_000;
     usual_end_id: i32 = USUAL_END_ID;

@@ -153,19 +153,25 @@ pub struct ReadyWhen {
     /// Give up after this long [default: 30m; for servers that run already 2m].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
-    /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then
-    /// benchmarks use HTTP, too.
-    #[serde(default = "super::kserve")]
+    /// For `command`: `detect` takes what its port speaks, ServerReady over gRPC or `GET /v1/models` over HTTP, and
+    /// benchmarks of the stage do the same; `kserve` calls ServerReady, `port` only connects, `health` sends
+    /// `GET /health` and benchmarks use HTTP.
+    #[serde(default = "super::detect")]
     pub by: String,
 }
 
 impl Default for ReadyWhen {
     fn default() -> Self {
-        Self { timeout: None, by: super::kserve() }
+        Self { timeout: None, by: super::detect() }
     }
 }
 
 impl ReadyWhen {
+    /// As a server is probed whose protocol is known.
+    fn is_usual(&self) -> bool {
+        ["detect", "kserve"].contains(&&*self.by)
+    }
+
     /// The time limit of a server that this run starts. Loading weights and building CUDA graphs is slow.
     pub fn limit(&self) -> Duration {
         self.timeout.as_ref().map_or(Duration::from_mins(30), TimeSpan::time)
@@ -177,7 +183,7 @@ impl ReadyWhen {
     }
 }
 
-const READY_BY: [&str; 3] = ["kserve", "port", "health"];
+const READY_BY: [&str; 4] = ["detect", "kserve", "port", "health"];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets. A server over HTTP needs \
  no stage: its URL is a bench's `target`";
 
@@ -229,7 +235,7 @@ impl StageChecker<'_> {
                 self.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
             }
             Serve::Vllm(server) => {
-                if server.ready.by != "kserve" {
+                if !server.ready.is_usual() {
                     self.idle(&["serve", "vllm", "ready", "by"], "`/health` and `/v1/models` are polled", "remove it");
                 }
                 self.vllm(server);
@@ -240,7 +246,8 @@ impl StageChecker<'_> {
                     self.fault(&["serve", "command", "words"], "needs a program", "it is empty");
                 } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
                     let label = "another port is chosen for each start, and the command never gets it";
-                    let hint = "write `{port}` where the program takes its port; where it is fixed, add `port: 8000`";
+                    let hint = "write `{port}` where the program takes its port, as in `[python3, server.py, --port, \
+                                \"{port}\"]`: it is replaced at each start; where the port is fixed, add `port: 8000`";
                     self.fault(&["serve", "command", "words"], "needs `{port}`", label).hint(hint);
                 }
             }
@@ -260,7 +267,7 @@ impl StageChecker<'_> {
 
     /// Only a server with a custom command may lack KServe.
     fn check_ready_by(&mut self, server: &str, ready: &ReadyWhen) {
-        if ready.by != "kserve" {
+        if !ready.is_usual() {
             self.idle(&["serve", server, "ready", "by"], "this server is used over KServe", "remove it");
         }
     }

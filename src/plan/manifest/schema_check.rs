@@ -122,6 +122,10 @@ impl SchemaWalker<'_> {
         let fault = fault.at(key.first_line(), format!("{names} {verb} missing"));
         let hint = match (object.fields.get(*first), missing.len()) {
             _ if *first == "regatta" => Some("begin the file with `regatta: 1`".to_owned()),
+            _ if *first == "scenario" && map.contains_key("rate") => Some("`rate` is of `scenario: server`".to_owned()),
+            _ if *first == "scenario" && map.contains_key("concurrency") => {
+                Some("`concurrency` is of `scenario: concurrency`".to_owned())
+            }
             (Some(shape), 1) => Some(format!("add `{first}: …`, {}", shape.describe())),
             _ => None,
         };
@@ -216,6 +220,9 @@ impl SchemaWalker<'_> {
                     hint = Some("YAML 1.2 has only `true` and `false`".to_owned());
                 }
             }
+            NodeValue::Map(_) if wants(ValueShape::is_text) && node.span.text().starts_with('{') => {
+                hint = Some(format!("YAML reads a map; put the text into quotes: \"{}\"", node.span.text().trim()));
+            }
             NodeValue::Text(text) if wants(|shape| matches!(shape, ValueShape::List(_))) => {
                 let words = override_usage::command_words(path.trim_matches('`'), text);
                 let words = words.map(|words| format!("a program and its arguments are a list: {words}"));
@@ -225,7 +232,10 @@ impl SchemaWalker<'_> {
             _ => {}
         }
         if let (ValueShape::Object(object), NodeValue::Text(_) | NodeValue::Null) = (shape, &node.tree) {
+            let words = node.text().filter(|_| object.fields.contains_key("words"));
+            let words = words.and_then(|text| override_usage::command_words("words", text));
             hint = missing_space(node, object)
+                .or_else(|| Some(format!("a program and its arguments are a list: `words: {}`", words?)))
                 .or_else(|| Some(format!("its keys are {}", list_of(object.fields.keys().map(String::as_str)))));
         }
         if path.ends_with(".foreach`") {

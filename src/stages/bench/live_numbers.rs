@@ -43,7 +43,8 @@ impl LiveNumbers {
             tokens: progress.tokens,
             tokens_per_s,
             ttft_ms: progress.ttft_ms,
-            tpot_ms: progress.tpot_ms,
+            // Before the second token of any answer there is none.
+            tpot_ms: progress.tpot_ms.filter(|ms| *ms > 0.0),
             gpus: self.gpus,
             remaining_s,
         }
@@ -79,14 +80,18 @@ fn rate(seen: &mut VecDeque<(Instant, u64)>, now: Instant, count: u64) -> f64 {
     })
 }
 
-/// One line: `answered, 24 in flight, 1,204 tok/s, TTFT 47 ms, TPOT 9.40 ms so far`.
-pub(super) fn live_line(live: &LiveMeasurement) -> String {
-    let mut parts = vec!["answered".to_owned()];
+/// One line, with what matters most first, for a terminal of 80 columns: `6/30 answered, ~8 s left, 1,204 tok/s, mean
+/// TTFT 47 ms, TPOT 9.40 ms, 24 in flight`. `scheduled`: how many requests there are to answer. `later`: how long the
+/// points of a sweep take that follow this one.
+pub(super) fn live_line(live: &LiveMeasurement, scheduled: u64, later: Option<Duration>) -> String {
+    let mut parts = vec![format!("{}/{scheduled} answered", live.ended)];
     if live.failed > 0 {
         parts.push(format!("{} failed", live.failed));
     }
+    let in_all = if later.is_some() { " in all" } else { "" };
+    let later = later.unwrap_or_default().as_secs_f64();
+    parts.extend(live.remaining_s.map(|seconds| format!("~{} left{in_all}", time_left(seconds + later))));
     if live.issued > 0 {
-        parts.push(format!("{} in flight", live.in_flight()));
         let each = live.tokens_per_s_per_gpu().filter(|_| live.gpus != Some(1));
         let each = each.map_or_else(String::new, |each| format!(" ({} per GPU)", grouped(each, 0)));
         parts.push(format!("{} tok/s{each}", grouped(live.tokens_per_s, 0)));
@@ -95,9 +100,11 @@ pub(super) fn live_line(live: &LiveMeasurement) -> String {
     let means: Vec<String> =
         means.iter().filter_map(|(name, mean)| Some(format!("{name} {} ms", three_digits((*mean)?)))).collect();
     if !means.is_empty() {
-        parts.push(format!("mean {} so far", means.join(", ")));
+        parts.push(format!("mean {}", means.join(", ")));
     }
-    parts.extend(live.remaining_s.map(|seconds| format!("about {} left", time_left(seconds))));
+    if live.issued > 0 {
+        parts.push(format!("{} in flight", live.in_flight()));
+    }
     parts.join(", ")
 }
 
@@ -160,7 +167,7 @@ mod tests {
     #[test]
     fn one_line_has_what_is_known() {
         let none = LiveMeasurement::default();
-        assert_eq!(live_line(&none), "answered");
+        assert_eq!(live_line(&none, 30, None), "0/30 answered");
         let some = LiveMeasurement {
             issued: 30,
             ended: 6,
@@ -173,10 +180,15 @@ mod tests {
             remaining_s: Some(63.2),
         };
         assert_eq!(
-            live_line(&some),
-            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.41 ms so far, \
-             about 1 min 04 s left"
+            live_line(&some, 30, None),
+            "6/30 answered, 1 failed, ~1 min 04 s left, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.41 ms, \
+             24 in flight"
         );
+        let later = Some(Duration::from_mins(2));
+        assert!(live_line(&some, 30, later).contains(", ~3 min 04 s left in all, "));
+        let mut numbers = LiveNumbers::default();
+        let before_a_second_token = BenchProgress { tpot_ms: Some(0.0), issued: 1, ..BenchProgress::default() };
+        assert_eq!(numbers.take(Instant::now(), &before_a_second_token).tpot_ms, None);
         assert_eq!(time_left(3_000.1), "51 min");
     }
 }

@@ -50,12 +50,21 @@ pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
     workload.into_iter().chain(measured).chain(smoke).chain(again).chain(result.hosts_in_short()).collect()
 }
 
-/// One measurement, with its progress reported under a name. `preflight`: what a trial before it found.
+/// Where one measurement is among those of its task.
+#[derive(Clone, Copy, Default)]
+pub struct MeasurementPlace<'a> {
+    /// What progress calls it; empty where it is the only one.
+    pub name: &'a str,
+    /// How long those that follow it take, about.
+    pub later: Option<Duration>,
+}
+
+/// One measurement, with its progress reported under its name. `preflight`: what a trial before it found.
 pub async fn measure(
     context: &TaskContext,
     spec: &BenchSpec,
     watched: model::Telemetry,
-    name: &str,
+    MeasurementPlace { name, later }: MeasurementPlace<'_>,
     preflight: Option<PreflightResult>,
 ) -> Result<Measured, Failure> {
     let stop = context.lease.stop.child();
@@ -76,7 +85,7 @@ pub async fn measure(
         drop(far);
         answered.store(progress.ended + progress.tokens, Ordering::Relaxed);
         let measured = live.lock().take(Instant::now(), &progress);
-        let text = live_line(&measured);
+        let text = live_line(&measured, progress.scheduled, later);
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
         context.lease.report_measuring(text, progress.ended, Some(progress.scheduled), Some(measured));
     }));
@@ -178,7 +187,10 @@ pub fn failure(error: &HarnessError) -> Failure {
     };
     let hint = match error {
         HarnessError::Connect { endpoint, .. } => {
-            unused_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host))
+            let proxy = unused_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host));
+            let port = "check that the server runs and that this is its port; for one that is still loading, \
+                        `ready_timeout: 10m` (`regatta bench`: --ready-timeout 10m) waits";
+            Some(proxy.unwrap_or_else(|| port.to_owned()))
         }
         HarnessError::Warmup { why, .. } => refused_field(why),
         _ => None,

@@ -12,17 +12,20 @@ mod series;
 mod spec;
 mod telemetry;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use crate::Run;
 use crate::serve::attach;
 use crate::task_context::TaskContext;
-use base::event::{Done, Failure, FailureKind};
+use base::event::{Done, Endpoint, Failure, FailureKind};
+use base::spec::Protocol;
 use harness::{BenchSpec, SentHeaders};
 use loadgen::LoadgenStage;
-use measurement::{measure, task_outcome};
+use measurement::{MeasurementPlace, measure, task_outcome};
 use plan::REPEATED_RUNS;
 use plan::manifest::model::{Bench, RepeatRole};
+use plan::manifest::targets;
 use spec::{fill_in_known_ports, spec, unused_proxy};
 pub use telemetry::is_here;
 
@@ -35,43 +38,62 @@ impl Run for Bench {
 
     async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
+        let detected = detected(self, &context.lease.assignment.endpoints);
+        let bench = detected.as_ref();
         if self.turn == Some(RepeatRole::Sum) {
             let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
             return Box::pin(series::summarize(context, self, runs.map_or(&[], Vec::as_slice))).await;
         }
-        let mut spec = spec(self, &context.lease.project).map_err(|error| Failure::refused(error.to_string()))?;
+        let mut spec = spec(bench, &context.lease.project).map_err(|error| Failure::refused(error.to_string()))?;
         fill_in_known_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
         for lowered in &context.lease.assignment.lowered {
             context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
         }
-        if let Some(limit) = &self.ready_timeout {
+        if let Some(limit) = &bench.ready_timeout {
             spec::await_servers(context, &spec, limit.time()).await?;
         }
         match spec.protocol {
-            harness::Transport::Kserve => check_servers(context, self, &spec).await?,
+            harness::Transport::Kserve => check_servers(context, bench, &spec).await?,
             harness::Transport::Http(_) => require_http_port(context, &spec)?,
         }
-        if let Some(loadgen) = &self.loadgen {
-            let stage = LoadgenStage { context, bench: self, loadgen, program };
+        if let Some(loadgen) = &bench.loadgen {
+            let stage = LoadgenStage { context, bench, loadgen, program };
             return Box::pin(stage.perform(spec)).await;
         }
-        if let Some(search) = &self.search {
-            return Box::pin(search::perform(context, self, spec, search)).await;
+        if let Some(search) = &bench.search {
+            return Box::pin(search::perform(context, bench, spec, search)).await;
         }
-        if let Some(sweep) = &self.sweep {
-            return Box::pin(series::perform_sweep(context, &spec, self, sweep, program)).await;
+        if let Some(sweep) = &bench.sweep {
+            return Box::pin(series::perform_sweep(context, &spec, bench, sweep, program)).await;
         }
-        let before = Box::pin(preflight::preflight(context, &spec, self.preflight, program)).await;
-        if self.repeat > 1 {
-            return Box::pin(series::perform_repeats(context, &spec, self, before)).await;
+        let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;
+        if bench.repeat > 1 {
+            return Box::pin(series::perform_repeats(context, &spec, bench, before)).await;
         }
-        let measured = Box::pin(measure(context, &spec, self.telemetry, "", before)).await?;
+        let measured = Box::pin(measure(context, &spec, bench.telemetry, MeasurementPlace::default(), before)).await?;
         let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
         if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
         }
-        task_outcome(self, &result)
+        task_outcome(bench, &result)
     }
+}
+
+/// Protocol and model as `regatta bench` finds them, where the manifest has neither and its servers have one port, for
+/// HTTP.
+fn detected<'a>(bench: &'a Bench, servers: &[Endpoint]) -> Cow<'a, Bench> {
+    let is_http = |target: &Endpoint| {
+        let server = servers.iter().find(|server| (&server.host, server.grpc) == (&target.host, target.grpc));
+        server.is_some_and(|server| server.http == Some(server.grpc))
+    };
+    let target = targets(&bench.target).unwrap_or_default();
+    let is_known = bench.protocol.or(target.protocol).is_some() || target.endpoints.is_empty();
+    if is_known || !target.endpoints.iter().all(is_http) {
+        return Cow::Borrowed(bench);
+    }
+    let is_usual = bench.model == Bench::USUAL_MODEL;
+    let model = if is_usual { String::new() } else { bench.model.clone() };
+    Cow::Owned(Bench { protocol: Some(Protocol::OpenaiChat), model, ..bench.clone() })
 }
 
 /// A service of ours without an HTTP port cannot be queried over HTTP.

@@ -9,8 +9,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use super::measurement::{failure, headline_details, is_only_noticed, measure, task_outcome};
+use super::measurement::{MeasurementPlace, failure, headline_details, is_only_noticed, measure, task_outcome};
 use super::preflight::preflight;
 use super::resume::{self, Servers};
 use super::saved_run::{before, copy, keep};
@@ -33,17 +34,19 @@ pub async fn perform_repeats(
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
     let servers = resume::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
-    let results = Box::pin(runs(context, spec, bench, (&context.lease.out, ""), &servers, &mut preflight)).await?;
+    let place = MeasurementPlace::default();
+    let results = Box::pin(runs(context, spec, bench, &context.lease.out, place, &servers, &mut preflight)).await?;
     Box::pin(summarize_results(context, bench, &results)).await
 }
 
-/// The results of all runs, those of an earlier attempt included. Without a server there are fewer. `name` is what
-/// progress calls them; empty in a stage that is nothing else.
+/// The results of all runs, those of an earlier attempt included. Without a server there are fewer. `place` is
+/// that of all of them.
 pub(super) async fn runs(
     context: &TaskContext,
     spec: &BenchSpec,
     bench: &Bench,
-    (folder, name): (&Path, &str),
+    folder: &Path,
+    place: MeasurementPlace<'_>,
     servers: &Servers,
     preflight: &mut Option<PreflightResult>,
 ) -> Result<Vec<RunResult>, Failure> {
@@ -54,9 +57,10 @@ pub(super) async fn runs(
         let result = if let Some(result) = Box::pin(before(&folder, &spec, servers)).await {
             result
         } else {
-            let comma = if name.is_empty() { "" } else { ", " };
-            let name = format!("{name}{comma}run {number} of {times}");
-            let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, preflight.take())).await?;
+            let comma = if place.name.is_empty() { "" } else { ", " };
+            let name = format!("{}{comma}run {number}/{times}", place.name);
+            let place = MeasurementPlace { name: &name, ..place };
+            let measured = Box::pin(measure(context, &spec, bench.telemetry, place, preflight.take())).await?;
             if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
@@ -117,7 +121,7 @@ pub async fn perform_sweep(
     let servers = resume::begin(context, spec, &end, SWEEP_POINTS).await?;
     let mut points: Vec<SweepPoint> = Vec::new();
     let mut first: Option<RunResult> = None;
-    let mut reused = 0;
+    let (mut reused, begun) = (0, Instant::now());
     while let Some(step) = plan.next(&points) {
         let number = points.len();
         let spec = spec_at(spec, &step, number, bench.repeat.max(1));
@@ -127,14 +131,20 @@ pub async fn perform_sweep(
             reused += 1;
             result
         } else {
-            let of_count = plan.point_count().map_or_else(String::new, |count| format!(" of {count}"));
-            let name = format!("point {}{of_count}, {}", number + 1, step.level);
+            let of_count = plan.point_count().map_or_else(String::new, |count| format!("/{count}"));
+            let name = format!("point {}{of_count} ({})", number + 1, step.level);
+            let each = match (number - reused) as u32 {
+                0 => spec.stop.time().map(|time| time * bench.repeat.max(1)),
+                measured => Some(begun.elapsed() / measured),
+            };
+            let after = plan.point_count().map(|count| count.saturating_sub(number + 1) as u32);
+            let place = MeasurementPlace { name: &name, later: each.zip(after).map(|(each, after)| each * after) };
             let mut trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
             if bench.repeat > 1 {
-                let results = Box::pin(runs(context, &spec, bench, (&path, &name), &servers, &mut trial)).await?;
+                let results = Box::pin(runs(context, &spec, bench, &path, place, &servers, &mut trial)).await?;
                 Box::pin(keep_result(&path, &results)).await?
             } else {
-                let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
+                let measured = Box::pin(measure(context, &spec, bench.telemetry, place, trial)).await?;
                 if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                     return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
                 }

@@ -64,6 +64,8 @@ fn stop_target(words: &[String], name: String) -> LaunchWorld {
 pub enum ReadinessProbe {
     /// ServerReady over gRPC.
     Kserve,
+    /// As its port answers: ServerReady over gRPC, or over HTTP a list of models.
+    Detect,
     /// A TCP connection.
     Port,
     /// `GET /health`.
@@ -325,11 +327,12 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
         None => free_ports(1)?[0],
     };
     let by = match server.ready.by.as_str() {
+        "detect" => ReadinessProbe::Detect,
         "kserve" => ReadinessProbe::Kserve,
         "port" => ReadinessProbe::Port,
         "health" => ReadinessProbe::Health,
         other => {
-            return Err(Failure::refused(format!("`ready.by: {other}` is none of kserve, port, health")));
+            return Err(Failure::refused(format!("`ready.by: {other}` is none of detect, kserve, port, health")));
         }
     };
     let (port_text, name) = (port.to_string(), container::name(&context.mark));

@@ -22,7 +22,7 @@ use super::planned_server::{PlannedServer, ReadinessProbe};
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure};
 use exec::process::ExitKind;
-use triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, TritonClient};
+use triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, ListeningService, TritonClient, probe};
 
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -111,7 +111,8 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
                 ReadinessProbe::Port => connect(&endpoint).await,
                 ReadinessProbe::Health => healthy(&endpoint).await,
                 ReadinessProbe::OpenAi => has_model(&endpoint).await,
-                ReadinessProbe::Kserve => probe_server(server, &endpoint).await?,
+                ReadinessProbe::Kserve => probe_over_grpc(server, &endpoint).await?,
+                ReadinessProbe::Detect => detect(server, &endpoint).await?,
             };
             board.lock().step = step;
             if let Some(up) = up {
@@ -142,16 +143,58 @@ async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     }
 }
 
+/// One look at a server of which only the port is known.
+async fn detect(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), ReadinessError> {
+    Ok(match probe(&endpoint.host, endpoint.grpc).await {
+        ListeningService::Grpc => return probe_server(server, endpoint).await,
+        ListeningService::Nothing => (Step::NoPort(endpoint.clone(), "nothing listens there".to_owned()), None),
+        ListeningService::Other => {
+            (Step::NotLive(endpoint.clone(), "it speaks neither gRPC nor HTTP".to_owned()), None)
+        }
+        ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp => {
+            lists_models(&Endpoint { http: Some(endpoint.grpc), ..endpoint.clone() }).await
+        }
+    })
+}
+
+/// Like [`probe_server`], for a server of the user's: one that speaks HTTP will never be ready over gRPC.
+async fn probe_over_grpc(
+    server: &PlannedServer,
+    endpoint: &Endpoint,
+) -> Result<(Step, Option<Endpoint>), ReadinessError> {
+    let (step, up) = probe_server(server, endpoint).await?;
+    if matches!(step, Step::NotLive(..) | Step::NoPort(..))
+        && let ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp =
+            probe(&endpoint.host, endpoint.grpc).await
+    {
+        return Err(ReadinessError(format!(
+            "{} speaks HTTP at {endpoint}, and `ready.by: kserve` waits for gRPC's ServerReady: write `detect`, or \
+             leave `by` out",
+            server.name
+        )));
+    }
+    Ok((step, up))
+}
+
 /// One look at a server that has `/health` and `/v1/models`.
 async fn has_model(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    if let (step, None) = healthy(endpoint).await {
-        return (step, None);
+    match healthy(endpoint).await {
+        (step, None) => (step, None),
+        _ => lists_models(endpoint).await,
     }
+}
+
+/// Whether it lists a model.
+async fn lists_models(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     match timeout(QUERY_TIMEOUT, first_model(endpoint)).await {
         Ok(Ok(Some(_))) => (Step::Up, Some(endpoint.clone())),
         // With an API key only `/health` is open.
         Ok(Err(error)) if matches!(error.why, ClientErrorKind::Http { status: 401 | 403, .. }) => {
             (Step::Up, Some(endpoint.clone()))
+        }
+        // Not every server has a list.
+        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Http { status: 404 | 405, .. }) => {
+            healthy(endpoint).await
         }
         Ok(Ok(None)) => (Step::Live(endpoint.clone(), "/v1/models lists none".to_owned()), None),
         Ok(Err(error)) => (Step::Live(endpoint.clone(), format!("/v1/models: {}", error.why)), None),
@@ -257,7 +300,9 @@ fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards
 const fn answers(probe: ReadinessProbe) -> (&'static str, &'static str) {
     match probe {
         ReadinessProbe::Kserve | ReadinessProbe::Port => ("ServerLive", "ServerReady"),
-        ReadinessProbe::Health | ReadinessProbe::OpenAi => ("`GET /health`", "`GET /v1/models`"),
+        ReadinessProbe::Health | ReadinessProbe::OpenAi | ReadinessProbe::Detect => {
+            ("`GET /health`", "`GET /v1/models`")
+        }
     }
 }
 

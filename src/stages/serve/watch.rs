@@ -79,7 +79,9 @@ pub async fn wait_for_fault(
         // The watch is not needed any more.
         let Some(up) = up else { return std::future::pending().await };
         let question = match server.probe {
-            ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new(), HeaderMap::new()),
+            // Not every server over HTTP has `/health`.
+            ReadinessProbe::Detect if up.http.is_some() => HealthProbe::Port,
+            ReadinessProbe::Kserve | ReadinessProbe::Detect => HealthProbe::Kserve(Vec::new(), HeaderMap::new()),
             ReadinessProbe::Port => HealthProbe::Port,
             ReadinessProbe::Health | ReadinessProbe::OpenAi => HealthProbe::Health,
         };

@@ -19,7 +19,7 @@ def value(option, default=None):
     return args[args.index(option) + 1] if option in args else default
 
 
-MODEL = value("--model") or args[args.index("serve") + 1]
+MODEL = value("--model") or value("--model-path") or value("-hf") or args[args.index("serve") + 1]
 NAME = value("--served-model-name", MODEL)
 CORE = f"(EngineCore pid={os.getpid()}) INFO 11-23 09:12:05"
 START = [
@@ -66,7 +66,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt, count = len(asked["prompt"]), asked["max_tokens"]
+        chat = "messages" in asked
+        prompt = len(asked["messages"][0]["content"].split()) if chat else len(asked["prompt"])
+        count = asked["max_tokens"]
         with lock:
             counted["prompt"] += prompt
             counted["generation"] += count
@@ -75,10 +77,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": NAME}
+        head = {"id": "cmpl-1", "object": "chat.completion.chunk" if chat else "text_completion", "created": 1, "model": NAME}
         for index in range(count):
             reason = "length" if index == count - 1 else None
-            self.event({**head, "choices": [{"index": 0, "text": " a", "finish_reason": reason}]})
+            piece = {"delta": {"content": " a"}} if chat else {"text": " a"}
+            self.event({**head, "choices": [{"index": 0, **piece, "finish_reason": reason}]})
             time.sleep(0.002)
         if "--enable-logging-iteration-details" in args:
             with lock:
@@ -121,7 +124,7 @@ def main():
         sys.exit(1)
     for line in START:
         print(line, flush=True)
-    ThreadingHTTPServer((value("--host"), int(value("--port"))), Handler).serve_forever()
+    ThreadingHTTPServer((value("--host", "127.0.0.1"), int(value("--port"))), Handler).serve_forever()
 
 
 main()

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{FILE, PROBES, with_identity};
-use crate::bench::measurement::{is_only_noticed, measure};
+use crate::bench::measurement::{MeasurementPlace, is_only_noticed, measure};
 use crate::bench::resume::Servers;
 use crate::bench::saved_run::{before, copy, keep};
 use crate::task_context::TaskContext;
@@ -96,7 +96,14 @@ impl Prober<'_> {
         if let Some(earlier) = Box::pin(probe_before(path, spec, self.servers)).await {
             return Ok(earlier);
         }
-        let measured = Box::pin(measure(self.context, spec, self.bench.telemetry, label, None)).await?;
+        let measured = Box::pin(measure(
+            self.context,
+            spec,
+            self.bench.telemetry,
+            MeasurementPlace { name: label, later: None },
+            None,
+        ))
+        .await?;
         if self.context.lease.stop.is_requested() && self.context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
