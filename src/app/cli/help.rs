@@ -368,9 +368,9 @@ pub(super) const EXPLAIN: &str = with_codes!(examples![
 ]);
 
 pub(super) const MANUAL: &str = with_codes!(examples![
-    "regatta manual              the chapters",
-    "regatta manual 8            what a number means",
-    "regatta manual sweeps | less",
+    "regatta manual                     the pages: Start, Guides, Concepts, Reference",
+    "regatta manual sweeps | less       one page",
+    "regatta manual --search api key    the sections that have both words",
 ]);
 
 pub(super) const COMPLETIONS: &str = with_codes!(examples![

@@ -27,8 +27,8 @@ pub use commands::{CliParseError, CliRequest, Color, Global, Invocation, OutputV
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use project::{
-    CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, NullServerArgs,
-    RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
+    CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, ManualArgs,
+    NullServerArgs, RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
 };
 pub use results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,

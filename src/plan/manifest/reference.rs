@@ -114,7 +114,7 @@ impl ManifestKey {
         EXAMPLES.get_file(format!("{action}.yaml"))?.contents_utf8()
     }
 
-    /// The chapter of the manual: a section for each action, and for what surrounds them.
+    /// The page of the manual: a section for each action, and for what surrounds them.
     pub fn page(&self) -> String {
         let mut out = PAGE_OPENING.to_owned();
         let top: Vec<&Self> = self.keys.iter().collect();
