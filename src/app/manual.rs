@@ -273,7 +273,7 @@ mod tests {
                 &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
             )
         };
-        let found = search(&["Ed25519 signed"]).unwrap_or_default();
+        let found = search(&["signed outputs"]).unwrap_or_default();
         assert!(found.starts_with("shared-store ") && found.contains("\nsecurity "), "{found}");
         assert!(search(&["signed", "zeppelin"]).is_err());
     }
