@@ -109,6 +109,28 @@ fn manual() -> trycmd::TestCases {
     cases
 }
 
+/// Relative links of the pages and of README.
+#[test]
+fn every_link_leads_to_a_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let items = walkdir::WalkDir::new(root.join("tests/manual")).into_iter().map(|item| item.expect("a file of ours"));
+    let mut links = 0;
+    for page in items.map(walkdir::DirEntry::into_path).chain([root.join("README.md")]) {
+        if page.extension().is_none_or(|kind| kind != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&page).expect("a page");
+        for link in text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)) {
+            let path = link.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !path.contains("://") {
+                assert!(page.with_file_name(path).exists(), "{}: {link}", page.display());
+                links += 1;
+            }
+        }
+    }
+    assert!(links > 100, "{links}");
+}
+
 /// Each test that the page on faults names as `module::test` or as the beginning of one, `module::test_…`, exists.
 #[test]
 fn the_tests_that_the_page_on_faults_names_exist() {
