@@ -14,54 +14,25 @@ use base::diag::nearest;
 use report::{Styler, TextRole, cut, table};
 
 macro_rules! pages {
-    ($($path:literal),+ $(,)?) => { [$(($path, include_str!(concat!("../../tests/manual/", $path, ".md")))),+] };
+    ($($part:ident: $($name:literal)+;)+) => {
+        &[$($((
+            concat!(stringify!($part), "/", $name),
+            include_str!(concat!("../../tests/manual/", stringify!($part), "/", $name, ".md")),
+        )),+),+]
+    };
 }
 
 /// The pages, part by part in reading order: path below `tests/manual` without `.md`, and text. The help of the commands
 /// is a page of the manual, too, but not part of the program: `--help` prints it.
-const PAGES: [(&str, &str); 41] = pages![
-    "start/install",
-    "start/first-benchmark",
-    "start/own-server",
-    "start/first-manifest",
-    "start/results",
-    "guides/load",
-    "guides/highest-rate",
-    "guides/sweeps",
-    "guides/compare",
-    "guides/what-if",
-    "guides/simulator",
-    "guides/vllm",
-    "guides/query-triton",
-    "guides/model-repositories",
-    "guides/mlperf",
-    "guides/genai-perf",
-    "guides/llmb-run",
-    "guides/backend-scripts",
-    "guides/containers",
-    "guides/doctor",
-    "guides/slurm",
-    "guides/hosts",
-    "guides/shared-store",
-    "guides/lock-file",
-    "guides/scripting",
-    "guides/notebook",
-    "concepts/words",
-    "concepts/manifests",
-    "concepts/cache",
-    "concepts/failures",
-    "concepts/numbers",
-    "concepts/statistics",
-    "concepts/simulation",
-    "reference/keys",
-    "reference/exit-codes",
-    "reference/verdicts",
-    "reference/protocols",
-    "reference/prompts",
-    "reference/files",
-    "appendix/security",
-    "appendix/faults",
-];
+const PAGES: &[(&str, &str)] = pages! {
+    start: "install" "first-benchmark" "own-server" "first-manifest" "results";
+    guides: "load" "highest-rate" "sweeps" "compare" "what-if" "simulator" "vllm" "query-triton"
+        "model-repositories" "mlperf" "genai-perf" "llmb-run" "backend-scripts" "containers" "doctor" "slurm"
+        "hosts" "shared-store" "lock-file" "scripting" "notebook";
+    concepts: "words" "manifests" "cache" "failures" "numbers" "statistics" "simulation";
+    reference: "keys" "exit-codes" "verdicts" "protocols" "prompts" "files";
+    appendix: "security" "faults";
+};
 
 /// How outputs are written in the pages; the page of contents says the same.
 const NOTATION: &str = "In an output, `[..]` stands for what differs from run to run within a line, `...` for lines, \
@@ -84,7 +55,7 @@ pub(super) fn manual(global: &Global, args: &ManualArgs) -> Result<CliExit, Comm
 fn contents(styler: Styler) -> String {
     let mut last = "";
     let mut rows = Vec::new();
-    for (path, text) in PAGES {
+    for &(path, text) in PAGES {
         let (part, name) = split(path);
         let shown = if part == last { String::new() } else { part[..1].to_uppercase() + &part[1..] };
         rows.push(vec![
@@ -139,7 +110,7 @@ fn search(styler: Styler, words: &[String]) -> Result<String, CommandError> {
     let words: Vec<String> = words.iter().flat_map(|text| text.split_whitespace()).map(str::to_lowercase).collect();
     let count = |text: &str| words.iter().filter(|word| text.to_lowercase().contains(*word)).count();
     let mut matches = Vec::new();
-    for (path, page) in &PAGES {
+    for (path, page) in PAGES {
         for section in page.split("\n## ").filter(|section| count(section) == words.len()) {
             let (heading, body) = section.split_once('\n').unwrap_or((section, ""));
             let line = body.lines().rev().max_by_key(|line| count(line)).unwrap_or_default();
@@ -234,7 +205,7 @@ mod tests {
             paths.extend(names.filter_map(|name| Some(format!("{part}/{}", name.strip_suffix(".md")?))));
         }
         assert!(paths.remove("reference/help"));
-        assert_eq!(PAGES.map(|(path, _)| path.to_owned()).into_iter().collect::<BTreeSet<_>>(), paths);
+        assert_eq!(PAGES.iter().map(|(path, _)| (*path).to_owned()).collect::<BTreeSet<_>>(), paths);
     }
 
     #[test]
