@@ -29,7 +29,7 @@ const PAGES: &[(&str, &str)] = pages! {
     guides: "load" "highest-rate" "sweeps" "compare" "what-if" "simulator" "vllm" "query-triton"
         "model-repositories" "mlperf" "genai-perf" "llmb-run" "backend-scripts" "containers" "doctor" "slurm"
         "hosts" "shared-store" "lock-file" "scripting" "notebook";
-    concepts: "words" "manifests" "cache" "failures" "numbers" "statistics" "simulation";
+    concepts: "glossary" "manifests" "cache" "failures" "numbers" "statistics" "simulation";
     reference: "keys" "exit-codes" "verdicts" "protocols" "prompts" "files";
     appendix: "security" "faults";
 };
