@@ -22,8 +22,8 @@ macro_rules! pages {
     };
 }
 
-/// The pages, part by part in reading order: path below `tests/manual` without `.md`, and text. The help of the commands
-/// is a page of the manual, too, but not part of the program: `--help` prints it.
+/// The pages, part by part in reading order: path below `tests/manual` without `.md`, and text. The page with the help
+/// of the commands is not part of the program: `--help` prints it.
 const PAGES: &[(&str, &str)] = pages! {
     start: "install" "first-benchmark" "own-server" "first-manifest" "results";
     guides: "load" "highest-rate" "sweeps" "compare" "what-if" "simulator" "vllm" "query-triton"
@@ -66,9 +66,7 @@ fn contents(styler: Styler) -> String {
         last = part;
     }
     let list = table(styler, "", &rows);
-    format!(
-        "{list}\nPrint a page by its name: `regatta manual sweeps`. Search all: `regatta manual --search api key`.\n{NOTATION}\n"
-    )
+    format!("{list}\nPrint one: `regatta manual sweeps`. Search: `regatta manual --search api key`.\n{NOTATION}\n")
 }
 
 /// `guides/sweeps` → `guides` and `sweeps`.
@@ -244,8 +242,8 @@ mod tests {
                 &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
             )
         };
-        let found = search(&["signed outputs"]).unwrap_or_default();
-        assert!(found.starts_with("shared-store ") && found.contains("\nsecurity "), "{found}");
+        let printed = search(&["signed outputs"]).unwrap_or_default();
+        assert!(printed.starts_with("shared-store ") && printed.contains("\nsecurity "), "{printed}");
         assert!(search(&["signed", "zeppelin"]).is_err());
     }
 
