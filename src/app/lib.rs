@@ -140,7 +140,7 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Export(request) => export_import::export(&global, &request),
         CliRequest::Import(request) => export_import::import(&global, &request),
         CliRequest::Explain(request) => explain::explain(&global, &request),
-        CliRequest::Manual(args) => manual::manual(&global, args.chapter.as_deref()),
+        CliRequest::Manual(args) => manual::manual(&global, &args),
         CliRequest::Clean(args) => clean::clean(&global, args.yes),
         CliRequest::Gc(request) => clean::gc(&global, request),
         CliRequest::Store(request) => store::store(&global, &request),

@@ -1,113 +1,123 @@
-//! `regatta manual`: the chapters of the manual, which are part of the program; and what `regatta` alone prints.
+//! `regatta manual`: the pages of the manual, which are part of the program, and a search in them; and what `regatta`
+//! alone prints.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::{CliExit, Global};
+use crate::cli::{CliExit, Global, ManualArgs};
 use crate::console::print;
 use crate::doctor::gpu_names;
 use crate::error::CommandError;
 use base::diag::nearest;
-use report::{Cell, Styler, Table};
+use report::{Cell, Styler, Table, cut};
 
-macro_rules! chapters {
-    ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!("../../tests/manual/", $name, ".md")))),+] };
+macro_rules! pages {
+    ($($part:ident: $($name:literal)+;)+) => {
+        &[$($((
+            concat!(stringify!($part), "/", $name),
+            include_str!(concat!("../../tests/manual/", stringify!($part), "/", $name, ".md")),
+        )),+),+]
+    };
 }
 
-/// File names without `.md`, and their texts. `--help` has what `help.md` has.
-const CHAPTERS: [(&str, &str); 29] = chapters![
-    "01-first-run",
-    "02-manifest-language",
-    "03-when-it-fails",
-    "04-cache-and-resume",
-    "05-triton-on-the-simulator",
-    "06-scripting",
-    "07-asking-a-server",
-    "08-numbers",
-    "09-model-repositories",
-    "10-load",
-    "11-coming-from-genai-perf",
-    "12-mlperf",
-    "13-coming-from-llmb-run",
-    "14-coming-from-the-backends-scripts",
-    "15-containers",
-    "16-doctor",
-    "17-slurm",
-    "18-shared-store",
-    "19-hosts",
-    "20-the-lock-file",
-    "21-comparing-runs",
-    "22-a-vllm-server",
-    "23-sweeps",
-    "24-in-a-notebook",
-    "25-what-if",
-    "26-installing",
-    "27-security",
-    "28-faults",
-    "reference",
-];
+/// The pages, part by part in reading order: path below `tests/manual` without `.md`, and text. The page with the help
+/// of the commands is not part of the program: `--help` prints it.
+const PAGES: &[(&str, &str)] = pages! {
+    start: "install" "first-benchmark" "own-server" "first-manifest" "results";
+    guides: "load" "highest-rate" "sweeps" "compare" "what-if" "simulator" "vllm" "query-triton"
+        "model-repositories" "mlperf" "genai-perf" "llmb-run" "backend-scripts" "containers" "doctor" "slurm"
+        "hosts" "shared-store" "lock-file" "scripting" "notebook";
+    concepts: "glossary" "manifests" "cache" "failures" "numbers" "statistics" "simulation";
+    reference: "keys" "exit-codes" "verdicts" "protocols" "prompts" "files";
+    appendix: "security" "faults";
+};
 
-/// How outputs are written in the chapters: the second paragraph of the page of contents.
+/// How outputs are written in the pages; the page of contents says the same.
 const NOTATION: &str = "In an output, `[..]` stands for what differs from run to run within a line, `...` for lines, \
     and `? 2` for the exit code.";
 
-/// Prints a chapter as it is written, or the list of chapters.
-pub(super) fn manual(global: &Global, chapter: Option<&str>) -> Result<CliExit, CommandError> {
-    print(&match chapter {
-        None => contents(global.styler()),
-        Some(wanted) => find(wanted)?.1.to_owned(),
+/// Widest line that a search shows of a section.
+const FOUND_WIDTH: usize = 80;
+
+/// Prints a page as it is written, the sections that have the words of a search, or the list of pages.
+pub(super) fn manual(global: &Global, args: &ManualArgs) -> Result<CliExit, CommandError> {
+    let styler = global.styler();
+    print(&match &args.page {
+        Some(wanted) => find(wanted)?.to_owned(),
+        None if args.search.is_empty() => contents(styler),
+        None => search(styler, &args.search)?,
     });
     Ok(CliExit::Done)
 }
 
 fn contents(styler: Styler) -> String {
-    let row = |(name, text): &(&str, &str)| {
-        let (number, word) = parts(name);
-        let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
-        [Cell::quiet(number), Cell::name(word), title.into()]
-    };
-    let mut out = Table::list([], CHAPTERS.iter().map(row)).terminal(styler, "");
-    let _ =
-        write!(out, "\nPrint one by its number or name: `regatta manual 8`, `regatta manual sweeps`.\n{NOTATION}\n");
-    out
-}
-
-/// `08-numbers` → `8` and `numbers`; the reference has no number.
-fn parts(name: &str) -> (&str, &str) {
-    name.split_once('-')
-        .filter(|(number, _)| number.bytes().all(|b| b.is_ascii_digit()))
-        .map_or(("", name), |(number, word)| (number.trim_start_matches('0'), word))
-}
-
-/// The chapter of this number or name; otherwise the one chapter whose name or title has the text in it.
-fn find(wanted: &str) -> Result<&'static (&'static str, &'static str), CommandError> {
-    let word = wanted.to_lowercase();
-    let short = word.trim_end_matches(".md").trim_start_matches('0');
-    let is_it = |(name, _): &&(&str, &str)| {
-        let (number, title) = parts(name);
-        *name == word.trim_end_matches(".md") || title == short || (!number.is_empty() && number == short)
-    };
-    if let Some(chapter) = CHAPTERS.iter().find(is_it) {
-        return Ok(chapter);
+    let mut last = "";
+    let mut rows = Vec::new();
+    for &(path, text) in PAGES {
+        let (part, name) = split(path);
+        let shown = if part == last { String::new() } else { part[..1].to_uppercase() + &part[1..] };
+        rows.push([Cell::quiet(shown), Cell::name(name), title(text).into()]);
+        last = part;
     }
-    let title = |text: &str| text.lines().next().unwrap_or_default().to_lowercase();
-    let alike: Vec<_> =
-        CHAPTERS.iter().filter(|(name, text)| name.contains(short) || title(text).contains(short)).collect();
-    let names = |some: &[&(&str, &str)]| some.iter().map(|(name, _)| parts(name).1).collect::<Vec<_>>().join(", ");
+    let list = Table::list([], rows).terminal(styler, "");
+    format!("{list}\nPrint one: `regatta manual sweeps`. Search: `regatta manual --search api key`.\n{NOTATION}\n")
+}
+
+/// `guides/sweeps` → `guides` and `sweeps`.
+fn split(path: &str) -> (&str, &str) {
+    path.split_once('/').unwrap_or(("", path))
+}
+
+fn title(text: &str) -> &str {
+    text.lines().next().unwrap_or_default().trim_start_matches("# ")
+}
+
+/// The page of this name; otherwise the one page whose path or title has the text in it.
+fn find(wanted: &str) -> Result<&'static str, CommandError> {
+    let word = wanted.to_lowercase();
+    let short = word.trim_end_matches(".md");
+    if let Some((_, text)) = PAGES.iter().find(|(path, _)| *path == short || split(path).1 == short) {
+        return Ok(text);
+    }
+    let is_alike = |(path, text): &&(&str, &str)| path.contains(short) || title(text).to_lowercase().contains(short);
+    let alike: Vec<_> = PAGES.iter().filter(is_alike).collect();
     match alike.as_slice() {
-        [chapter] => Ok(chapter),
+        [(_, text)] => Ok(text),
         [] => {
-            let titles = CHAPTERS.iter().map(|(name, _)| parts(name).1);
-            let hint = nearest(short, titles)
-                .map_or_else(|| "`regatta manual` lists them".to_owned(), |name| format!("did you mean `{name}`?"));
-            Err(CommandError::hinted(format!("the manual has no chapter `{wanted}`"), hint))
+            let hint = nearest(short, PAGES.iter().map(|(path, _)| split(path).1)).map_or_else(
+                || format!("`regatta manual` lists the pages; `regatta manual --search {wanted}` searches them"),
+                |name| format!("did you mean `{name}`?"),
+            );
+            Err(CommandError::hinted(format!("the manual has no page `{wanted}`"), hint))
         }
         several => {
-            Err(CommandError::Usage(format!("several chapters have `{wanted}` in their names: {}", names(several))))
+            let names = several.iter().map(|(path, _)| split(path).1).collect::<Vec<_>>().join(", ");
+            Err(CommandError::Usage(format!("several pages have `{wanted}` in their names: {names}")))
         }
     }
+}
+
+/// The sections that have all these words, those with all of them in the heading first: page, heading, a line.
+fn search(styler: Styler, words: &[String]) -> Result<String, CommandError> {
+    let words: Vec<String> = words.iter().flat_map(|text| text.split_whitespace()).map(str::to_lowercase).collect();
+    let count = |text: &str| words.iter().filter(|word| text.to_lowercase().contains(*word)).count();
+    let mut matches = Vec::new();
+    for (path, page) in PAGES {
+        for section in page.split("\n## ").filter(|section| count(section) == words.len()) {
+            let (heading, body) = section.split_once('\n').unwrap_or((section, ""));
+            let line = body.lines().rev().max_by_key(|line| count(line)).unwrap_or_default();
+            let cells = [Cell::name(split(path).1), title(heading).into(), Cell::quiet(cut(line.trim(), FOUND_WIDTH))];
+            matches.push((words.len() - count(heading), cells));
+        }
+    }
+    if matches.is_empty() {
+        let text = format!("no section of the manual has all of: {}", words.join(", "));
+        return Err(CommandError::hinted(text, "try fewer words, or `regatta explain KEY` for a key or a metric"));
+    }
+    matches.sort_by_key(|(missing, _)| *missing);
+    Ok(Table::list([], matches.into_iter().map(|(_, cells)| cells)).terminal(styler, ""))
 }
 
 /// Ports on which servers of this machine are usually found, and the line that measures them.
@@ -175,33 +185,57 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_chapter_of_the_folder_is_part_of_the_program() {
-        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/manual")).unwrap();
-        let files = folder.flatten().filter_map(|item| item.file_name().into_string().ok());
-        let mut names: BTreeSet<String> = files.filter_map(|name| Some(name.strip_suffix(".md")?.to_owned())).collect();
-        assert!(names.remove("README") && names.remove("help"));
-        assert_eq!(CHAPTERS.map(|(name, _)| name.to_owned()).into_iter().collect::<BTreeSet<_>>(), names);
+    fn every_page_of_the_folders_is_part_of_the_program() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/manual");
+        let mut paths = BTreeSet::new();
+        for part in ["start", "guides", "concepts", "reference", "appendix"] {
+            let files = std::fs::read_dir(format!("{root}/{part}")).unwrap().flatten();
+            let names = files.filter_map(|item| item.file_name().into_string().ok());
+            paths.extend(names.filter_map(|name| Some(format!("{part}/{}", name.strip_suffix(".md")?))));
+        }
+        assert!(paths.remove("reference/help"));
+        assert_eq!(PAGES.iter().map(|(path, _)| (*path).to_owned()).collect::<BTreeSet<_>>(), paths);
     }
 
     #[test]
-    fn a_chapter_is_found_by_number_name_and_part_of_its_title() {
-        let chapter = |wanted: &str| match find(wanted) {
-            Ok((name, _)) => (*name).to_owned(),
-            Err(CommandError::Usage(what)) => what,
+    fn the_page_of_contents_lists_every_page() {
+        let page = include_str!("../../tests/manual/README.md");
+        for (path, text) in PAGES {
+            assert!(page.contains(&format!("[{}]({path}.md)", title(text))), "{path}: {}", title(text));
+        }
+    }
+
+    #[test]
+    fn the_pages_of_the_start_are_short() {
+        for (path, text) in PAGES.iter().filter(|(path, _)| path.starts_with("start/")) {
+            assert!(text.lines().count() <= 80, "{path} has {} lines", text.lines().count());
+        }
+    }
+
+    #[test]
+    fn a_page_is_found_by_its_name_and_by_part_of_its_title() {
+        let page = |wanted: &str| match find(wanted) {
+            Ok(text) => title(text).to_owned(),
+            Err(CommandError::Usage(text)) => text,
             Err(other) => panic!("{:?}", other.exit()),
         };
-        assert_eq!(["8", "08", "numbers", "08-numbers.md"].map(chapter), ["08-numbers"; 4]);
-        assert_eq!(
-            ["sweeps", "slurm", "GenAI-Perf", "reference"].map(chapter),
-            ["23-sweeps", "17-slurm", "11-coming-from-genai-perf", "reference"]
-        );
-        assert_eq!(
-            chapter("coming"),
-            "several chapters have `coming` in their names: coming-from-genai-perf, coming-from-llmb-run, \
-             coming-from-the-backends-scripts"
-        );
-        assert!(chapter("sweps").contains("did you mean `sweeps`?"));
-        assert!(chapter("99").contains("the manual has no chapter `99`"));
+        assert_eq!(["sweeps", "guides/sweeps", "Sweeps.md", "swee"].map(page), ["Sweeps"; 4].map(str::to_owned));
+        assert!(page("first").contains("several pages have `first` in their names: "), "{}", page("first"));
+        assert!(page("sweps").contains("did you mean `sweeps`?"));
+        assert!(page("99").contains("the manual has no page `99`"));
+    }
+
+    #[test]
+    fn a_search_prints_the_sections_that_have_all_words() {
+        let search = |words: &[&str]| {
+            search(
+                Styler::chosen(anstream::ColorChoice::Never),
+                &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
+            )
+        };
+        let printed = search(&["signed outputs"]).unwrap_or_default();
+        assert!(printed.starts_with("shared-store ") && printed.contains("\nsecurity "), "{printed}");
+        assert!(search(&["signed", "zeppelin"]).is_err());
     }
 
     #[test]

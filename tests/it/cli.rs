@@ -1,5 +1,6 @@
-//! The help chapter of the manual is what `--help` says. `UPDATE=1` writes it anew.
+//! The help page of the manual is what `--help` prints, each section once. `UPDATE=1` writes it anew.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -66,7 +67,8 @@ const COMMANDS: [&str; 54] = [
 const OPENING: &str = "\
 # Help
 
-Every command says what it does, shows examples, and ends with what its exit codes mean.
+The help of every command. A section that an earlier command has in the same words, such as global options, exit codes and
+examples of a group, is left out, and so is `--help` itself.
 ";
 
 fn help(command: &str) -> String {
@@ -74,19 +76,34 @@ fn help(command: &str) -> String {
     cli::parse(words).expect_err("help is printed, nothing is done").to_string()
 }
 
+/// The sections of a help text without `--help`; a line that begins at its left edge and ends with `:` begins one.
+fn sections(help: &str) -> Vec<String> {
+    let mut sections = vec![String::new()];
+    for paragraph in help.split_inclusive("\n\n").filter(|text| !text.trim_start().starts_with("-h, --help")) {
+        if paragraph.lines().next().is_some_and(|line| !line.starts_with(' ') && line.ends_with(':')) {
+            sections.push(String::new());
+        }
+        sections.last_mut().expect("one at least").push_str(paragraph);
+    }
+    sections
+}
+
 #[test]
 fn the_manual_has_the_help_of_every_command() {
-    let mut chapter = OPENING.to_owned();
+    let mut page = OPENING.to_owned();
+    let mut printed = BTreeSet::new();
     for command in COMMANDS {
         let line = ["regatta", command, "--help"].join(" ").replace("  ", " ");
-        let _ = write!(chapter, "\n```console\n$ {line}\n{}\n```\n", help(command).trim_end());
+        let mut sections = sections(&help(command));
+        sections.retain(|text| printed.insert(text.trim_end().to_owned()));
+        let _ = write!(page, "\n```console\n$ {line}\n{}\n```\n", sections.concat().trim_end());
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/help.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/reference/help.md");
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &chapter).expect("the chapter is written");
+        std::fs::write(&path, &page).expect("the page is written");
     }
-    let written = std::fs::read_to_string(&path).expect("the chapter is there");
-    assert_eq!(written, chapter, "run `UPDATE=1 cargo test --test it cli` and read what changed");
+    let written = std::fs::read_to_string(&path).expect("the page is there");
+    assert_eq!(written, page, "run `UPDATE=1 cargo test --test it cli` and read what changed");
 }
 
 #[test]

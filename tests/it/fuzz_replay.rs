@@ -182,7 +182,7 @@ macro_rules! replays {
         #[test]
         fn every_reader_has_its_replay_and_is_in_the_manual() {
             assert_eq!(readers::READERS.map(|(name, _)| name), [$(stringify!($name)),*]);
-            let chapter = include_str!("../manual/27-security.md");
+            let chapter = include_str!("../manual/appendix/security.md");
             for (name, _) in readers::READERS {
                 assert!(chapter.contains(&format!("`{name}`")), "{name}");
             }

@@ -9,7 +9,7 @@ use crate::python_packages::python;
 use crate::world::World;
 
 fn chapter() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/24-in-a-notebook")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/guides/notebook")
 }
 
 /// A world with the folder of the chapter.

@@ -15,7 +15,7 @@ struct Shown {
 }
 
 fn chapter() -> Vec<Shown> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/07-asking-a-server.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/guides/query-triton.md");
     let text = std::fs::read_to_string(path).expect("the chapter");
     let mut shown: Vec<Shown> = Vec::new();
     let mut inside = false;

@@ -97,8 +97,8 @@ fn columns_of_different_lengths_are_refused_with_their_numbers() {
 #[test]
 fn the_shipped_table_puts_any_two_results_beside_what_was_published() {
     let mut world = crate::world::World::new();
-    world.copy("tests/manual/08-numbers.in");
-    let folder = "tests/manual/08-numbers.in";
+    world.copy("tests/manual/concepts/numbers.in");
+    let folder = "tests/manual/concepts/numbers.in";
     let (before, after) = (format!("custom={folder}/before"), format!("triton={folder}/after"));
     let words = ["run", "ratio", &before, &after, "rows=Server"];
     world.env("NO_COLOR", "1").good(&words).shows("triton / custom, output_tokens: Server ");

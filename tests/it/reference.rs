@@ -1,4 +1,4 @@
-//! The reference of the manifest language: `explain KEY`, the generated chapter, and its examples.
+//! The reference of the manifest language: `explain KEY`, the generated page, and its examples.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ fn folder() -> PathBuf {
 
 #[test]
 fn the_reference_in_the_manual_is_generated_from_the_types() {
-    let (path, page) = (folder().join("reference.md"), ManifestKey::root().page());
+    let (path, page) = (folder().join("reference/keys.md"), ManifestKey::root().page());
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(&path, &page).expect("the chapter is written");
+        fs::write(&path, &page).expect("the page is written");
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(written, page, "run `UPDATE=1 cargo test --test it reference` and read what changed");

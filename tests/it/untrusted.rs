@@ -144,7 +144,7 @@ fn a_file_that_may_not_grow_is_an_error_that_names_it() {
         &format!("stages:\n  a: {{ foreach: {{ n: {:?} }}, shell: 'true' }}\n", (0..300).collect::<Vec<_>>()),
     );
     for line in
-        ["ulimit -f 1; exec $R run m", "ulimit -f 4; exec $R run large", "ulimit -f 4; exec $R manual reference > text"]
+        ["ulimit -f 1; exec $R run m", "ulimit -f 4; exec $R run large", "ulimit -f 4; exec $R manual keys > text"]
     {
         let ended = shell(&world, line);
         assert_eq!(ended.code, 1, "{line}: {ended:?}");

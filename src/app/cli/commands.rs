@@ -228,7 +228,7 @@ pub enum CliRequest {
     /// Explain a metric or a key of a manifest: definitions here and in other tools; type, default and values.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainRequest),
-    /// Print a chapter of the manual, or the list of chapters. Needs no network.
+    /// Print a page of the manual, search it, or list its pages. Needs no network.
     #[command(after_long_help = help::MANUAL)]
     Manual(ManualArgs),
     /// Print a completion script for a shell.

@@ -32,8 +32,8 @@ pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs};
 pub use project::{
-    CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, NullServerArgs,
-    RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
+    CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, ManualArgs,
+    NullServerArgs, RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
 };
 pub use repository::{RepositoryFill, RepositoryRequest};
 pub use results::{

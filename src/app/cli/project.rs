@@ -218,12 +218,14 @@ impl Default for SelftestRequest {
     }
 }
 
-/// A chapter by number or name; without one, the list.
+/// A page by name, or a search; with neither, the list.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ManualArgs {
-    /// A chapter's number or name, or a word of its title [default: list all].
-    #[arg(value_name = "CHAPTER")]
-    pub chapter: Option<String>,
+    /// A page's name, or a word of its title [default: list all].
+    pub page: Option<String>,
+    /// List the sections that have all these words.
+    #[arg(long, value_name = "WORDS", num_args = 1.., conflicts_with = "page")]
+    pub search: Vec<String>,
 }
 
 /// The shell of a completion script.

@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn the_manual_has_every_verdict_with_its_cure() {
-        let manual = include_str!("../../../tests/manual/08-numbers.md");
+        let manual = include_str!("../../../tests/manual/reference/verdicts.md");
         for verdict in Verdict::ALL {
             let row = format!("| {} | {} | {} |", verdict.as_str(), verdict.about(), verdict.cure());
             assert!(manual.contains(&row), "{row}");
@@ -501,7 +501,7 @@ mod tests {
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]
     fn the_table_of_the_manual_is_that_of_the_rows() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/manual/08-numbers.md");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/manual/reference/verdicts.md");
         let text = std::fs::read_to_string(&path).unwrap();
         let head = "| check | what it means | limit | what it makes of the run | what to do |\n|---|---|---|---|---|\n";
         let (before, rest) = text.split_once(head).unwrap();

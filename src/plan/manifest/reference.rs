@@ -39,7 +39,7 @@ pub struct ManifestKey {
 }
 
 /// One of the texts that a key allows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowedValue {
     pub value: String,
     pub about: String,
@@ -51,6 +51,11 @@ impl ManifestKey {
         let schema = schema();
         let reader = SchemaReader { definitions: schema["$defs"].as_object().cloned().unwrap_or_default() };
         reader.key("", &schema, "", &mut Vec::new())
+    }
+
+    /// Its path, from the stage on.
+    fn short_path(&self) -> &str {
+        self.path.strip_prefix("stages.").unwrap_or(&self.path)
     }
 
     /// The last part of its path.
@@ -114,28 +119,38 @@ impl ManifestKey {
         EXAMPLES.get_file(format!("{action}.yaml"))?.contents_utf8()
     }
 
-    /// The chapter of the manual: a section for each action, and for what surrounds them.
+    /// Whether the keys below it are, in every word, those below another.
+    fn has_keys_of(&self, other: &Self) -> bool {
+        let is_same = |key: &Self, other: &Self| {
+            key.name() == other.name()
+                && (&key.types, &key.about, key.required) == (&other.types, &other.about, other.required)
+                && (&key.default, &key.values) == (&other.default, &other.values)
+                && key.has_keys_of(other)
+        };
+        self.keys.len() == other.keys.len() && self.keys.iter().zip(&other.keys).all(|(key, other)| is_same(key, other))
+    }
+
+    /// The page of the manual: a section for each action, and for what surrounds them.
     pub fn page(&self) -> String {
-        let mut out = PAGE_OPENING.to_owned();
-        let top: Vec<&Self> = self.keys.iter().collect();
-        section(&mut out, "A manifest", "", &top);
+        let mut page = KeyPage { out: PAGE_OPENING.to_owned(), listed: Vec::new() };
+        page.section("A manifest", "", &self.keys.iter().collect::<Vec<_>>());
         if let Some(key) = self.child("params") {
-            section(&mut out, "A parameter", &key.about, &key.all()[1..]);
+            page.section("A parameter", &key.about, &key.all()[1..]);
         }
         if let Some(stages) = self.child("stages") {
             let common = stages.keys.iter().filter(|key| !key.is_action());
-            section(&mut out, "Every stage", COMMON, &common.flat_map(Self::all).collect::<Vec<_>>());
+            page.section("Every stage", COMMON, &common.flat_map(Self::all).collect::<Vec<_>>());
             for action in Action::KEYS.iter().filter_map(|name| stages.child(name)) {
-                section(&mut out, &format!("`{}`", action.name()), &action.about, &action.all()[1..]);
+                page.section(&format!("`{}`", action.name()), &action.about, &action.all()[1..]);
                 if action.keys.is_empty() {
-                    let _ = writeln!(out, "\nType: {}.", action.type_text());
+                    let _ = writeln!(page.out, "\nType: {}.", action.type_text());
                 }
                 if let Some(example) = action.example() {
-                    let _ = writeln!(out, "\n```yaml\n{}\n```", example.trim_end());
+                    let _ = writeln!(page.out, "\n```yaml\n{}\n```", example.trim_end());
                 }
             }
         }
-        out
+        page.out
     }
 }
 
@@ -145,22 +160,44 @@ const PAGE_OPENING: &str = "\
 Every key, generated from the types. `regatta explain KEY` prints the same for one key; try
 `regatta explain stages.bench.target`. Names that you choose, of stages, parameters and environment variables, are left
 out of the paths. Inside `stages`, an expression (`{{ … }}`) can take the place of any value and stand inside any text;
-the section of each action ends with a whole manifest, which the tests check.
+the section of each action ends with a whole manifest, which the tests check. Keys that an earlier key has in the same
+words are not repeated: the description names the earlier key.
 ";
 
 const COMMON: &str = "Keys that a stage can have beside its action.";
 
-fn section(out: &mut String, title: &str, about: &str, keys: &[&ManifestKey]) {
-    let _ = writeln!(out, "\n## {title}");
-    if !about.is_empty() {
-        let _ = writeln!(out, "\n{about}");
+/// The page while it is written.
+struct KeyPage<'a> {
+    out: String,
+    /// The keys so far that have keys below them: the same keys are listed once.
+    listed: Vec<&'a ManifestKey>,
+}
+
+impl<'a> KeyPage<'a> {
+    fn section(&mut self, title: &str, about: &str, keys: &[&'a ManifestKey]) {
+        let _ = writeln!(self.out, "\n## {title}");
+        if !about.is_empty() {
+            let _ = writeln!(self.out, "\n{about}");
+        }
+        if keys.is_empty() {
+            return;
+        }
+        self.out.push_str("\n| key | type | default | description |\n|---|---|---|---|\n");
+        let mut listed_before = None;
+        for key in keys.iter().copied() {
+            if listed_before.as_deref().is_some_and(|above: &str| key.path.starts_with(above)) {
+                continue;
+            }
+            let same = self.listed.iter().find(|earlier| key.keys.len() > 1 && key.has_keys_of(earlier)).copied();
+            listed_before = same.map(|_| format!("{}.", key.path));
+            if same.is_none() {
+                self.listed.push(key);
+            }
+            self.row(key, same);
+        }
     }
-    if keys.is_empty() {
-        return;
-    }
-    out.push_str("\n| key | type | default | description |\n|---|---|---|---|\n");
-    for key in keys {
-        let path = key.path.strip_prefix("stages.").unwrap_or(&key.path);
+
+    fn row(&mut self, key: &ManifestKey, same: Option<&ManifestKey>) {
         let default = match (key.required, key.default_text()) {
             (true, _) => "required".to_owned(),
             (false, Some(default)) => format!("`{default}`"),
@@ -171,8 +208,11 @@ fn section(out: &mut String, title: &str, about: &str, keys: &[&ManifestKey]) {
             let more = if allowed.about.is_empty() { String::new() } else { format!(": {}", allowed.about) };
             let _ = write!(about, "{}`{}`{more}", if about.is_empty() { "" } else { "<br>" }, allowed.value);
         }
-        let cells = [format!("`{path}`"), key.type_text(), default, about].map(|cell| cell.replace('|', "\\|"));
-        let _ = writeln!(out, "| {} |", cells.join(" | "));
+        if let Some(same) = same {
+            let _ = write!(about, " Keys: those of `{}`.", same.short_path());
+        }
+        let cells = [format!("`{}`", key.short_path()), key.type_text(), default, about.trim_start().to_owned()];
+        let _ = writeln!(self.out, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
     }
 }
 

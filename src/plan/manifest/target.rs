@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_not_measured_is_named_by_its_path_and_in_the_manual() {
-        let manual = include_str!("../../../tests/manual/10-load.md");
+        let manual = include_str!("../../../tests/manual/reference/protocols.md");
         for row in &UNMEASURED {
             for path in row.names.iter().filter(|name| name.starts_with('/')) {
                 let error = targets(&format!("http://a:9{path}")).unwrap_err();

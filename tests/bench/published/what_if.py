@@ -4,7 +4,7 @@
     tests/bench/published/what_if.py REGATTA
 
 Server and Interactive are the highest rate within the round's limits. Published numbers are those of the table that
-tests/it/simulator/truth.rs writes into chapter 25 of the manual. A dash: no tuning of the system was published for the scenario.
+tests/it/simulator/truth.rs writes into tests/manual/concepts/simulation.md. A dash: no tuning of the system was published for the scenario.
 """
 
 import json
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-CHAPTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../manual/25-what-if.md")
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../manual/concepts/simulation.md")
 # Where no tuning of a workload was published for one of the first line's, another one is in its place.
 SYSTEMS = {
     "llama2-70b": ["h200-x1", "h200-x8", "h100-x8", "b200-x8", "gb200-x4"],
@@ -35,7 +35,7 @@ WORKLOADS = {
 def published():
     """(workload, system, scenario) → tokens per second."""
     row = re.compile(r"^\| ([a-z0-9.-]+) \| ([a-z0-9.-]+) \| (offline|server|interactive) \| ([\d,]+) \|", re.M)
-    return {found[:3]: float(found[3].replace(",", "")) for found in row.findall(open(CHAPTER).read())}
+    return {found[:3]: float(found[3].replace(",", "")) for found in row.findall(open(PAGE).read())}
 
 
 def simulated(regatta, workload, system, scenario):

@@ -1,8 +1,8 @@
 //! A table of the manual that a test works out.
 
-/// A chapter has this table, which it knows by its first line. With `UPDATE=1` it is written there.
-pub fn on_the_page(chapter: &str, table: &str) {
-    let path = format!("{}/tests/manual/{chapter}", env!("CARGO_MANIFEST_DIR"));
+/// A page has this table, which is found by its first line. With `UPDATE=1` it is written there.
+pub fn on_the_page(name: &str, table: &str) {
+    let path = format!("{}/tests/manual/{name}", env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(&path).unwrap();
     let head = table.lines().next().unwrap();
     let begin = page.find(head).expect("the table's head is on the page");

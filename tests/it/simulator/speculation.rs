@@ -95,7 +95,7 @@ fn published_speed_ups_beside_the_simulators() {
         );
         assert!(error.abs() < 0.15, "{table}");
     }
-    super::manual_table::on_the_page("25-what-if.md", &table);
+    super::manual_table::on_the_page("concepts/simulation.md", &table);
 }
 
 #[test]

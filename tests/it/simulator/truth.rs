@@ -167,7 +167,7 @@ fn published_throughput_beside_the_simulators() {
             held_out.push(error);
         }
     }
-    super::manual_table::on_the_page("25-what-if.md", &table);
+    super::manual_table::on_the_page("concepts/simulation.md", &table);
     assert!(fitted.iter().all(|error| error.abs() < 0.09), "{table}");
     assert!(held_out.iter().all(|error| error.abs() < 0.16), "{table}");
 }
@@ -227,6 +227,6 @@ fn published_latencies_beside_the_simulators() {
             errors.push(percent(own_tpot, *tpot));
         }
     }
-    super::manual_table::on_the_page("25-what-if.md", &table);
+    super::manual_table::on_the_page("concepts/simulation.md", &table);
     assert!(errors.iter().all(|error| error.abs() < 15.0), "{table}");
 }

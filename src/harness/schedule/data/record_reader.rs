@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn the_manual_has_every_key() {
-        let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/manual/10-load.md");
+        let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/manual/reference/prompts.md");
         let text = std::fs::read_to_string(manual).unwrap();
         let names = RECORD_KEYS.iter().flat_map(|(_, names)| names.split(' ')).chain(MESSAGE_METADATA.split(' '));
         let missing: Vec<_> = names.filter(|name| !text.contains(&format!("`{name}`"))).collect();
