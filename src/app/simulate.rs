@@ -63,7 +63,7 @@ fn repository(global: &Global, target: &str) -> Result<PathBuf, CommandError> {
         ..RunRequest::default()
     };
     let quiet = Global { loudness: OutputVerbosity::Quiet, ..global.clone() };
-    let ran = run::perform(&quiet, &request, true)?;
+    let ran = run::perform(&quiet, &request, true, run::RunPurpose::Ordinary)?;
     let made = ran.outs.into_iter().find(|(task, _)| task.as_str() == bench::manifest::REPOSITORY);
     let out = made.map(|(_, out)| out).filter(|_| ran.exit == CliExit::Done);
     let out = out.ok_or_else(|| CommandError::Usage(format!("there is no repository of `{target}` to serve")))?;

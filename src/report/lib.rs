@@ -62,7 +62,7 @@ pub use plan::{
 };
 pub use result_page::result;
 pub use result_row::{ResultRow, result_numbers, run_list_csv};
-pub use result_sections::RUN_NUMBERS;
+pub use result_sections::repeats;
 pub use run_page::{PageResult, run_page};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
 pub use server::{

@@ -2,7 +2,7 @@
 //! counted, the steady part, the server's stamps, cancellations, other outputs, sessions, tokens, and the load.
 
 use crate::chart::number;
-use crate::document::{Block, Cell, Fact, Section, Table, TableColumn};
+use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn};
 use crate::machine_sections::{gpus, preflight};
 use crate::result_page::{MetricRow, cell, metric_blocks};
 use crate::search;
@@ -39,7 +39,7 @@ impl From<ResultBlock> for Section {
         let ResultBlock { title, about, facts, metrics, plots, is_on_page, .. } = block;
         let facts = (!facts.is_empty()).then(|| Block::facts(facts));
         let plots = (!plots.is_empty()).then(|| Block::charts(plots));
-        let section = Self { about, is_on_page, ..Self::new(title) };
+        let section = Self { is_on_page, about, ..Self::new(title) };
         section.with(facts).with(plots).with(table).with(metric_blocks(&metrics))
     }
 }
@@ -99,7 +99,7 @@ pub(crate) const SECTION_KEYS: [&str; 13] = [
 pub(crate) fn sections(result: &RunResult, search: Option<&SearchReport>) -> Vec<ResultBlock> {
     let blocks = [
         search.map(search::section),
-        repeats(result),
+        over_runs(result),
         hosts(result),
         servers(result),
         goodput(result),
@@ -463,7 +463,7 @@ fn shares(result: &RunResult, title: &'static str, part: &'static str, rows: &[H
 }
 
 /// Key in `repeats.over_runs`, and its name.
-pub const RUN_NUMBERS: [(&str, &str); 10] = [
+const RUN_NUMBERS: [(&str, &str); 10] = [
     ("ttft_mean", "TTFT mean"),
     ("ttft_p50", "TTFT p50"),
     ("ttft_p99", "TTFT p99"),
@@ -476,7 +476,12 @@ pub const RUN_NUMBERS: [(&str, &str); 10] = [
     ("goodput", "goodput"),
 ];
 
-fn repeats(result: &RunResult) -> Option<ResultBlock> {
+/// Means over the runs of one measurement with their intervals; nothing of a single run.
+pub fn repeats(result: &RunResult) -> Document {
+    Document::of_sections(over_runs(result).map(Section::from))
+}
+
+fn over_runs(result: &RunResult) -> Option<ResultBlock> {
     let repeats = result.repeats.as_ref()?;
     let row = |(key, name): &(&str, &str)| {
         let over = repeats.over_runs.get(*key)?;

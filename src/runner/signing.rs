@@ -285,7 +285,7 @@ pub(crate) mod tests {
     fn only_the_payload_that_was_signed_by_a_trusted_key_passes() {
         let key = SigningKey::from_pem(EXAMPLE, "key").unwrap();
         let trusted = TrustedKeys::from_pem(&format!("a comment\n{EXAMPLE_PUBLIC}"), "keys").unwrap();
-        assert_eq!(trusted.keys(), [key.public.clone()]);
+        assert_eq!(trusted.keys(), std::slice::from_ref(&key.public));
         let signature = key.sign("type", b"payload");
         assert_eq!(trusted.check("type", b"payload", Some(&signature)), Ok(&key.public));
         for (payload_type, payload) in [("type", "payloae"), ("typf", "payload"), ("type", "")] {

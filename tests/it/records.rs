@@ -311,7 +311,7 @@ fn values_of_records_are_checked_like_the_benchmarks_and_all_at_once() {
         json!({"prompt": "a", "max_tokens": 4, "top_k": "many", "headers": {"api-key": "sk-1"}}),
         json!({"prompt": "a", "max_tokens": 4, "headers": {"X-A": "${A}"}, "min_tokens": 2, "min_length": 3}),
     ];
-    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let text = rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     let why = planned(DataKind::Jsonl, &text).unwrap_err();
     for part in [
         "line 1: `temperature` must be 0 or more",
@@ -336,7 +336,7 @@ fn values_of_records_are_checked_like_the_benchmarks_and_all_at_once() {
 #[test]
 fn adapters_are_drawn_by_their_weights_and_a_record_has_its_own() {
     let row = |at: usize| {
-        let model = if at % 10 == 0 { json!("own") } else { json!(null) };
+        let model = if at.is_multiple_of(10) { json!("own") } else { json!(null) };
         json!({"messages": [{"role": "user", "content": at.to_string()}], "max_tokens": 1, "model": model}).to_string()
     };
     let text = (0..200).map(row).collect::<Vec<_>>().join("\n");

@@ -478,7 +478,7 @@ proptest! {
 
     #[test]
     fn no_script_makes_it_panic(text in "([A-Z]=|\\$[A-Z]|\\$\\{|python3 |fill_template.py |launch_triton_server.py |cp |a/config.pbtxt |x:y|&&|'|\n|\\\\\n|#| |é){0,30}") {
-        let _ = read_scripts(&[("s.sh".to_owned(), text.to_owned())]);
+        let _ = read_scripts(&[("s.sh".to_owned(), text.clone())]);
     }
 
     #[test]

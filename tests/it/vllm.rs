@@ -158,7 +158,7 @@ fn the_other_engines_are_started_with_their_own_options() {
     let world = world("  a: { shell: 'true' }\n");
     for program in ["trtllm-serve", "llama-server", "python3-sglang"] {
         world.file(&format!("bin/{program}"), include_str!("vllm/server.py"));
-        fs::set_permissions(world.path(&format!("bin/{program}")), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(world.path(format!("bin/{program}")), fs::Permissions::from_mode(0o755)).unwrap();
     }
     let load = "--gpus 0 --requests 8 --input-tokens 16 --output-tokens 8 --concurrency 2";
     for (line, expected) in [

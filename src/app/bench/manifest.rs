@@ -120,7 +120,8 @@ fn command_line(served: &BenchServer, model: &str) -> Option<Vec<String>> {
         }
         // A file, or a name at Hugging Face.
         ServedWord::LlamaServer => {
-            (words(&["llama-server"]), words(&[if model.ends_with(".gguf") { "-m" } else { "-hf" }, model]))
+            let is_file = Path::new(model).extension().is_some_and(|extension| extension == "gguf");
+            (words(&["llama-server"]), words(&[if is_file { "-m" } else { "-hf" }, model]))
         }
     };
     let program = if served.program.is_empty() { usual } else { served.program.clone() };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use self::manifest::STAGE;
 use super::project::{Project, current_folder, given_state_folder};
-use super::run::{self, RunEnd, StopSignals};
+use super::run::{self, RunEnd, RunPurpose, StopSignals};
 use crate::cli::{self, BenchLoad, BenchRequest, CliExit, Force, Global, OutputVerbosity, Select};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
@@ -131,8 +131,9 @@ fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<(RunEn
         manifest::remove_old(&home, |old| {
             project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
         });
-        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.args.json, &signals)
-            .map_err(|error| options::name_options(error, request, text))?;
+        let ran =
+            run::perform(global, &run_request(request, &path), request.args.json, RunPurpose::BesideServers(&signals))
+                .map_err(|error| options::name_options(error, request, text))?;
         if !ran.gave_way {
             return Ok((ran, path));
         }
@@ -192,9 +193,7 @@ fn print_result(request: &BenchRequest, out: &Path, global: &Global) -> Result<b
     } else {
         let result = Box::new(read_result(&path)?);
         print(&summary::text(&result, styler));
-        if let Some(repeats) = &result.repeats {
-            print(&styler.fit(summary::repeats_text(repeats)));
-        }
+        print(&report::repeats(&result).terminal(styler));
         if matches!(global.loudness, OutputVerbosity::Verbose(_)) {
             let result = MeasuredResult::Regatta(result);
             print(&format!("\n{}", report::result(&TaskId::new(STAGE), &result).terminal(styler)));

@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::cli::{BenchLoad, BenchRequest, TokenLength};
 use base::spec::{BenchSweep, SweepLevels};
 use base::units::{counted, grouped};
-use harness::{Metric, ReasonSeverity, Repeats, RunIdentity, RunResult, WHOLE_ANSWERS, zero_point_text};
-use report::{RUN_NUMBERS, Styler, TextRole};
+use harness::{Metric, ReasonSeverity, RunIdentity, RunResult, WHOLE_ANSWERS, zero_point_text};
+use report::{Styler, TextRole};
 
 /// Reasons below a verdict; the page has all.
 const SHOWN_REASONS: usize = 3;
@@ -141,43 +141,6 @@ fn verdict(result: &RunResult, styler: Styler) -> String {
     if let Some(more @ 1..) = result.reasons().len().checked_sub(SHOWN_REASONS) {
         let _ = writeln!(text, "  … and {more} more, in the report");
     }
-    text
-}
-
-/// Means over the runs of one measurement with their intervals.
-pub fn repeats_text(repeats: &Repeats) -> String {
-    let count = repeats.runs.len();
-    let mut text = format!(
-        "\n{:<27} {:>11} {:>25} {:>16}\n",
-        format!("Over {count} runs"),
-        "mean",
-        "95 % interval",
-        "between runs"
-    );
-    for (name, title) in RUN_NUMBERS {
-        let Some(over) = repeats.over_runs.get(name) else { continue };
-        let interval = format!("{:.2} … {:.2}", over.low, over.high);
-        let share =
-            if over.mean == 0.0 { "n/a".to_owned() } else { format!("{:.1} %", over.stddev / over.mean * 100.0) };
-        let title = format!("{title} ({})", over.unit);
-        let _ = writeln!(text, "{title:<27} {:>11.2} {interval:>25} {share:>16}", over.mean);
-    }
-    let seeds: Vec<String> = repeats.runs.iter().map(|run| run.seed.to_string()).collect();
-    let verdicts: Vec<&str> = repeats.runs.iter().map(|run| run.verdict.as_str()).collect();
-    let _ = writeln!(
-        text,
-        "mean: of the runs' numbers; interval: of that mean, by Student's t over runs; between runs: standard \
-            deviation in percent of it"
-    );
-    if count == 2 {
-        let _ = writeln!(
-            text,
-            "two runs show little of how much runs differ: an interval is 12.7 standard errors to each side, of five \
-                runs 2.8 (`--repeat 5`)"
-        );
-    }
-    let _ =
-        writeln!(text, "seeds {}: {}; the table above is run {}", seeds.join(", "), verdicts.join(", "), repeats.shown);
     text
 }
 

@@ -18,7 +18,7 @@ use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::expand;
 use crate::project::Project;
-use crate::run::{RunEnd, StopSignals};
+use crate::run::{RunEnd, RunPurpose, StopSignals};
 use crate::{cli, run};
 use base::files::read_text;
 use base::units::{counted, run_command, shell_word};
@@ -55,7 +55,7 @@ pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, Co
             print_error(&format!("{line}\n"));
         }
         let begun = Instant::now();
-        let (exit, row) = match run::perform_of_list(global, &request_of(item, request), &signals) {
+        let (exit, row) = match run::perform(global, &request_of(item, request), false, RunPurpose::OfList(&signals)) {
             Ok(ran) => (ran.exit, end_of(item, &ran, begun)),
             Err(error) => (error.exit(), failed_row(item, &error)),
         };

@@ -9,6 +9,7 @@ mod signals;
 mod slurm_allocation;
 
 pub(super) use finish::RunEnd;
+pub(super) use preparation::RunPurpose;
 pub(super) use signals::StopSignals;
 pub(super) use slurm_allocation::run_in_allocation;
 
@@ -26,7 +27,7 @@ use crate::expression_guard::watch_templates;
 use crate::run::begun_run::{BegunRun, ProgressPrinter};
 use crate::run::finish::finish;
 use crate::run::kept_servers::{KeptServers, ServingContext, ServingPhase};
-use crate::run::preparation::{Preparation, PreparedRun, RunPurpose, prepare, unplanned_jobs};
+use crate::run::preparation::{Preparation, PreparedRun, prepare, unplanned_jobs};
 use crate::run::signals::interrupt;
 use crate::{cli, store};
 use base::diag::ErrorText;
@@ -40,7 +41,7 @@ pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit,
     if let RunTarget::Slurm(flags) = &request.on {
         return slurm_allocation::submit_and_follow(global, request, flags);
     }
-    perform(global, request, false).map(RunEnd::exit_of_process)
+    perform(global, request, false, RunPurpose::Ordinary).map(RunEnd::exit_of_process)
 }
 
 /// `regatta serve`: a run that keeps servers up.
@@ -51,54 +52,30 @@ pub(super) fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliE
     serve_here(global, request)
 }
 
-/// Runs the plan of a request on this machine. With `aside`, progress goes to stderr.
-pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
-    perform_for(global, request.clone(), aside, RunPurpose::Ordinary)
-}
-
-/// Runs one run of a list; `signals` are shared by all of them: a Ctrl-C between two runs ends the next.
-pub(super) fn perform_of_list(
-    global: &Global,
-    request: &cli::RunRequest,
-    signals: &StopSignals,
-) -> Result<RunEnd, CommandError> {
-    perform_for(global, request.clone(), false, RunPurpose::OfList(signals))
-}
-
-/// Like [`perform`], but returns [`RunEnd::gave_way`] instead of waiting for a run that keeps servers up. `signals` are
-/// shared by all attempts.
-pub(super) fn perform_beside_servers(
-    global: &Global,
-    request: &cli::RunRequest,
-    aside: bool,
-    signals: &StopSignals,
-) -> Result<RunEnd, CommandError> {
-    perform_for(global, request.clone(), aside, RunPurpose::BesideServers(signals))
-}
-
 /// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
 pub fn serve_here(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
     let aside = request.run.events == EventFormat::Terminal;
-    perform_for(global, request.run.clone(), aside, RunPurpose::Serve(request)).map(|ran| ran.exit)
+    perform(global, &request.run, aside, RunPurpose::Serve(request)).map(|ran| ran.exit)
 }
 
-fn perform_for(
+/// Runs the plan of a request on this machine. With `aside`, progress goes to stderr.
+pub(super) fn perform(
     global: &Global,
-    request: cli::RunRequest,
+    request: &cli::RunRequest,
     aside: bool,
     purpose: RunPurpose<'_>,
 ) -> Result<RunEnd, CommandError> {
-    match prepare(global, request, aside, purpose)? {
+    match prepare(global, request.clone(), aside, purpose)? {
         Preparation::Ready(prepared) => execute(*prepared),
         Preparation::Ended(end) => Ok(*end),
     }
 }
 
-/// Threads of a run beside those that drive it: the display, signals, the watchdog, and some for files.
 /// For a thread that polls tasks, in bytes. A sweep of repeated runs is deep, and a build without optimization copies
 /// each result on its stack; what is not used takes no memory.
 pub(super) const TASK_STACK: usize = 8 << 20;
 
+/// Threads of a run beside those that drive it: the display, signals, the watchdog, and some for files.
 const THREADS_BESIDE: usize = 6;
 
 fn execute(mut prepared: PreparedRun) -> Result<RunEnd, CommandError> {

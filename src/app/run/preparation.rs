@@ -32,11 +32,12 @@ use stages::source_notice;
 
 /// What a run is made for.
 #[derive(Clone, Copy)]
-pub(super) enum RunPurpose<'a> {
+pub enum RunPurpose<'a> {
     Ordinary,
-    /// Others of the same command may come after it.
+    /// One run of a list. The signals are shared by all of them: a Ctrl-C between two runs ends the next.
     OfList(&'a StopSignals),
-    /// It may use servers that another run keeps up.
+    /// It may use servers that another run keeps up: instead of waiting for it, it ends with [`RunEnd::gave_way`]. The
+    /// signals are shared by all attempts.
     BesideServers(&'a StopSignals),
     Serve(&'a cli::ServeRequest),
 }

@@ -20,7 +20,7 @@ use crate::console::{print_bytes, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};
 use crate::run::signals::{StopSignals, interrupt, print_event};
-use crate::run::{perform, serve_here};
+use crate::run::{RunPurpose, perform, serve_here};
 use base::event::{Failure, FailureKind, Stop};
 use base::files::Digest;
 use base::units::counted;
@@ -194,7 +194,7 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
     let ended = match request {
         Ok(cli::Invocation { global, request: cli::CliRequest::Run(request) }) => {
             let request = cli::RunRequest { on: RunTarget::InPlace, ..request };
-            perform(&global, &request, false).map(|ran| ran.exit)
+            perform(&global, &request, false, RunPurpose::Ordinary).map(|ran| ran.exit)
         }
         Ok(cli::Invocation { global, request: cli::CliRequest::Serve(request) }) => {
             let run = cli::RunRequest { on: RunTarget::InPlace, ..request.run };

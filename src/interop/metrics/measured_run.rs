@@ -192,7 +192,6 @@ impl MeasuredResult {
             Self::Regatta(result) => result
                 .latency
                 .each()
-                .into_iter()
                 .map(|(key, header)| StatedMetric {
                     key,
                     stats: result.statistics(key, header),

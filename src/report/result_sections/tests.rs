@@ -175,9 +175,9 @@ fn a_row_for_each_number_over_runs() {
     let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
     let file = json!({ "runs": [run, run, run], "shown": 1, "over_runs": { "ttft_p99": over } });
     let mut result = test_runs::result();
-    assert!(repeats(&result).is_none());
+    assert!(over_runs(&result).is_none());
     result.repeats = serde_json::from_value(file).unwrap();
-    let block = repeats(&result).unwrap();
+    let block = over_runs(&result).unwrap();
     assert_eq!(block.rows, [["TTFT p99, ms", "11", "8.5 … 13.5", "9.09 %", "10 12 11"]]);
     assert!(block.about.contains("3 runs"));
 }

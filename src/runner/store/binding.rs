@@ -56,7 +56,7 @@ mod tests {
         assert!(home("made").is_made_here());
         fs::copy(home("made").binding(), home("copied").binding()).unwrap();
         assert!(!home("copied").is_made_here());
-        fs::rename(folder.path().join("made"), folder.path().join("moved")).unwrap();
+        rustix::fs::rename(folder.path().join("made"), folder.path().join("moved")).unwrap();
         assert!(home("moved").is_made_here());
         assert!(!home("absent").is_made_here());
     }

@@ -62,8 +62,8 @@ mod tests {
         fs::write(path("unrelated"), "c").unwrap();
         assert_eq!(replaced_path(&before), None);
         let swap_and_back = |name: &str| {
-            fs::rename(path(name), path("away")).unwrap();
-            fs::rename(path("away"), path(name)).unwrap();
+            rustix::fs::rename(path(name), path("away")).unwrap();
+            rustix::fs::rename(path("away"), path(name)).unwrap();
         };
         for name in ["data", "data/deep", "link"] {
             let before = stamps();

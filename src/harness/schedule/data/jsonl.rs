@@ -62,7 +62,9 @@ pub(super) fn read(
             return Ok(if sessions.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
         }
         let RecordFields { request, unsent: mut fields, faults } = row.take_fields(rules);
-        faults.into_iter().for_each(|fault| errors.at(place, fault));
+        for fault in faults {
+            errors.at(place, fault);
+        }
         if row.messages.is_some() {
             unsent.check_messages(place);
         }
@@ -73,7 +75,9 @@ pub(super) fn read(
             Ok((_, turns)) if turns.is_empty() => unanswered += 1,
             Ok((at_ns, mut turns)) => {
                 let request = (request != OwnRequest::default()).then(|| Arc::new(request));
-                turns.iter_mut().for_each(|turn| turn.own.clone_from(&request));
+                for turn in &mut turns {
+                    turn.own.clone_from(&request);
+                }
                 room.take(turns.iter().map(size_in_memory).sum())?;
                 if let Some(at) = place_of_session {
                     for turn in &mut turns {

@@ -28,11 +28,11 @@ pub(super) struct Message {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MessageError {
     #[error("message {number} has no `role`")]
-    NoRole { number: usize },
+    Role { number: usize },
     #[error("message {number} has no text in `content`")]
-    NoText { number: usize },
+    Text { number: usize },
     #[error("a part in `content` of message {number} has no `type`: `text`, `image_url`")]
-    NoType { number: usize },
+    Type { number: usize },
 }
 
 /// The messages; fields of them that are not sent are added to `unsent`. Those of a request are sent `as_they_are`:
@@ -50,13 +50,13 @@ pub(super) fn messages(
         let is_sent = |name: &str| as_they_are && has_name(MESSAGE_KEYS, name);
         let (sent, others): (MessageFields, MessageFields) = fields.into_iter().partition(|(name, _)| is_sent(name));
         unsent.extend(others.into_iter().map(|(name, value)| (format!("messages[].{name}"), value)));
-        let Some(Value::String(role)) = role else { return Err(MessageError::NoRole { number }) };
+        let Some(Value::String(role)) = role else { return Err(MessageError::Role { number }) };
         let text = match &content {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) if as_they_are => text_of_parts(parts, number)?,
             // A call of a tool.
             None | Some(Value::Null) if is_more => String::new(),
-            _ => return Err(MessageError::NoText { number }),
+            _ => return Err(MessageError::Text { number }),
         };
         let whole = (as_they_are && (is_more || !content.as_ref().is_some_and(Value::is_string))).then(|| {
             let members = [("role", Some(role.as_str().into())), ("content", content)].into_iter();
@@ -70,7 +70,7 @@ pub(super) fn messages(
 /// The texts of a message that has images, too.
 fn text_of_parts(parts: &[Value], number: usize) -> Result<String, MessageError> {
     if parts.iter().any(|part| !part["type"].is_string()) {
-        return Err(MessageError::NoType { number });
+        return Err(MessageError::Type { number });
     }
     Ok(parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n"))
 }
