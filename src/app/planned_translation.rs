@@ -31,12 +31,14 @@ pub(super) fn check_manifest(
 ) -> Result<(), CommandError> {
     /// Values of parameters that are texts: a folder, the address of a server, a port.
     const TEXTS: [&str; 3] = ["/x", "http://localhost:8000", "8000"];
+    /// Of those that are numbers: a share, a rate.
+    const NUMBERS: [&str; 2] = ["0.5", "8"];
     let project = Project::open_current(global)?;
     let manifest: Value = serde_yaml::from_str(text).map_err(anyhow::Error::from)?;
     let params = manifest.get("params").and_then(Value::as_object);
     let mut refusals = Vec::new();
-    for value in TEXTS {
-        let refused = refusals_with(&project, text, &given(params, value))?;
+    for (text_value, number) in NUMBERS.iter().flat_map(|number| TEXTS.map(|text_value| (text_value, *number))) {
+        let refused = refusals_with(&project, text, &given(params, text_value, number))?;
         if refused.is_empty() {
             return Ok(());
         }
@@ -51,12 +53,13 @@ pub(super) fn check_manifest(
 }
 
 /// A value for each parameter that has none.
-fn given(params: Option<&Map<String, Value>>, text: &str) -> GivenValues {
-    let value = |param: &Value| match (param.get("int").or(param.get("number")), param.get("path")) {
-        (Some(_), _) => "8",
+fn given(params: Option<&Map<String, Value>>, text: &str, number: &str) -> GivenValues {
+    let value = |param: &Value| match param {
+        _ if param.get("int").is_some() => "8",
+        _ if param.get("number").is_some() => number,
         // It must be there.
-        (None, Some(_)) => ".",
-        (None, None) => text,
+        _ if param.get("path").is_some() => ".",
+        _ => text,
     };
     let values = params.into_iter().flatten().map(|(name, param)| (name.clone(), value(param).to_owned()));
     GivenValues { params: values.collect(), ..GivenValues::default() }

@@ -512,7 +512,7 @@ pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
             let lines = text.lines().map(|line| line.replace(',', "")).filter(|line| !line.trim().is_empty());
             MachineGpus::Known(lines.map(|line| line.trim().to_owned()).collect())
         }
-        Err(problem) => MachineGpus::Unknown(problem),
+        Err(problem) => MachineGpus::Unknown(problem.to_string()),
     }
 }
 

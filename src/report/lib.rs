@@ -27,6 +27,7 @@ pub mod history;
 mod launch;
 mod live;
 mod machine_sections;
+mod metric_row;
 pub mod mlperf;
 mod page_template;
 mod plan;

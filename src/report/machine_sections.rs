@@ -2,7 +2,7 @@
 //! client.
 
 use crate::chart::{Plot, number};
-use crate::result_page::cell;
+use crate::metric_row::cell;
 use crate::result_sections::{ResultBlock, percent};
 use harness::gpu::{GpuUsage, GpusUsage};
 use harness::preflight::PreflightResult;

@@ -4,7 +4,7 @@
 use crate::chart::number;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn};
 use crate::machine_sections::{gpus, preflight};
-use crate::result_page::{MetricRow, cell, metric_blocks};
+use crate::metric_row::{MetricRow, cell, metric_blocks};
 use crate::search;
 use base::spec::CancelBy;
 use harness::{Adjusted, HostShare, LoadConditions, Metric, Pause, RunResult, SearchReport, zero_point_text};

@@ -266,7 +266,7 @@ fn a_model_repository_is_made_again_where_its_project_was_moved() {
     let (before, now) = (World::new(), World::new());
     let bench = |world: &World, seed: &str| {
         let load = ["--offline", "-n", "8", "--input-tokens", "32", "--output-tokens", "4", "--seed", seed];
-        let ended = world.regatta(&[&["bench", "sim:"], &load[..]].concat());
+        let ended = world.regatta(&[&["-v", "bench", "sim:"], &load[..]].concat());
         // A measurement beside other tests may find that its client was late.
         assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
         ended

@@ -182,7 +182,7 @@ stages:
 ",
     );
     insta::assert_snapshot!(describe(&plan), @r##"
-    s <- [] {"serve":{"command":{"ready":{"by":"kserve"},"words":["x","{port}"]}}}
+    s <- [] {"serve":{"command":{"ready":{"by":"detect"},"words":["x","{port}"]}}}
     b <- [s] {"shell":"ask ⟦service:s⟧"}
     "##);
 }

@@ -102,6 +102,7 @@ impl Place {
             .replace("localhost:30000", &self.http)
             .replace("localhost:11434", &self.http)
             .replace("localhost:8080", &self.http)
+            .replace("spark:8888", &self.http)
             .replace("model: gpt2", "model: tensorrt_llm_bls")
             .replace("model: inception_graphdef", "model: tensorrt_llm_bls")
             .replace("model: resnet50_libtorch", "model: tensorrt_llm_bls")

@@ -77,7 +77,8 @@ fn no_two_exported_types_share_a_name() {
             let name = kind
                 .and_then(|at| words.get(at + 1))
                 .map(|name| name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>());
-            if let Some(name) = name {
+            // The name of a type that a macro makes is a variable.
+            if let Some(name) = name.filter(|name| !name.is_empty()) {
                 places.entry(name).or_default().push(file.path.clone());
             }
         }
@@ -95,7 +96,7 @@ const CEILINGS: [(&str, &str, usize); 7] = [
     (
         "a comment that riddles",
         r"^\s*//.*\b([Nn]obody|[Ss]omebody|[Ww]hoever|is none|is no |are none|[Tt]heirs|stands? there|comes? in|behind the|beside it)\b",
-        69,
+        64,
     ),
     ("a hint inside a message: it is a field of the diagnostic", r"\\n  hint: ", 0),
     ("a line of more than 120 characters", r"^.{121,}$", 2),

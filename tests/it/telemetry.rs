@@ -165,7 +165,7 @@ fn tokens_per_joule_are_reported_where_every_gpu_reports_its_power() {
     assert!((per_joule / expected - 1.0).abs() < 1e-6, "{per_joule} is not {expected}");
     let what = result["gpu"]["tokens_per_joule_is"].as_str().unwrap();
     assert!(what.starts_with("output tokens of successful requests (tokens from usage.completion_tokens) / (mean power of these 1 GPU × window)"), "{what}");
-    ended.shows("1 GPU (all GPUs of this host): mean power 400.00 W");
+    ended.shows("1 GPU (all GPUs of this host, since none was leased to the servers): mean power 400.00 W");
     // What a server made of its energy is compared like every other number.
     world.good(&["compare", "bench", "bench"]).shows("tokens_per_joule");
 }

@@ -73,8 +73,8 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
         // Whether it can be made.
         drop(NewResult::begin(folder)?);
     }
-    let is_brief = global.loudness == OutputVerbosity::Normal;
-    if is_brief {
+    if global.loudness == OutputVerbosity::Normal {
+        check_manifest(global, request, &text)?;
         let header = summary::header(request);
         if request.args.json { print_error(&header) } else { print(&header) }
     }

@@ -12,7 +12,7 @@ use harness::{Metric, ReasonSeverity, RunIdentity, RunResult, WHOLE_ANSWERS, zer
 use report::{Styler, TextRole};
 
 /// Reasons below a verdict; the page has all.
-const SHOWN_REASONS: usize = 3;
+const SHOWN_REASONS: usize = 5;
 
 /// The line above the progress: `http://h:1 · concurrency 2 · 20 requests · 550 → 128 tokens`.
 pub fn header(request: &BenchRequest) -> String {
@@ -126,6 +126,8 @@ fn gpus(result: &RunResult) -> Option<String> {
 fn verdict(result: &RunResult, styler: Styler) -> String {
     let verdict = styler.tone(TextRole::from(result.verdict()), result.verdict_text());
     let measured = result.identity.as_ref().map(RunIdentity::short_line);
+    // The verdict has the word.
+    let measured = measured.map(|line| line.strip_prefix("SIMULATED, ").map(str::to_owned).unwrap_or(line));
     let mut text = format!("{}\n", [Some(verdict), measured].into_iter().flatten().collect::<Vec<_>>().join("  "));
     for reason in result.reasons().iter().take(SHOWN_REASONS) {
         let (role, mark) = match reason.severity {

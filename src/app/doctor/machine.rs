@@ -136,20 +136,30 @@ pub fn names() -> Vec<String> {
     query_gpus().0.list.into_iter().map(|gpu| gpu.name).collect()
 }
 
+/// Why `nvidia-smi` says nothing of the GPUs.
+#[derive(Debug, thiserror::Error)]
+pub enum NvidiaSmiError {
+    /// What it printed instead.
+    #[error("nvidia-smi: {0}")]
+    Failed(String),
+    #[error("nvidia-smi has not answered for {} s", NVIDIA_SMI_TIMEOUT.as_secs())]
+    TimedOut,
+}
+
 /// What `nvidia-smi` prints. `None`: this machine has no such program.
 ///
 /// # Errors
-/// What it printed instead, or that it does not answer.
-pub fn nvidia_smi(query: &str, format: &str) -> Result<Option<String>, String> {
+/// It cannot ask the driver, or does not answer.
+pub fn nvidia_smi(query: &str, format: &str) -> Result<Option<String>, NvidiaSmiError> {
     match probe(["nvidia-smi", query, format], NVIDIA_SMI_TIMEOUT) {
         ProbeResult::Missing => Ok(None),
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => Ok(Some(out)),
         ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
             let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
-            Err(format!("nvidia-smi: {}", text.unwrap_or("no answer").trim()))
+            Err(NvidiaSmiError::Failed(text.unwrap_or("no answer").trim().to_owned()))
         }
-        ProbeResult::TimedOut => Err(format!("nvidia-smi has not answered for {} s", NVIDIA_SMI_TIMEOUT.as_secs())),
-        ProbeResult::Failed(why) => Err(format!("nvidia-smi: {why}")),
+        ProbeResult::TimedOut => Err(NvidiaSmiError::TimedOut),
+        ProbeResult::Failed(reason) => Err(NvidiaSmiError::Failed(reason)),
     }
 }
 
@@ -158,7 +168,7 @@ fn query_gpus() -> (Gpus, Option<String>) {
     let (gpus, fault) = match nvidia_smi(QUERY, "--format=csv,noheader,nounits") {
         Ok(Some(text)) => (read(&text), None),
         Ok(None) => (Gpus::default(), Some("no nvidia-smi".to_owned())),
-        Err(problem) => (Gpus::default(), Some(problem)),
+        Err(problem) => (Gpus::default(), Some(problem.to_string())),
     };
     let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], NVIDIA_SMI_TIMEOUT).successful_output()?));
     (Gpus { cuda, ..gpus }, fault)

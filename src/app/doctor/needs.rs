@@ -367,7 +367,8 @@ pub fn sign_key() -> Option<DoctorFinding> {
         return Some(DoctorFinding::fact(SIGN_KEY, format!("signs as {key}")));
     }
     let signer = format!("signs as {key}; its file may be read by others (mode {:o})", mode & 0o777);
-    let finding = DoctorFinding::fact(SIGN_KEY, signer).needed("for its owner alone", &[], FindingLevel::Doubtful);
+    let needed = Some("for its owner alone".to_owned());
+    let finding = DoctorFinding { level: FindingLevel::Doubtful, needed, ..DoctorFinding::fact(SIGN_KEY, signer) };
     Some(finding.fix(format!("chmod 600 {value}")))
 }
 

@@ -183,7 +183,7 @@ pub(super) fn clean_up_after_crash(
     }
 }
 
-/// Whether a run may remove what a journal names. Somebody else may have written all of it, and the program that it
+/// Whether a run may remove what a journal names. Another person may have written all of it, and the program that it
 /// names for a container: only those are called that are known.
 fn is_own(resource: &ExternalResource, home: &StateFolder) -> bool {
     let is_known = |program: &str| ContainerEngine::DETACHED.iter().any(|engine| engine.program_name() == program);

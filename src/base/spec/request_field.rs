@@ -259,6 +259,19 @@ fn texts(words: Option<&WordList>) -> Option<FieldValue> {
 }
 
 /// How a row is written.
+/// Why a value cannot be that of a field. Follows the key in a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum FieldValueError {
+    #[error(transparent)]
+    Type(#[from] serde_json::Error),
+    #[error("has no value that can be sent")]
+    Empty,
+    #[error("{0}")]
+    Bounds(String),
+    #[error("must be one value: a record sends what it has")]
+    Several,
+}
+
 impl RequestField {
     const fn on(mut self, forms: &[WireForm], names: &'static [&'static str]) -> Self {
         let mut at = 0;
@@ -336,19 +349,18 @@ impl RequestField {
     ///
     /// # Errors
     /// What the value must be.
-    pub fn openai_member(&self, value: &Value) -> Result<Value, String> {
+    pub fn openai_member(&self, value: &Value) -> Result<Value, FieldValueError> {
         let value = match (self.kind, value) {
             (FieldKind::Seed, Value::Number(_)) => json!({"fixed": value}),
             (FieldKind::WordTexts, Value::String(_)) => json!({"texts": [value]}),
             (FieldKind::WordTexts, Value::Array(_)) => json!({"texts": value}),
             _ => value.clone(),
         };
-        let request: Request =
-            serde_json::from_value(json!({ self.name(): value })).map_err(|error| error.to_string())?;
-        let value = self.value(&request).ok_or("has no value that can be sent")?;
+        let request: Request = serde_json::from_value(json!({ self.name(): value }))?;
+        let value = self.value(&request).ok_or(FieldValueError::Empty)?;
         match self.fault(&value) {
-            Some(fault) => Err(fault),
-            None => value.to_json().ok_or_else(|| "must be one value: a record sends what it has".to_owned()),
+            Some(fault) => Err(FieldValueError::Bounds(fault)),
+            None => value.to_json().ok_or(FieldValueError::Several),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Whether a state folder was made by this user on this machine.
 //!
-//! A state folder can come with an archive or a clone, and then its journals hold what somebody else wrote. They name
+//! A state folder can come with an archive or a clone, and then its journals hold what another person wrote. They name
 //! what a crashed run has left: containers, shared memory, locked clocks. These are only removed where the folder has
 //! the mark that a run leaves in it: a digest over the machine, the user, and the inode of the folder with the time at
-//! which that was made, which nobody can choose. A folder that is moved keeps it, a copy does not.
+//! which that was made, which no person can choose. A folder that is moved keeps it, a copy does not.
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 

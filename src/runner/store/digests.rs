@@ -391,7 +391,7 @@ mod tests {
             assert_eq!(came_and_went, restored("data"), "{pattern}");
         }
         assert_eq!(meanwhile("data", &|| {}), ContentChange::Same);
-        // A further name is no change of the content.
+        // A further name leaves the content as it is.
         assert_eq!(meanwhile("other", &|| fs::hard_link(path("other"), path("linked")).unwrap()), ContentChange::Same);
         let unrelated = meanwhile("*her", &|| fs::write(path("unrelated"), "").unwrap());
         assert_eq!(unrelated, ContentChange::Same);

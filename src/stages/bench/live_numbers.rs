@@ -43,7 +43,7 @@ impl LiveNumbers {
             tokens: progress.tokens,
             tokens_per_s,
             ttft_ms: progress.ttft_ms,
-            // Before the second token of any answer there is none.
+            // It exists from the second token of an answer on.
             tpot_ms: progress.tpot_ms.filter(|ms| *ms > 0.0),
             gpus: self.gpus,
             remaining_s,

@@ -297,9 +297,10 @@ fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards
 }
 
 /// What a server answers when it is live, and when it is ready.
-const fn answers(probe: ReadinessProbe) -> (&'static str, &'static str) {
+const fn answers(probe: ReadinessProbe, endpoint: &Endpoint) -> (&'static str, &'static str) {
     match probe {
         ReadinessProbe::Kserve | ReadinessProbe::Port => ("ServerLive", "ServerReady"),
+        ReadinessProbe::Detect if endpoint.http.is_none() => ("ServerLive", "ServerReady"),
         ReadinessProbe::Health | ReadinessProbe::OpenAi | ReadinessProbe::Detect => {
             ("`GET /health`", "`GET /v1/models`")
         }
@@ -316,8 +317,12 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
             Step::Up => continue,
             Step::Started => "waited for the line `ready grpc=PORT` in its log".to_owned(),
             Step::NoPort(endpoint, last) => format!("waited for {endpoint} to open: {last}"),
-            Step::NotLive(endpoint, last) => format!("waited for {} at {endpoint}: {last}", answers(server.probe).0),
-            Step::Live(endpoint, last) => format!("waited for {} at {endpoint}: {last}", answers(server.probe).1),
+            Step::NotLive(endpoint, last) => {
+                format!("waited for {} at {endpoint}: {last}", answers(server.probe, endpoint).0)
+            }
+            Step::Live(endpoint, last) => {
+                format!("waited for {} at {endpoint}: {last}", answers(server.probe, endpoint).1)
+            }
             Step::Ready(endpoint, last) => format!("waited for its models at {endpoint}: {last}"),
         };
         let mut message = format!("{} was not ready within {limit:?}: {waited}", server.name);

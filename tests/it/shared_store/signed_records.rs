@@ -66,7 +66,7 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
     assert_eq!(ran(&stranger), ["first", "second"]);
     let status = stranger.regatta(&["store", "status", "m", "--store", &url]);
     assert_eq!(status.code, 1);
-    status.shows("untrusted first").shows("its record is signed by a key that is not trusted here");
+    status.shows("untrusted  first").shows("its record is signed by a key that is not trusted here");
     let json = stranger.regatta(&["store", "status", "m", "--json", "--store", &url]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["tasks"][0]["state"], "untrusted");
