@@ -169,6 +169,10 @@ fn shortened(world: &World, manifest: &mut serde_yaml::Value) -> bool {
         if !bench["sweep"]["auto"].is_null() {
             bench["sweep"] = serde_yaml::from_str("rate: [2, 4]").expect("YAML");
         }
+        // The simulator's model holds no more.
+        if !bench["sweep"]["input_tokens"].is_null() {
+            bench["sweep"]["input_tokens"] = serde_yaml::from_str("[64, 128]").expect("YAML");
+        }
         // So many show a long prompt and a long answer.
         if bench["input_tokens"]["uniform"]["max"].as_u64().is_some_and(|tokens| tokens > 512) {
             bench["input_tokens"] = serde_yaml::from_str("uniform: { min: 64, max: 512 }").expect("YAML");
