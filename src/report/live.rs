@@ -23,7 +23,7 @@ pub struct LiveOptions {
     pub color: anstream::ColorChoice,
     /// Everything on stderr: stdout is for a result.
     pub aside: bool,
-    /// Without the frame of a pipeline: see [`Verbosity::frameless`].
+    /// Without the frame of a pipeline, as `regatta bench` prints its one stage.
     pub frameless: bool,
 }
 
