@@ -15,8 +15,8 @@ const OPTIONS: [(&str, &str); 6] = [
 ];
 
 /// Keys that are read elsewhere, and those that a stage does without: it starts when it is needed, and is then removed.
-const NO_OPTIONS: &str = "image command deploy gpus build container_name depends_on restart healthcheck tty stdin_open \
-    logging profiles networks links expose labels pull_policy stop_grace_period";
+const NO_OPTIONS: &str = "image command entrypoint deploy gpus build container_name depends_on restart healthcheck \
+    tty stdin_open logging profiles networks links expose labels pull_policy stop_grace_period";
 
 /// The script that starts the services of a compose file in their order; each is in the line that it has there. `None`
 /// where the text is another file.
@@ -29,7 +29,11 @@ pub fn compose_script(text: &str) -> Option<String> {
         let line = text.lines().position(is_begin).unwrap_or(0);
         let missing = line.saturating_sub(script.matches('\n').count());
         script.push_str(&"\n".repeat(missing));
-        script.push_str(&service_line(name, service.as_object()?));
+        // A service is known to the others by its name; stages share the host's network.
+        let line = services.keys().fold(service_line(name, service.as_object()?), |line, other| {
+            line.replace(&format!("//{other}:"), "//localhost:")
+        });
+        script.push_str(&line);
         script.push('\n');
     }
     Some(script)
@@ -48,13 +52,21 @@ fn service_line(name: &str, service: &Map<String, Value>) -> String {
     let devices = service.get("deploy").and_then(|deploy| deploy.pointer("/resources/reservations/devices"));
     let devices = devices.or_else(|| service.get("gpus")).map(list).unwrap_or_default();
     words.extend(devices.first().and_then(gpus).map(|gpus| format!("--gpus {}", shell_word(&gpus))));
+    // The image comes between the entry point's program and its further words.
+    let mut entry = command_words(service.get("entrypoint")).into_iter();
+    words.extend(entry.next().map(|program| format!("--entrypoint {program}")));
     words.push(service.get("image").and_then(Value::as_str).map_or_else(|| "<image>".to_owned(), quoted));
-    match service.get("command") {
-        Some(Value::Array(command)) => words.extend(command.iter().map(|word| quoted(&unquoted(word)))),
-        Some(Value::String(command)) => words.push(command.split('\n').collect::<Vec<_>>().join(" ")),
-        _ => {}
-    }
+    words.extend(entry.chain(command_words(service.get("command"))));
     words.join(" ")
+}
+
+/// The words of a command, for a shell.
+fn command_words(command: Option<&Value>) -> Vec<String> {
+    match command {
+        Some(Value::Array(words)) => words.iter().map(|word| quoted(&unquoted(word))).collect(),
+        Some(Value::String(line)) => line.split_whitespace().map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn list(value: &Value) -> Vec<Value> {
@@ -101,12 +113,13 @@ mod tests {
         let api = "  api:\n    image: a:v1\n    command: --model m --port 8000\n    ports: [\"9000:8000\"]\n    \
             environment: { HF_TOKEN: \"${HF_TOKEN}\" }\n    \
             deploy: { resources: { reservations: { devices: [{ driver: nvidia, count: 2 }] } } }\n";
-        let load = "  load:\n    image: b\n    command: [a, \"b c\"]\n";
+        let load = "  load:\n    image: b\n    entrypoint: [a, x]\n    \
+            command: [\"b c\", \"http://api:8000\"]\n";
         let script = compose_script(&format!("services:\n{api}{load}")).expect("a compose file");
         let lines: Vec<(usize, &str)> = script.lines().enumerate().filter(|(_, line)| !line.is_empty()).collect();
         let api = "docker run --name api --publish 9000:8000 --env \"HF_TOKEN=${HF_TOKEN}\" --gpus 2 a:v1 \
             --model m --port 8000";
-        assert_eq!(lines, [(1, api), (7, "docker run --name load b a 'b c'")]);
+        assert_eq!(lines, [(1, api), (7, "docker run --name load --entrypoint a b x 'b c' http://localhost:8000")]);
         assert_eq!(compose_script("regatta: 1\nstages: {}\n"), None);
     }
 }

@@ -74,9 +74,11 @@ pub(crate) fn translate(
         .collect();
     let entry =
         ENTRY_POINTS.iter().find(|(name, _)| image.split([':', '@']).next() == Some(name)).map(|(_, words)| *words);
-    let mut started: Vec<String> = entry.into_iter().flatten().map(|word| (*word).to_owned()).collect();
-    started.extend(command.iter().cloned());
-    if entry.is_some() && !line.has("--entrypoint") {
+    let given_entry = line.given.iter().rfind(|given| given.name == "--entrypoint").map(|given| vec![given.value()]);
+    let begin = given_entry.or_else(|| entry.map(<[&str]>::to_vec));
+    let started = begin.iter().flatten().copied().filter(|word| !word.is_empty());
+    let started: Vec<String> = started.map(str::to_owned).chain(command.iter().cloned()).collect();
+    if begin.is_some() {
         // The whole line is the stage's, so the image's own beginning of it must not come again.
         if let Value::Array(args) = container.entry("args").or_insert_with(|| json!([])) {
             args.push(json!("--entrypoint="));
@@ -104,7 +106,7 @@ pub(crate) fn translate(
         }
     }
     // Its own entry point takes these arguments; its name does not show which program that is.
-    if entry.is_none() && !line.has("--entrypoint") && started.first().is_none_or(|word| word.starts_with('-')) {
+    if begin.is_none() && started.first().is_none_or(|word| word.starts_with('-')) {
         return nothing(format!(
             "the line has no meaning here: which program the image `{image}` starts is not known; write the program in \
             front of its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
@@ -219,8 +221,8 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
                 }
                 None => secrets.push(value.to_owned()),
             },
-            "--workdir" | "--entrypoint" | "--ipc" | "--cap-add" | "--security-opt" | "--device" | "--memory"
-            | "--cpus" | "--runtime" | "--env-file" | "--hostname" | "--platform" | "--add-host" | "--pull" => {
+            "--workdir" | "--ipc" | "--cap-add" | "--security-opt" | "--device" | "--memory" | "--cpus"
+            | "--runtime" | "--env-file" | "--hostname" | "--platform" | "--add-host" | "--pull" => {
                 args.push(format!("{}={value}", given.name));
             }
             "--privileged" | "--init" => args.push(given.name.to_owned()),

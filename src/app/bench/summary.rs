@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::cli::{BenchLoad, BenchRequest, TokenLength};
 use base::spec::{BenchSweep, SweepLevels};
 use base::units::{counted, grouped};
-use harness::{Metric, ReasonSeverity, RunIdentity, RunResult, WHOLE_ANSWERS, zero_point_text};
+use harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS, zero_point_text};
 use report::{Styler, TextRole};
 
 /// Reasons below a verdict; the page has all.
@@ -125,9 +125,8 @@ fn gpus(result: &RunResult) -> Option<String> {
 /// The verdict, what was measured, and each reason with its cure.
 fn verdict(result: &RunResult, styler: Styler) -> String {
     let verdict = styler.tone(TextRole::from(result.verdict()), result.verdict_text());
-    let measured = result.identity.as_ref().map(RunIdentity::short_line);
-    // The verdict has the word.
-    let measured = measured.map(|line| line.strip_prefix("SIMULATED, ").map(str::to_owned).unwrap_or(line));
+    // The verdict has that word.
+    let measured = result.identity.as_ref().map(|identity| identity.short_line().replacen("SIMULATED, ", "", 1));
     let mut text = format!("{}\n", [Some(verdict), measured].into_iter().flatten().collect::<Vec<_>>().join("  "));
     for reason in result.reasons().iter().take(SHOWN_REASONS) {
         let (role, mark) = match reason.severity {

@@ -264,8 +264,6 @@ fn texts(words: Option<&WordList>) -> Option<FieldValue> {
 pub enum FieldValueError {
     #[error(transparent)]
     Type(#[from] serde_json::Error),
-    #[error("has no value that can be sent")]
-    Empty,
     #[error("{0}")]
     Bounds(String),
     #[error("must be one value: a record sends what it has")]
@@ -357,7 +355,7 @@ impl RequestField {
             _ => value.clone(),
         };
         let request: Request = serde_json::from_value(json!({ self.name(): value }))?;
-        let value = self.value(&request).ok_or(FieldValueError::Empty)?;
+        let value = self.value(&request).ok_or(FieldValueError::Several)?;
         match self.fault(&value) {
             Some(fault) => Err(FieldValueError::Bounds(fault)),
             None => value.to_json().ok_or(FieldValueError::Several),
