@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::command_tables::RunRow;
+use base::units::csv_cell;
 use harness::RunResult;
 
 /// A result of a run in the list of runs.
@@ -72,14 +73,10 @@ fn line(run: &RunRow, result: &ResultRow) -> Map<String, Value> {
     line
 }
 
-/// As RFC 4180 has it.
 fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) if text.contains([',', '"', '\n', '\r']) => {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        }
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => csv_cell(text),
         Some(value) => value.to_string(),
     }
 }
@@ -93,7 +90,7 @@ mod tests {
         let file = include_str!("../../tests/golden/results/benchmark/result.json");
         let result: RunResult = serde_json::from_str(file).unwrap();
         let row = ResultRow {
-            task: "load".to_owned(),
+            task: "=load".to_owned(),
             workload: Some("a, \"b\"".to_owned()),
             numbers: result_numbers(&result),
             ..ResultRow::default()
@@ -101,7 +98,7 @@ mod tests {
         let run = RunRow::shared("r", "m".to_owned(), "", row);
         let csv = run_list_csv(&[run]);
         let [head, line] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
-        assert!(line.starts_with("r,m,,shared,load,\"a, \"\"b\"\"\","), "{line}");
+        assert!(line.starts_with("r,m,,shared,'=load,\"a, \"\"b\"\"\","), "{line}");
         let at = head.split(',').rev().position(|name| name == "ttft_p99_ms").unwrap();
         let value = line.rsplit(',').nth(at).unwrap();
         assert_eq!(value.parse().ok(), result.latency.ttft.p99, "{csv}");
