@@ -14,7 +14,7 @@ use crate::simulate::ServedTwin;
 use crate::store;
 use base::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
 use mlperf::dataset::{LengthDistribution, assumed_lengths};
-use plan::manifest::model::{Bench, Engine, RepeatRole};
+use plan::manifest::model::{Bench, RepeatRole};
 use plan::{MeasurementCost, Plan, Task, loadgen};
 use report::{BenchEstimate, DecisionKind, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, estimates_note};
 use rules::MlperfScenario;
@@ -236,9 +236,7 @@ impl<'a> PlanEstimates<'a> {
         let speed = servers.speed.filter(|_| is_simulated).unwrap_or(1.0);
         let estimate = self.estimate(bench, &Servers { limits, count, speed })?;
         let estimate = BenchEstimate { gpus: if is_simulated { 0 } else { gpus }, ..estimate };
-        if let Some(engine) = &servers.engine {
-            self.basis.servers.insert(basis_of(engine));
-        }
+        self.basis.servers.insert((spec.model.name.clone(), spec.gpu.name.clone(), spec.basis()));
         if !is_simulated {
             self.basis.twin = self.twin.get().and_then(Option::as_ref).map(|(name, _)| name.clone());
         }
@@ -371,12 +369,6 @@ impl Servers {
             }
         })
     }
-}
-
-/// Model, GPU and the source of its calibration.
-fn basis_of(engine: &Engine) -> (String, String, String) {
-    let source = engine.system.calibration.as_ref().map(|calibration| calibration.source.clone());
-    (engine.model.name.clone(), engine.system.name.clone(), source.unwrap_or_default())
 }
 
 /// Letters and digits: `Llama-3.1-8B` and `llama3.1-8b` are the same.

@@ -114,5 +114,6 @@ fn coefficients(calibration: &SimCalibration) -> Vec<(&'static str, String, &'st
         Value::String(text) => text.clone(),
         value => value.as_f64().map_or_else(|| value.to_string(), |number| number.to_string()),
     };
-    MEANINGS.into_iter().map(|(name, meaning)| (name, text(&settings[name]), meaning)).collect()
+    let setting = |(name, meaning)| Some((name, text(settings.get(name)?), meaning));
+    MEANINGS.into_iter().filter_map(setting).collect()
 }

@@ -9,6 +9,7 @@ use plan::{Lifetime, Plan, Task};
 use rules::time;
 use serde::{Serialize, Serializer};
 use serde_json::json;
+use sim::StepTimeBasis;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::io;
@@ -143,8 +144,8 @@ impl fmt::Display for BenchEstimate {
 /// What all estimates of a plan rest on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EstimateBasis {
-    /// Names of models and of GPUs, and what their step times were fitted to.
-    pub servers: BTreeSet<(String, String, String)>,
+    /// Names of models and of GPUs, and what their step times rest on.
+    pub servers: BTreeSet<(String, String, StepTimeBasis)>,
     /// The simulated system that stands for a real one.
     pub twin: Option<String>,
     /// Lengths are those of the stand-in for a benchmark's data set.
@@ -171,9 +172,9 @@ pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> Str
     if let Some(twin) = &basis.twin {
         let _ = write!(out, ", by the twin {twin}");
     }
-    for (model, gpu, source) in &basis.servers {
-        let fitted = if source.is_empty() { "assumed, not fitted".to_owned() } else { format!("fitted to {source}") };
-        let _ = write!(out, "\n  step times of {model} on {gpu}: {fitted}");
+    for (model, gpu, rests_on) in &basis.servers {
+        let band = rests_on.with_band();
+        let _ = write!(out, "\n  step times of {model} on {gpu}: {rests_on} ({band} of the tokens per second)");
     }
     if basis.has_assumed_lengths {
         out.push_str("\n  lengths: those of the benchmark's stand-in data set");
@@ -358,12 +359,13 @@ mod tests {
     #[test]
     fn the_note_says_what_the_numbers_rest_on() {
         let mut basis = EstimateBasis { twin: Some("sim-h200-x8".into()), sample: 4000, ..EstimateBasis::default() };
-        basis.servers.insert(("llama2-70b".into(), "H200".into(), "rows of v5.1".into()));
+        let fitted = StepTimeBasis::Fitted { source: "rows of v5.1".to_owned() };
+        basis.servers.insert(("llama2-70b".into(), "H200".into(), fitted));
         assert_eq!(
             estimates_note(&[offline(), offline()], &basis),
             "model, not a measurement: the benchmarks take 7 min 12 s, 0.96 GPU-hours on 8 GPUs, by the twin \
                 sim-h200-x8\n  \
-             step times of llama2-70b on H200: fitted to rows of v5.1\n  \
+             step times of llama2-70b on H200: fitted to rows of v5.1 (fitted, −15 to +15 % of the tokens per second)\n  \
              4,000 requests of a load were simulated, more are in proportion\n  \
              builds and starts of servers are not counted"
         );

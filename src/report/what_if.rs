@@ -10,6 +10,7 @@ use crate::document::{Badge, Block, Cell, Document, Fact, Section, Table, TableC
 use crate::styler::TextRole;
 use base::spec::{LatencyLimit, Length, LimitedMetric};
 use base::units::three_digits;
+use sim::StepTimeBasis;
 
 /// Curves that a picture has room for.
 const MOST_CURVES: usize = 8;
@@ -30,6 +31,8 @@ pub struct WhatIfRow {
     pub is_best: bool,
     /// The same at several rates, up to a little more than the highest one; empty where they were not asked for.
     pub curve: Vec<WhatIfNumbers>,
+    /// What its step times rest on. `None`: nothing was simulated.
+    pub basis: Option<StepTimeBasis>,
     /// What would measure it. Empty: no command would.
     pub command: String,
 }
@@ -131,6 +134,7 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
     ];
     let lengths = distinct(answered().map(|row| &row.lengths));
     points.extend(lengths.into_iter().map(|lengths| Block::text(TextRole::Plain, lengths.to_string())));
+    points.extend(bases(rows).into_iter().map(|line| Block::text(TextRole::Plain, line)));
     let mut charts = charts(rows, limits).into_iter();
     let picture = charts.next();
     let commands = distinct(answered().map(|row| row.command.clone()).filter(|command| !command.is_empty()));
@@ -153,6 +157,29 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
     }
 }
 
+/// What the step times of each GPU rest on, and where the winner is open.
+fn bases(rows: &[WhatIfRow]) -> Vec<String> {
+    let answered = || rows.iter().filter_map(|row| Some((row, row.outcome.as_ref().ok()?, row.basis.as_ref()?)));
+    let mut lines: Vec<String> = distinct(answered().map(|(.., basis)| format!("step times: {basis}")));
+    let range = |numbers: &WhatIfNumbers, basis: &StepTimeBasis| {
+        let (low, high) = basis.band();
+        (numbers.tokens_per_second * low, numbers.tokens_per_second * high)
+    };
+    let meets = |(row, numbers, basis): (&WhatIfRow, &WhatIfNumbers, &StepTimeBasis)| {
+        let (low, high) = range(numbers, basis);
+        let rivals = answered().filter(|(other, ..)| other.task == row.task && other.gpus == row.gpus && other != &row);
+        let mut ranges = rivals.map(|(_, numbers, basis)| range(numbers, basis));
+        row.is_best && ranges.any(|(other_low, other_high)| other_low < high && low < other_high)
+    };
+    if !lines.is_empty() {
+        lines.push("nine of ten published results were within that band of the simulated tok/s".to_owned());
+    }
+    if answered().any(meets) {
+        lines.push("points with as many GPUs lie within each other's bands: which of them is best is open".to_owned());
+    }
+    lines
+}
+
 fn points(rows: &[WhatIfRow]) -> Table {
     let keys = distinct(rows.iter().flat_map(|row| &row.settings).map(|(key, _)| key));
     let mut columns = vec![TableColumn::new("no.")];
@@ -160,6 +187,7 @@ fn points(rows: &[WhatIfRow]) -> Table {
     columns.push(TableColumn::new("benchmark"));
     columns.extend(["GPUs", "req/s", "tok/s", "tok/s/GPU"].map(TableColumn::number));
     columns.extend(latency_columns());
+    columns.push(TableColumn::new("step times"));
     let mut table = Table::new("numbers of each point", columns);
     for (at, row) in rows.iter().enumerate() {
         let mut cells = vec![Cell::new(TextRole::Name, format!("{}{}", at + 1, if row.is_best { " *" } else { "" }))];
@@ -173,6 +201,7 @@ fn points(rows: &[WhatIfRow]) -> Table {
                 cells.push(Cell::from(numbers.rate.map_or_else(|| "all at once".to_owned(), three_digits)));
                 cells.extend(tokens.map(|tokens| Cell::number(TextRole::Plain, Some(tokens))));
                 cells.extend(latencies.map(|ms| Cell::from(latency(ms))));
+                cells.extend(row.basis.as_ref().map(|basis| Cell::from(basis.with_band())));
             }
             Err(problem) => cells.push(Cell::new(TextRole::Bad, problem.to_string())),
         }
@@ -326,6 +355,10 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> Value {
             let mut point = json!({"settings": settings, "task": row.task,
                 "input_tokens": row.lengths.input, "output_tokens": row.lengths.output,
                 "gpus": row.gpus, "servers": row.servers, "pareto": row.is_best, "command": row.command});
+            if let Some(basis) = &row.basis {
+                let (low, high) = basis.band();
+                point["basis"] = json!({"class": basis.name(), "about": basis.to_string(), "low": low, "high": high});
+            }
             match &row.outcome {
                 Ok(n) => {
                     point["rate"] = json!(n.rate);
@@ -383,6 +416,7 @@ mod tests {
             outcome: Ok(numbers(rate, tpot)),
             is_best: true,
             curve: [0.5, 1.0, 1.1].map(|share| numbers(share * rate, tpot)).to_vec(),
+            basis: Some(StepTimeBasis::Assumed),
             command: format!("regatta run m system={system} rate={rate}"),
         }
     }

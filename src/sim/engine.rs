@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::timing::{
     Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus, Parallelism,
-    Precision, Speculation, derive, derive_drafter,
+    Precision, Speculation, StepTimeBasis, derive, derive_drafter,
 };
 use base::files::read_bytes;
 use base::spec::{AcceptanceRateError, SimCalibration};
@@ -39,6 +39,13 @@ pub struct EngineSpec {
     pub lora: Option<LoraSettings>,
     /// Of an engine of vLLM: the largest step with a CUDA graph, tokens. `None`: vLLM's default.
     pub max_cudagraph_capture_size: Option<u32>,
+}
+
+impl EngineSpec {
+    /// What its step times rest on.
+    pub fn basis(&self) -> StepTimeBasis {
+        StepTimeBasis::new(&self.model, Precision::parse(&self.precision), &self.calibration)
+    }
 }
 
 /// One `rank<N>.engine`.

@@ -38,7 +38,7 @@ pub use serve::{
 };
 pub use timing::{
     Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus,
-    Parallelism, Precision, Speculation, derive,
+    Parallelism, Precision, Speculation, StepTimeBasis, derive,
 };
 pub use virtual_load::{
     Capacity, CapacityError, ServerArrangement, UnknownMetric, VirtualBenchmark, VirtualResult, VirtualWorkload,

@@ -75,6 +75,7 @@ pub(super) fn questions_of(
                 outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
                 is_best: false,
                 curve: Vec::new(),
+                basis: servers.simulated().map(|(spec, _)| spec.basis()),
                 command,
             },
             twin: servers.simulated().filter(|_| problem.is_none()),

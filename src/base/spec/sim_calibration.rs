@@ -25,6 +25,9 @@ pub enum SimScheduler {
 pub struct SimCalibration {
     /// What it was fitted to. Empty: nothing, the values are assumed.
     pub source: String,
+    /// The GPU that it was fitted to, where that is not this one but one of the same generation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carried_from: Option<String>,
     /// Whose scheduler and KV cache rules the simulated engine follows.
     pub scheduler: SimScheduler,
     /// Share of the memory bandwidth that reading the weights reaches.
@@ -36,15 +39,17 @@ pub struct SimCalibration {
     /// Share of the peak that linear layers reach at 16 and 8 bits.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub compute: f64,
-    /// Share of the peak that linear layers reach at 4 bits.
+    /// Share of the peak that linear layers reach at 4 bits. [default: assumed, 0.6]
     #[schemars(range(min = 0.01, max = 1.5))]
-    pub compute_fp4: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_fp4: Option<f64>,
     /// Share of the peak that attention over a prompt reaches.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub attention: f64,
-    /// Share of that which the linear layers of experts reach, of a mixture of experts.
+    /// Share of that which the linear layers of experts reach, of a mixture of experts. [default: assumed, all of it]
     #[schemars(range(min = 0.01, max = 1.5))]
-    pub experts: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experts: Option<f64>,
     /// Share of the links' bandwidth that all-reduces reach.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub link: f64,
@@ -85,13 +90,14 @@ impl Default for SimCalibration {
     fn default() -> Self {
         Self {
             source: String::new(),
+            carried_from: None,
             scheduler: SimScheduler::TensorrtLlm,
             weights_bandwidth: 0.8,
             kv_bandwidth: 0.8,
             compute: 0.6,
-            compute_fp4: 0.6,
+            compute_fp4: None,
             attention: 0.4,
-            experts: 1.0,
+            experts: None,
             link: 1.0,
             pipeline: 1.0,
             overlap: 1.0,

@@ -4,27 +4,36 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+/// The name of a file of `manifests/gpus`, and its text.
+macro_rules! sheet {
+    ($file:literal) => {
+        ($file, include_str!(concat!("../../../manifests/gpus/", $file)))
+    };
+}
+
 /// Part of a system's name, and the file with the numbers of its GPU, which only the simulator calculates with. Longer
 /// names stand before those that they contain.
-const DATA_SHEETS: [(&str, &str); 13] = [
-    ("RTX-PRO-6000", include_str!("../../../manifests/gpus/rtx-pro-6000-96gb.yaml")),
-    ("GB300", include_str!("../../../manifests/gpus/gb300-288gb.yaml")),
-    ("GB200", include_str!("../../../manifests/gpus/gb200-186gb.yaml")),
-    ("GH200-144GB", include_str!("../../../manifests/gpus/gh200-144gb.yaml")),
-    ("GH200", include_str!("../../../manifests/gpus/gh200-96gb.yaml")),
-    ("B300", include_str!("../../../manifests/gpus/b300-sxm-270gb.yaml")),
-    ("B200", include_str!("../../../manifests/gpus/b200-sxm-180gb.yaml")),
-    ("H200-NVL", include_str!("../../../manifests/gpus/h200-nvl-141gb.yaml")),
-    ("H200", include_str!("../../../manifests/gpus/h200-sxm-141gb.yaml")),
-    ("H100-NVL", include_str!("../../../manifests/gpus/h100-nvl-94gb.yaml")),
-    ("H100NVL", include_str!("../../../manifests/gpus/h100-nvl-94gb.yaml")),
-    ("H100", include_str!("../../../manifests/gpus/h100-sxm-80gb.yaml")),
-    ("L40S", include_str!("../../../manifests/gpus/l40s-48gb.yaml")),
+const DATA_SHEETS: [(&str, (&str, &str)); 13] = [
+    ("RTX-PRO-6000", sheet!("rtx-pro-6000-96gb.yaml")),
+    ("GB300", sheet!("gb300-288gb.yaml")),
+    ("GB200", sheet!("gb200-186gb.yaml")),
+    ("GH200-144GB", sheet!("gh200-144gb.yaml")),
+    ("GH200", sheet!("gh200-96gb.yaml")),
+    ("B300", sheet!("b300-sxm-270gb.yaml")),
+    ("B200", sheet!("b200-sxm-180gb.yaml")),
+    ("H200-NVL", sheet!("h200-nvl-141gb.yaml")),
+    ("H200", sheet!("h200-sxm-141gb.yaml")),
+    ("H100-NVL", sheet!("h100-nvl-94gb.yaml")),
+    ("H100NVL", sheet!("h100-nvl-94gb.yaml")),
+    ("H100", sheet!("h100-sxm-80gb.yaml")),
+    ("L40S", sheet!("l40s-48gb.yaml")),
 ];
 
 /// A file of `manifests/gpus`.
 #[derive(Deserialize)]
 struct GpuFile {
+    #[serde(default)]
+    include: Vec<String>,
     vars: GpuVars,
 }
 
@@ -36,7 +45,7 @@ struct GpuVars {
 /// `engine.system` of a system's name; none where the GPU or the number is not in it.
 pub(super) fn machine(system: &str) -> Option<Value> {
     let name = system.to_uppercase().replace('_', "-");
-    let (_, text) = DATA_SHEETS.into_iter().find(|(part, _)| name.contains(part))?;
+    let (_, (_, text)) = DATA_SHEETS.into_iter().find(|(part, _)| name.contains(part))?;
     let digits = name.rsplit('X').next().filter(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()));
     let gpus: u32 = digits.and_then(|n| n.parse().ok()).filter(|n| *n > 0)?;
     let mut machine = Map::from_iter([("name".to_owned(), json!(system)), ("gpus".to_owned(), json!(gpus))]);
@@ -44,9 +53,22 @@ pub(super) fn machine(system: &str) -> Option<Value> {
     Some(Value::Object(machine))
 }
 
+/// `vars.gpu` of a file of `manifests/gpus` and of those that it includes.
 fn numbers(text: &str) -> Map<String, Value> {
     let file: GpuFile = serde_yaml::from_str(text).expect("a shipped file is well-formed; a test reads them all");
-    file.vars.gpu
+    let sheets = DATA_SHEETS.into_iter().filter(|(_, (name, _))| file.include.iter().any(|base| base == name));
+    let mut gpu = sheets.map(|(_, (_, base))| numbers(base)).next().unwrap_or_default();
+    merge(&mut gpu, file.vars.gpu);
+    gpu
+}
+
+fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Object(base)), Value::Object(over)) => merge(base, over),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
 }
 
 /// GPUs that systems are named after; longer names before those that they contain.
@@ -97,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_gpu_has_its_numbers() {
-        for (part, text) in DATA_SHEETS {
+        for (part, (_, text)) in DATA_SHEETS {
             let gpu = numbers(text);
             for number in ["memory_gb", "bandwidth_gbs", "link_gbs", "tflops_16bit"] {
                 assert!(gpu[number].as_f64().is_some_and(|number| number > 0.0), "{part}: {number}");

@@ -241,7 +241,7 @@ impl Linear {
             weights_bandwidth: 1.0,
             kv_bandwidth: 1.0,
             compute: 1.0,
-            compute_fp4: 1.0,
+            compute_fp4: Some(1.0),
             attention: 1.0,
             all_reduce_us: 0.0,
             link: defaults.link,
@@ -280,7 +280,8 @@ impl Linear {
         }
         // Of a token's time, what moves its activations, and what its arithmetic would take at the peak.
         let of_token = |compute: f64, weights_bandwidth: f64| {
-            let calibration = SimCalibration { compute, compute_fp4: compute, weights_bandwidth, ..defaults.clone() };
+            let calibration =
+                SimCalibration { compute, compute_fp4: Some(compute), weights_bandwidth, ..defaults.clone() };
             derive(&target.with(&calibration)).0.token
         };
         let activations = of_token(f64::INFINITY, weights_bandwidth);
@@ -288,13 +289,14 @@ impl Linear {
         let compute = share(arithmetic, (token - link - activations).max(f64::MIN_POSITIVE));
         let (compute, compute_fp4) = if target.precision == Precision::Fp4 {
             assumed.push("compute: the log is of 4 bits");
-            (defaults.compute, compute)
+            (defaults.compute, Some(compute))
         } else {
             (compute, defaults.compute_fp4)
         };
         let thousandths = |value: f64| (1e3 * value).round() / 1e3;
         let calibration = SimCalibration {
             source: target.source.clone(),
+            carried_from: None,
             scheduler: target.scheduler,
             weights_bandwidth,
             kv_bandwidth,

@@ -4,11 +4,13 @@
 //! A model, never a measurement: every report that rests on it must state so. Without a fitted calibration the shares
 //! are assumed.
 
+mod basis;
 mod speculation;
 
 use serde::{Deserialize, Serialize};
 
 use base::spec::SimScheduler;
+pub use basis::StepTimeBasis;
 pub(crate) use speculation::derive_drafter;
 pub use speculation::{Drafter, Drafting, ModelOnGpus, Parallelism, Speculation, derive};
 

@@ -134,7 +134,8 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
     let pp = if stages > 1.0 { stages * calibration.pipeline } else { stages };
     let bandwidth = gpu.bandwidth_gbs * 1e9;
     let peak = gpu.tflops_16bit * 1e12;
-    let compute = if precision == Precision::Fp4 { calibration.compute_fp4 } else { calibration.compute };
+    let compute =
+        if precision == Precision::Fp4 { calibration.compute_fp4.unwrap_or(0.6) } else { calibration.compute };
     let linear = compute * peak * precision.rate();
     // Attention runs at 8 bits at most.
     let attention = calibration.attention * peak * precision.rate().min(2.0);
@@ -194,7 +195,7 @@ fn linear_flops(model: &DecoderModel, calibration: &SimCalibration) -> f64 {
     let active = model.active_parameters as f64;
     let (each, experts) = expert_parameters(model);
     let in_experts = each * f64::from(experts.map_or(0, |experts| experts.of_a_token));
-    2.0 * (active - in_experts + in_experts / calibration.experts)
+    2.0 * (active - in_experts + in_experts / calibration.experts.unwrap_or(1.0))
 }
 
 /// What a token's activations of 16 bits read and write between the linear layers, bytes: norms and residuals of the

