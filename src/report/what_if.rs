@@ -171,8 +171,8 @@ fn bases(rows: &[WhatIfRow]) -> Vec<String> {
         let mut ranges = rivals.map(|(_, numbers, basis)| range(numbers, basis));
         row.is_best && ranges.any(|(other_low, other_high)| other_low < high && low < other_high)
     };
-    if !lines.is_empty() {
-        lines.push("nine of ten published results were within that band of the simulated tok/s".to_owned());
+    if answered().any(|(.., basis)| !matches!(basis, StepTimeBasis::StepLog { .. })) {
+        lines.push("nine of ten published MLPerf results were within the band of the simulated tok/s".to_owned());
     }
     if answered().any(meets) {
         lines.push("points with as many GPUs lie within each other's bands: which of them is best is open".to_owned());

@@ -55,6 +55,7 @@ pub(super) fn questions_of(
             <[LatencyLimit]>::to_vec,
         );
         let rate = bench.rate;
+        let is_given = point.iter().any(|setting| setting.key.ends_with("requests"));
         let has_rate = rate.is_some() || !request.rate.is_empty();
         if !is_offline && limits.is_empty() && !has_rate && request.fleet.day.is_none() {
             problem = Some("it has no limits and no rate: give --goal or --rate");
@@ -82,6 +83,7 @@ pub(super) fn questions_of(
             split: None,
             workload,
             is_offline,
+            requests: is_given.then_some(bench.stop.requests).flatten().map(|requests| requests as usize),
             limits,
             rate,
             rate_key,

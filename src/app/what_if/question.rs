@@ -21,6 +21,8 @@ pub(super) struct Question {
     pub split: Option<Disaggregation>,
     pub workload: VirtualWorkload,
     pub is_offline: bool,
+    /// The benchmark's own number, where a setting of the grid gives it.
+    pub requests: Option<usize>,
     /// Empty: measure at the rate.
     pub limits: Vec<LatencyLimit>,
     pub rate: Option<f64>,
@@ -90,7 +92,7 @@ impl Question {
     /// part of the time.
     fn count(&self, server: &EngineLimits, requests: usize) -> usize {
         let fillings = if self.is_offline { 20 } else { 4 };
-        requests.max(self.row.servers * server.max_batch_size * fillings)
+        self.requests.unwrap_or_else(|| requests.max(self.row.servers * server.max_batch_size * fillings))
     }
 
     /// The same load at rates up to a little more than the highest one.
