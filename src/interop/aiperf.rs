@@ -305,7 +305,8 @@ fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoa
     if !load.has("concurrency") && !load.has("rate") && !load.has("speed") {
         load.put("concurrency", "1");
     }
-    if !load.has("stop.requests") && !load.has("stop.duration") && !load.has("data") {
+    let sends_all = load.has("data") && !line.has("--public-dataset");
+    if !load.has("stop.requests") && !load.has("stop.duration") && !sends_all {
         let users = load.most_users().or_else(|| line.number("--concurrency"));
         load.usual_requests(users, "AIPerf");
     }

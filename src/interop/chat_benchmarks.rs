@@ -31,6 +31,7 @@ pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationEr
         load.put("protocol", CHAT.0);
         load.address(line.setting("--api-base"), CHAT.1, CHAT.1);
         load.put("request.temperature", "0");
+        load.put("warmup", "0");
         load.streaming(true);
         load.level("concurrency", &line.all("--num-concurrency"));
     })
@@ -78,7 +79,6 @@ pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationErro
         load.put("protocol", protocol);
         let base = url.trim_end_matches("/completions").trim_end_matches("/chat");
         load.overlapping_address(&[base], usual.trim_start_matches("/v1"), usual);
-        load.put("request.temperature", line.setting("--temperature"));
         if !line.has("--rate") {
             load.level("concurrency", &line.all("--parallel"));
         } else if load.level("rate", &line.all("--rate")) && !line.has("--open-loop") {
@@ -171,7 +171,10 @@ pub(crate) fn llmperf(env: &Env, words: &[String]) -> Result<Translation, Transl
             Some((_, base)) => load.overlapping_address(&[base], CHAT.1.trim_start_matches("/v1"), CHAT.1),
             None => load.builder.push_error("OPENAI_API_BASE=http://HOST:PORT/v1 is missing in front of the line"),
         }
-        load.put("api_key_env", "OPENAI_API_KEY");
+        if env.has("OPENAI_API_KEY") {
+            load.put("api_key_env", "OPENAI_API_KEY");
+        }
+        load.put("warmup", "0");
         load.streaming(true);
     })
 }
@@ -236,11 +239,14 @@ mod tests {
             "--concurrency 4 --requests 20",
             "--input-tokens 550 --input-tokens-stddev 150 --output-tokens 150 --output-tokens-stddev 10",
             "--extra top_p:0.5",
+            "--warmup 0",
         ] {
             assert!(sent.contains(part), "`{part}` is missing in {sent}");
         }
         assert!(!format!("{:?}", import(line)).contains("hush"));
         assert!(lost(line).is_empty(), "{:?}", lost(line));
+        let unused = import(line).untranslated;
+        assert!(unused.iter().all(|option| !option.argument.contains("OPENAI_API")), "{unused:?}");
         assert_eq!(lost(&line.replace("--llm-api openai", "--llm-api anthropic")), ["--llm-api anthropic"]);
         let error = read_line(&[line.replace("OPENAI_API_BASE=http://h:8000/v1 ", "")]).unwrap_err().to_string();
         assert!(error.contains("OPENAI_API_BASE=http://HOST:PORT/v1 is missing"), "{error}");

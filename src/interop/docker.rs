@@ -32,13 +32,10 @@ pub(crate) fn translate(
     const TOOL: &str = "docker run";
     let mut builder = TranslationBuilder::default();
     let nothing = |text: String| TranslationBuilder::nothing("docker", text);
-    let rest = match words.split_first() {
-        Some((command, rest)) if command == "run" => rest,
-        other => {
-            let command = other.map_or("", |(command, _)| command.as_str());
-            return idle_command(&format!("{engine} {command}"), "docker *");
-        }
-    };
+    let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
+    if command != "run" {
+        return idle_command(&format!("{engine} {command}"), "docker *");
+    }
     let line = TABLE.read_front(TOOL, rest, &mut builder);
     let Some((image, command)) = line.behind.split_first() else {
         builder.push_error(format!("`{engine} run` needs an image"));

@@ -36,6 +36,7 @@ pub(crate) fn translate(
     TABLE.measurement(&settings, |line, load| {
         let (protocol, path) = if line.setting("--api.type") == "chat" { CHAT } else { COMPLETIONS };
         load.put("protocol", protocol);
+        load.put("warmup", "0");
         load.address(line.setting("--server.base_url"), path, path);
         load.streaming(line.setting("--api.streaming") == "true");
         if line.setting("--server.ignore_eos") == "true" {

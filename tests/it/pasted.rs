@@ -182,7 +182,7 @@ fn shortened(world: &World, manifest: &mut serde_yaml::Value) -> bool {
             bench["request"]["adapters"] = serde_yaml::from_str("tensorrt_llm_bls: 1").expect("YAML");
         }
         for key in ["input_tokens", "output_tokens"] {
-            if ["normal", "lognormal"].iter().any(|law| bench[key][*law]["max"].as_u64().is_some_and(|most| most > 512))
+            if ["normal", "lognormal"].iter().any(|law| bench[key][*law]["max"].as_u64().is_some_and(|most| most > 160))
             {
                 bench[key] = serde_yaml::from_str("normal: { mean: 64, stddev: 8, min: 32, max: 96 }").expect("YAML");
             }

@@ -240,9 +240,9 @@ impl FileFormat {
         let mut requested = Map::new();
         for row in &self.requested {
             let Some((key, places)) = row.split_first() else { continue };
-            let is_length = ["input_tokens", "output_tokens"].contains(&key.as_str());
-            // A length of -1 is not set.
-            let is_set = |value: &&Value| !is_length || value.as_f64().is_none_or(|number| number > 0.0);
+            let is_level = ["input_tokens", "output_tokens", "request_rate"].contains(&key.as_str());
+            // A length or a rate of -1 is not set.
+            let is_set = |value: &&Value| !is_level || value.as_f64().is_none_or(|number| number > 0.0);
             let value = places.iter().find_map(|place| run_values.at(place).filter(is_set));
             let value = value.map(|value| if key == "endpoints" { json!([value]) } else { value.clone() });
             requested.extend(value.map(|value| (key.clone(), value)));

@@ -159,10 +159,8 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
 
 /// The summary of a run of evalscope, with the percentiles that it writes into a file of their own.
 fn with_percentiles(summary: &ImportSource, lists: &[&ImportSource]) -> Option<ImportSource> {
-    if summary.name != "benchmark_summary.json" {
-        return None;
-    }
-    let list = lists.iter().find(|list| list.name == "benchmark_percentile.json")?;
+    let is_summary = summary.name == "benchmark_summary.json";
+    let list = lists.iter().find(|list| is_summary && list.name == "benchmark_percentile.json")?;
     let rows: Vec<Map<String, Value>> = serde_json::from_str(&strict_json(&list.text)).ok()?;
     let row = |mut row: Map<String, Value>| Some((row.remove("Percentiles")?.as_str()?.to_owned(), Value::Object(row)));
     let mut object: Map<String, Value> = serde_json::from_str(&strict_json(&summary.text)).ok()?;
@@ -456,7 +454,8 @@ mod tests {
         let expected =
             "ttft 119.00 138.00, tpot 20.00 20.00, itl 20.00 20.00, e2e 1099.00 1118.00, 1.88/s, 94.18/s, 20 requests";
         assert_eq!(runs.iter().map(numbers).collect::<Vec<_>>(), [expected]);
-        assert_eq!(runs[0].run.result.requested["concurrency"], 4);
+        let requested = &runs[0].run.result.requested;
+        assert_eq!((&requested["concurrency"], requested.get("request_rate")), (&Value::from(4), None));
     }
 
     #[test]

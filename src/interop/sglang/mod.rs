@@ -10,12 +10,10 @@ use crate::command_server::ServerProgram;
 
 /// `sglang serve …`
 pub(crate) fn sglang(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    match words.split_first() {
-        Some((command, rest)) if command == "serve" => serve(&["sglang", "serve"], env, rest),
-        other => {
-            let command = other.map_or("", |(command, _)| command.as_str());
-            idle_command(&format!("sglang {command}"), "sglang *")
-        }
+    let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
+    match command {
+        "serve" => serve(&["sglang", "serve"], env, rest),
+        _ => idle_command(&format!("sglang {command}"), "sglang *"),
     }
 }
 

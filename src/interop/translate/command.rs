@@ -252,9 +252,9 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
     if matches!(translation.kind, TranslationKind::Nothing(_)) {
         return translation;
     }
-    // A client of OpenAI's interfaces has its key as `--api-key-env`.
-    let is_read =
-        |name: &String| matches!(&translation.kind, TranslationKind::Bench(bench) if bench.args.contains(name));
+    // A client of OpenAI's interfaces has its key as `--api-key-env`, and llmperf the address of the server.
+    let is_address = |name: &String| translation.tool == "token_benchmark_ray.py" && name == "OPENAI_API_BASE";
+    let is_read = |name: &String| matches!(&translation.kind, TranslationKind::Bench(bench) if is_address(name) || bench.args.contains(name));
     let unread: Vec<String> = env.0.iter().map(|(name, _)| name.clone()).filter(|name| !is_read(name)).collect();
     for name in unread {
         let mut builder = TranslationBuilder::default();
@@ -402,6 +402,7 @@ mod tests {
         let public =
             bench("aiperf profile -m m --endpoint-type completions --public-dataset sharegpt --num-prompts 100");
         assert_eq!((&public.keys["data"]["first"], public.keys.get("distinct_prompts")), (&json!(100), None));
+        assert!(public.args.join(" ").contains("--requests 10"), "{public:?}");
         let several = bench("genai-perf profile -m a b --endpoint-type chat --model-selection-strategy random");
         assert_eq!(several.keys["request"]["adapters"], json!({"a": 1, "b": 1}));
     }
