@@ -101,7 +101,7 @@ fn metric_table(text: &str) -> Value {
         let [_, label, values @ .., _] = cells.as_slice() else { continue };
         match rows.last_mut() {
             // A long label goes on in the next line.
-            Some((above, _)) if values.iter().all(|value| value.is_empty()) => above.push_str(&format!(" {label}")),
+            Some((above, _)) if values.iter().all(|value| value.is_empty()) => above.extend([" ", *label]),
             _ => rows.push(((*label).to_owned(), values.to_vec())),
         }
     }
