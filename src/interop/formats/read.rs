@@ -396,8 +396,8 @@ mod tests {
     use super::*;
     use crate::formats::located_runs::{LocatedRun, locate_runs};
 
-    /// Runs in a folder or a file of the golden results. The tools' own code wrote the files, of made-up requests; the logs
-    /// are as their documentation has them.
+    /// Runs in a folder or a file of the golden results. The tools' own code wrote the files, of made-up requests; the
+    /// logs are as their documentation has them.
     fn runs(name: &str) -> Vec<LocatedRun> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/results").join(name);
         locate_runs(&[path]).unwrap_or_else(|error| panic!("{name}: {error}")).runs
