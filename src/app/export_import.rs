@@ -79,6 +79,10 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
         && let Some(text) = short_yaml(file)
     {
         if let Some(tool) = interop::tool_of_config(&text) {
+            if tool == "inference-perf" {
+                let line = [tool, "--config_file", &file.display().to_string()].map(str::to_owned);
+                return translate::line(global, &line);
+            }
             return Err(CommandError::Usage(format!(
                 "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, \
                 and import that: `regatta import -- LINE`",

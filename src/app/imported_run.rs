@@ -72,7 +72,7 @@ pub(super) fn command(
         let settings: Vec<String> = settings.map(|setting| format!("`{setting}`")).collect();
         let lost = if settings.is_empty() { String::new() } else { format!(" to set {}", settings.join(", ")) };
         return Err(CommandError::hinted(
-            format!("the line has no meaning here: this recipe is not shipped, there is no manifest {names}{lost}"),
+            format!("cannot translate the line: this recipe is not shipped, there is no manifest {names}{lost}"),
             "`regatta list` lists the manifests; another one of the same model would be another benchmark",
         ));
     };
@@ -121,7 +121,7 @@ fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &m
     for setting in &named.line.settings {
         match place(setting, manifest) {
             Some(key) => params.push((key.clone(), setting.value.clone())),
-            None => translation.untranslated.push(UntranslatedOption::new(
+            None => translation.untranslated.push(UntranslatedOption::of_load(
                 &setting.argument,
                 format!(
                     "the manifest `{}` has no parameter `{}`: change it in the file of the system",
@@ -148,7 +148,7 @@ fn set_system(
     match params.iter().find(|(key, _)| key == "system") {
         Some((_, system)) if !named.has_system(system) => {
             return Err(CommandError::hinted(
-                format!("the line has no meaning here: no settings of the system `{system}` are on file for `{name}`"),
+                format!("cannot translate the line: no settings of the system `{system}` are on file for `{name}`"),
                 format!(
                     "`regatta run {name} system={system}` lists those that are; a file \
                      manifests/{name}/{system}.yaml that includes a near one adds it"
@@ -181,7 +181,10 @@ fn set_system(
         }
         // Without a system the line is that of the default, if that takes its settings.
         Err(reason) if named.with(params.clone()).is_ok() => {
-            translation.untranslated.push(UntranslatedOption::new(&scale.argument, reason.to_string()));
+            // A manifest without systems runs on whatever there is.
+            let is_workload = !manifest.params.contains_key("system");
+            let option = UntranslatedOption::new(&scale.argument, reason.to_string());
+            translation.untranslated.push(UntranslatedOption { is_workload, ..option });
         }
         Err(reason) => return Err(CommandError::Usage(format!("{}: {reason}", scale.argument))),
     }

@@ -85,7 +85,7 @@ fn print_translation(global: &Global, mut translation: Translation) -> Result<Cl
         }
         TranslationKind::Container(container) => {
             let block = yaml(&Map::from_iter([("container".to_owned(), Value::Object(container))]))?;
-            let reason = "a container alone has no meaning here: a stage runs its programs in one, with";
+            let reason = "cannot translate a container alone: a stage runs its programs in one, with";
             let block = translation.as_written(block.trim_end());
             Err(CommandError::Usage(format!("{reason}\n{}", indented(&block))))
         }

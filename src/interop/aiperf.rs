@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::command_line::{
     CHAT, COMPLETIONS, Compute, ConversationOptions, GivenOption, NoMeaning, ParsedLine, SHAREGPT_FILE, ToolTable,
-    TranslatedLoad, Translation, TranslationBuilder, TranslationError, api_key, length_pairs, number,
+    TranslatedLoad, Translation, TranslationBuilder, TranslationError, api_key, length_pairs, models, number,
     rate_of_conversations, share,
 };
 use base::spec::Quantity;
@@ -28,7 +28,7 @@ const CONVERSATIONS: ConversationOptions = ConversationOptions {
 
 pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
     let functions: &[(&str, Compute)] = &[
-        ("model", model),
+        ("model", models),
         ("api_key", api_key),
         ("concurrency", concurrency),
         ("rate", |load, _, given| load.level("rate", given)),
@@ -79,8 +79,9 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
         "completions" => COMPLETIONS,
         "chat" => CHAT,
         other => {
-            load.builder
-                .push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
+            load.builder.push_error(format!(
+                "cannot translate the line: requests of `{other}` are not measured; those of chat and completions are"
+            ));
             CHAT
         }
     };
@@ -100,7 +101,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
 fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
     if let Some(file) = line.value("--config") {
         return Err(format!(
-            "the line has no meaning here: its settings are in `{file}`, which is not read; give them as options"
+            "cannot translate the line: its settings are in `{file}`, which is not read; give them as options"
         )
         .into());
     }
@@ -109,14 +110,14 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
     }
     if let Some(name) = line.value("--public-dataset").filter(|name| *name != "sharegpt") {
         return Err(format!(
-            "the line has no meaning here: the data set `{name}` is not downloaded; save its prompts as JSON lines \
+            "cannot translate the line: the data set `{name}` is not downloaded; save its prompts as JSON lines \
                 and give them with `--input-file FILE --custom-dataset-type single_turn`"
         )
         .into());
     }
     match line.given.iter().find(|given| is_of_search(given.name)) {
         Some(given) => Err(format!(
-            "`{TOOL} {}` has no meaning here: it searches for a load within limits; that is `bench.search`, which \
+            "cannot translate `{TOOL} {}`: it searches for a load within limits; that is `bench.search`, which \
                 finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
             given.as_written()
         )
@@ -148,9 +149,9 @@ fn user_centric(rate: &str, users: Option<&str>) -> String {
         _ => format!("{users}/{rate} s"),
     };
     format!(
-        "`{TOOL} --user-centric-rate {rate}` has no meaning here: there the turns of a user begin {gap} apart, here a \
-            user pauses from the end of an answer on; `--concurrency {users}` with `think_time: {{ fixed: … }}`, of \
-            {gap} less the time of an answer, is near it"
+        "cannot translate `{TOOL} --user-centric-rate {rate}`: AIPerf starts the turns of a user {gap} apart; \
+        a user of Regatta pauses after the end of an answer. `--concurrency {users}` with `think_time: {{ fixed: \
+        … }}`, of {gap} less the time of an answer, is close to it"
     )
 }
 
@@ -161,17 +162,6 @@ fn is_of_search(name: &str) -> bool {
 
 fn number_text(value: f64) -> String {
     number((value * 1e3).round() / 1e3).to_string()
-}
-
-fn model(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
-    load.put("model", given.value());
-    if given.values.len() > 1 {
-        load.builder.push_untranslated_load(
-            given.as_written(),
-            "one measurement drives one model, the first; add a `bench` for each",
-        );
-    }
-    true
 }
 
 fn concurrency(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
@@ -243,7 +233,9 @@ fn duration(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> b
 
 fn distinct_prompts(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     if let Some(entries) = positive(line, given.name) {
-        load.set("distinct_prompts", json!(entries));
+        // So many of the data, which are sent again and again.
+        let key = if line.has("--public-dataset") { "data.first" } else { "distinct_prompts" };
+        load.set(key, json!(entries));
     }
     true
 }
@@ -262,8 +254,10 @@ fn positive(line: &ParsedLine, name: &str) -> Option<Quantity<u32>> {
 
 fn public_dataset(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) -> bool {
     load.data("sharegpt", SHAREGPT_FILE);
-    load.set("data", json!({"order": "shuffled", "repeat": true}));
-    load.builder.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
+    load.set("data.order", json!("shuffled"));
+    load.set("data.repeat", json!(true));
+    load.builder
+        .note(format!("nothing is downloaded: put {SHAREGPT_FILE} into the project, or name it in `data.sharegpt`"));
     true
 }
 
@@ -278,7 +272,7 @@ fn warm_up(line: &ParsedLine, load: &mut TranslatedLoad) {
     let requests = line.value("--warmup-request-count");
     let is_sessions =
         sessions.is_some_and(|sessions| whole("--warmup-request-count").is_none_or(|requests| sessions < requests));
-    let left = "there the first of its limits ends the warm-up; here it has one number of requests";
+    let left = "AIPerf ends the warm-up at the first of its limits; Regatta warms up with one number of requests";
     for name in ["--num-warmup-sessions", "--warmup-request-count", "--warmup-duration"] {
         let is_used = match name {
             "--num-warmup-sessions" => is_sessions,
@@ -311,7 +305,8 @@ fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoa
     if !load.has("concurrency") && !load.has("rate") && !load.has("speed") {
         load.put("concurrency", "1");
     }
-    if !load.has("stop.requests") && !load.has("stop.duration") && !load.has("data") {
+    let sends_all = load.has("data") && !line.has("--public-dataset");
+    if !load.has("stop.requests") && !load.has("stop.duration") && !sends_all {
         let users = load.most_users().or_else(|| line.number("--concurrency"));
         load.usual_requests(users, "AIPerf");
     }
@@ -332,8 +327,8 @@ fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoa
     let has_lengths = matches!(file, Some(InputFile::Lengths | InputFile::Trace));
     if !load.has("output_tokens") && has_lengths {
         load.builder.note(
-            "of a line without `output_length` the model decides the length there; here it needs \
-            `output_tokens`, which is then that of all lines",
+            "for a line without `output_length` AIPerf lets the model decide the length; Regatta needs \
+            `output_tokens`, which applies to all lines",
         );
     } else if !load.has("output_tokens") && load.get("data.kind").is_none_or(|kind| kind == "jsonl") {
         load.usual_answers();
@@ -381,9 +376,9 @@ impl InputFile {
                 None => {
                     if !line.has("--fixed-schedule") {
                         builder.note(format!(
-                            "--input-file {file}: it is not here, and AIPerf takes its type from its \
-                            first line; here it has a prompt in each line. For a trace (`timestamp`, `input_length`), \
-                            which comes at its time stamps, add --custom-dataset-type mooncake_trace"
+                            "--input-file {file} is not on this machine, and AIPerf takes its type from its first \
+                            line; it is imported as a prompt in each line. For a trace (`timestamp`, `input_length`), \
+                            which is sent at its time stamps, add --custom-dataset-type mooncake_trace"
                         ));
                     }
                     Ok(Some(scheduled(Self::Prompts)))
@@ -426,7 +421,7 @@ impl InputFile {
 
 fn not_read(file: &str, kind: &str) -> NoMeaning {
     format!(
-        "the line has no meaning here: `{file}` of the type {kind} is not read; read are single_turn, random_pool and \
+        "cannot translate the line: `{file}` of the type {kind} is not read; read are single_turn, random_pool and \
             mooncake_trace. Save conversations as JSON lines, one for each turn, `{{\"session_id\": 1, \"prompt\": \
             \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
     )

@@ -1,10 +1,10 @@
-//! Load tools that send chats to a server of OpenAI's interfaces: `genai-bench benchmark`, `evalscope perf` and
-//! `llama-benchy`. Each takes lists of levels, and has a measurement for each.
+//! Load tools that send chats to a server of OpenAI's interfaces: `genai-bench benchmark`, `evalscope perf`,
+//! `llama-benchy`, which take lists of levels and have a measurement for each, and llmperf's `token_benchmark_ray.py`.
 
 use std::sync::LazyLock;
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Compute, GivenOption, ParsedLine, ToolTable, TranslatedLoad, Translation, TranslationError,
+    CHAT, COMPLETIONS, Compute, Env, GivenOption, ParsedLine, ToolTable, TranslatedLoad, Translation, TranslationError,
     api_key, token_ids,
 };
 use base::spec::Quantity;
@@ -22,6 +22,8 @@ pub(crate) static LLAMA_BENCHY: LazyLock<ToolTable> = LazyLock::new(|| {
     let functions: &[(&str, Compute)] = &[("api_key", api_key), ("extra_body", extra_body)];
     ToolTable::new(&[include_str!("tools/llama-benchy.toml")], functions)
 });
+pub(crate) static LLMPERF: LazyLock<ToolTable> =
+    LazyLock::new(|| ToolTable::new(&[include_str!("tools/llmperf.toml")], &[]));
 
 /// `genai-bench benchmark`.
 pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationError> {
@@ -29,6 +31,7 @@ pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationEr
         load.put("protocol", CHAT.0);
         load.address(line.setting("--api-base"), CHAT.1, CHAT.1);
         load.put("request.temperature", "0");
+        load.put("warmup", "0");
         load.streaming(true);
         load.level("concurrency", &line.all("--num-concurrency"));
     })
@@ -76,7 +79,6 @@ pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationErro
         load.put("protocol", protocol);
         let base = url.trim_end_matches("/completions").trim_end_matches("/chat");
         load.overlapping_address(&[base], usual.trim_start_matches("/v1"), usual);
-        load.put("request.temperature", line.setting("--temperature"));
         if !line.has("--rate") {
             load.level("concurrency", &line.all("--parallel"));
         } else if load.level("rate", &line.all("--rate")) && !line.has("--open-loop") {
@@ -84,7 +86,7 @@ pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationErro
         }
         let requests = line.all("--number");
         if requests.values.len() > 1 {
-            let reason = "all levels of a sweep have one number of requests, here the last";
+            let reason = "all levels of a sweep have one number of requests; it is the last one";
             load.builder.push_untranslated(requests.as_written(), reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
@@ -148,9 +150,9 @@ pub(crate) fn llama_benchy(words: &[String]) -> Result<Translation, TranslationE
         load.put("stop.requests", line.first_number::<u64>(&["--runs"]).times(users.clone()).to_string());
         load.put("warmup", if line.has("--no-warmup") { Quantity::Known(0) } else { users }.to_string());
         load.builder.note(
-            "there a run is a batch of one request for each user, and the next one begins when all are answered; here \
-            each user sends its next request when its own is answered; a context (--depth) is a message of its own \
-            there, and here a part of the prompt",
+            "`llama-benchy` sends one request for each user as a batch, and the next batch when all are \
+            answered; in Regatta each user sends its next request when its own is answered. `llama-benchy` sends \
+            a context (--depth) as a message of its own; Regatta makes it a part of the prompt",
         );
     })
 }
@@ -159,6 +161,22 @@ pub(crate) fn llama_benchy(words: &[String]) -> Result<Translation, TranslationE
 fn extra_body(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     given.value().split(',').for_each(|field| load.extra(&field.trim().replacen('=', ":", 1), true));
     true
+}
+
+/// `token_benchmark_ray.py`, which reads the address of the server and its key from variables.
+pub(crate) fn llmperf(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    LLMPERF.measurement(words, |_, load| {
+        load.put("protocol", CHAT.0);
+        match env.0.iter().find(|(name, _)| name == "OPENAI_API_BASE") {
+            Some((_, base)) => load.overlapping_address(&[base], CHAT.1.trim_start_matches("/v1"), CHAT.1),
+            None => load.builder.push_error("OPENAI_API_BASE=http://HOST:PORT/v1 is missing in front of the line"),
+        }
+        if env.has("OPENAI_API_KEY") {
+            load.put("api_key_env", "OPENAI_API_KEY");
+        }
+        load.put("warmup", "0");
+        load.streaming(true);
+    })
 }
 
 #[cfg(test)]
@@ -206,6 +224,32 @@ mod tests {
         assert_eq!(lost(&line.replace("vllm", "aws-bedrock")), ["--api-backend aws-bedrock"]);
         let error = read_line(&[line.replace("--traffic-scenario 'D(100,1000)'", "")]).unwrap_err().to_string();
         assert!(error.contains("needs --traffic-scenario"), "{error}");
+    }
+
+    #[test]
+    fn a_line_of_llmperf_has_its_address_from_a_variable() {
+        // The README, with its second variable.
+        let line = "OPENAI_API_BASE=http://h:8000/v1 OPENAI_API_KEY=hush python token_benchmark_ray.py --model m \
+            --mean-input-tokens 550 --stddev-input-tokens 150 --mean-output-tokens 150 --stddev-output-tokens 10 \
+            --max-num-completed-requests 20 --timeout 600 --num-concurrent-requests 4 --results-dir out \
+            --llm-api openai --additional-sampling-params '{\"top_p\": 0.5}'";
+        let sent = args(line);
+        for part in [
+            "http://h:8000 --model m --protocol openai-chat",
+            "--concurrency 4 --requests 20",
+            "--input-tokens 550 --input-tokens-stddev 150 --output-tokens 150 --output-tokens-stddev 10",
+            "--extra top_p:0.5",
+            "--warmup 0",
+        ] {
+            assert!(sent.contains(part), "`{part}` is missing in {sent}");
+        }
+        assert!(!format!("{:?}", import(line)).contains("hush"));
+        assert!(lost(line).is_empty(), "{:?}", lost(line));
+        let unused = import(line).untranslated;
+        assert!(unused.iter().all(|option| !option.argument.contains("OPENAI_API")), "{unused:?}");
+        assert_eq!(lost(&line.replace("--llm-api openai", "--llm-api anthropic")), ["--llm-api anthropic"]);
+        let error = read_line(&[line.replace("OPENAI_API_BASE=http://h:8000/v1 ", "")]).unwrap_err().to_string();
+        assert!(error.contains("OPENAI_API_BASE=http://HOST:PORT/v1 is missing"), "{error}");
     }
 
     #[test]

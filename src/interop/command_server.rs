@@ -96,8 +96,8 @@ impl ServerProgram {
                 }
                 None => builder.push_untranslated(
                     "--api-key …",
-                    "a key is not written down, and this program reads it from no variable: here the server takes \
-                        every request",
+                    "a key is not written down, and this program reads it from no variable: the server accepts \
+                    every request",
                 ),
             },
             Some("hub_token") => {
@@ -223,12 +223,6 @@ pub(crate) static TEXT_GENERATION_LAUNCHER: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/text-generation-launcher.toml")], &[]));
 
 /// llama.cpp's server, which has no parallelism over several hosts.
-pub(crate) fn llama_server(path: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
-    ServerProgram { table: &LLAMA_SERVER, is_typed: false }.translate(&[path], env, arguments)
-}
-
+pub(crate) static LLAMA: ServerProgram = ServerProgram { table: &LLAMA_SERVER, is_typed: false };
 /// Text Generation Inference's server.
-pub(crate) fn text_generation_launcher(env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
-    let program = ServerProgram { table: &TEXT_GENERATION_LAUNCHER, is_typed: false };
-    program.translate(&["text-generation-launcher"], env, arguments)
-}
+pub(crate) static TGI: ServerProgram = ServerProgram { table: &TEXT_GENERATION_LAUNCHER, is_typed: false };

@@ -14,7 +14,7 @@ pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/curl.toml")], &[]));
 
 /// The sentence on a body that is a pattern of a page.
-const PATTERN: &str = "the line has no meaning here: it is a pattern of the page, no request; give its fields, as \
+const PATTERN: &str = "cannot translate the line: it is a pattern of the page, no request; give its fields, as \
     `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`";
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
@@ -67,7 +67,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
 }
 
 fn nothing(url: &str, why: &str) -> TranslationKind {
-    TranslationKind::Nothing(format!("`curl {url}` has no meaning here: {why}"))
+    TranslationKind::Nothing(format!("cannot translate `curl {url}`: {why}"))
 }
 
 /// What is requested of a model over gRPC here.
@@ -94,7 +94,7 @@ fn with_body(
         _ if data.starts_with('@') => {
             let file = data.trim_start_matches('@');
             return Ok(TranslationKind::Nothing(format!(
-                "the line has no meaning here: the request is in `{file}`, which is not read; give its fields behind \
+                "cannot translate the line: the request is in `{file}`, which is not read; give its fields behind \
                     `-d`"
             )));
         }
@@ -123,7 +123,7 @@ fn generate(
     builder: &mut TranslationBuilder,
 ) -> Result<TranslationKind, NoMeaning> {
     if fields.get("stop") == Some(&Value::Bool(true)) {
-        return Err("the line has no meaning here: it cancels the request of that id; Ctrl-C or `--deadline` of \
+        return Err("cannot translate the line: it cancels the request of that id; Ctrl-C or `--deadline` of \
             `regatta triton infer` cancels its own"
             .into());
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::command_line::{
     ParsedLine, ToolTable, TranslateInner, Translation, TranslationBuilder, TranslationError, TranslationKind, base,
-    is_secret, mounts, put_container, put_secret,
+    idle_command, is_secret, mounts, put_container, put_secret,
 };
 use base::spec::Quantity;
 
@@ -31,35 +31,11 @@ pub(crate) fn translate(
 ) -> Result<Translation, TranslationError> {
     const TOOL: &str = "docker run";
     let mut builder = TranslationBuilder::default();
-    let nothing = |text: String| TranslationBuilder::default().finish("docker", TranslationKind::Nothing(text));
-    let rest = match words.split_first() {
-        Some((command, rest)) if command == "run" => rest,
-        Some((command, _)) if command == "build" => {
-            return nothing(format!(
-                "`{engine} build` has no meaning here: an `image` stage builds an image, and stages that use it wait \
-                for it"
-            ));
-        }
-        Some((command, _)) if command == "pull" => {
-            return nothing(format!(
-                "`{engine} pull` has no meaning here: an `image: {{ pull: … }}` stage fetches an image, and stages \
-                that use it wait for it"
-            ));
-        }
-        Some((command, _)) if command == "compose" => {
-            return nothing(format!(
-                "`{engine} compose` has no meaning here: its file is imported, `regatta import compose.yaml`, and the \
-                stages start its containers"
-            ));
-        }
-        other => {
-            let command = other.map_or("", |(command, _)| command.as_str());
-            return nothing(format!(
-                "`{engine} {command}` has no meaning here: a stage starts its container and removes it; `regatta logs` \
-                shows what it printed"
-            ));
-        }
-    };
+    let nothing = |text: String| TranslationBuilder::nothing("docker", text);
+    let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
+    if command != "run" {
+        return idle_command(&format!("{engine} {command}"), "docker *");
+    }
     let line = TABLE.read_front(TOOL, rest, &mut builder);
     let Some((image, command)) = line.behind.split_first() else {
         builder.push_error(format!("`{engine} run` needs an image"));
@@ -86,7 +62,7 @@ pub(crate) fn translate(
     }
     if entry == Some(&["text-generation-launcher"]) && command.is_empty() {
         return nothing(format!(
-            "the line has no meaning here: the settings of `{image}` are in its variables, which are not read; give \
+            "cannot translate the line: the settings of `{image}` are in its variables, which are not read; give \
             them as options, `--model-id` and so on, behind the image"
         ));
     }
@@ -95,7 +71,7 @@ pub(crate) fn translate(
         // A container of the client tools.
         if image.contains("-sdk") {
             let text = format!(
-                "`{engine} run … {image}` has no meaning here: it holds the client, which is Regatta; run the \
+                "cannot translate `{engine} run … {image}`: it holds the client, which is Regatta; run the \
                 benchmark's line without a container"
             );
             return nothing(text);
@@ -108,7 +84,7 @@ pub(crate) fn translate(
     // Its own entry point takes these arguments; its name does not show which program that is.
     if begin.is_none() && started.first().is_none_or(|word| word.starts_with('-')) {
         return nothing(format!(
-            "the line has no meaning here: which program the image `{image}` starts is not known; write the program in \
+            "cannot translate the line: which program the image `{image}` starts is not known; write the program in \
             front of its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
         ));
     }

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use crate::command_line::{
     CHAT, COMPLETIONS, Compute, ConversationOptions, GivenOption, ParsedLine, ToolTable, TranslatedLoad, Translation,
-    TranslationError, length_pairs, range, rate_of_conversations,
+    TranslationError, length_pairs, models, range, rate_of_conversations,
 };
 use crate::perf_analyzer;
 use base::spec::Quantity;
 
 pub(crate) static PROFILE: LazyLock<ToolTable> = LazyLock::new(|| {
     let functions: &[(&str, Compute)] = &[
-        ("model", model),
+        ("model", models),
         ("backend", backend),
         ("data", data),
         ("prefixes", prefixes),
@@ -83,8 +83,10 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
         (None | Some("openai"), Some("completions")) => "openai-completions",
         (kind, endpoint) => {
             let word = endpoint.or(kind).unwrap_or_default();
-            let reason = "answered are kserve, generate, chat and completions, of the service kinds triton and openai";
-            load.builder.push_error(format!("`{word}` is not supported: {reason}"));
+            load.builder.push_error(format!(
+                "cannot translate the line: requests of `{word}` are not measured; those of kserve, generate, chat and \
+                completions are"
+            ));
             "kserve"
         }
     };
@@ -105,18 +107,6 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
     load.overlapping_address(&[url], path.unwrap_or(usual), usual);
 }
 
-fn model(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
-    load.put("model", given.value());
-    if given.values.len() > 1 {
-        let rest = given.values[1..].join(" ");
-        load.builder.push_untranslated_load(
-            format!("{} … {rest}", given.written),
-            "one measurement drives one model; add a `bench` for each",
-        );
-    }
-    true
-}
-
 /// The server's model metadata shows the backend.
 fn backend(_: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     let value = given.value();
@@ -126,7 +116,7 @@ fn backend(_: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool 
 fn window(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     load.put("stop.duration", format!("{}ms", given.value()));
     load.builder
-        .note("--measurement-interval is for how long requests arrive; there it is the length of one of three windows");
+        .note("Regatta sends requests for --measurement-interval; `genai-perf` measures three windows of that length");
     true
 }
 
@@ -136,8 +126,10 @@ fn batch(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool
         if let Some(rows) = given.number::<u32>() {
             load.set("request", json!({"batch": rows}));
         }
-        load.builder
-            .note(format!("{} prompts in one message: here each is a request and measured separately", given.value()));
+        load.builder.note(format!(
+            "`genai-perf` sends {} prompts in one message; Regatta sends and measures each as a request",
+            given.value()
+        ));
     }
     is_kserve
 }
@@ -276,7 +268,8 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad) {
         && !Path::new(&name).exists()
     {
         load.builder.note(format!(
-            "--tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
+            "--tokenizer {name} is used if it is a folder or a tokenizer.json on this machine; nothing is \
+            downloaded"
         ));
     }
 }

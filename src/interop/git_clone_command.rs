@@ -14,7 +14,7 @@ pub(crate) static TABLE: LazyLock<ToolTable> =
 pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let Some(rest) = arguments.split_first().filter(|(command, _)| *command == "clone").map(|(_, rest)| rest) else {
-        let text = "`git` has no meaning here: a `git` stage clones a revision with its submodules, and applies \
+        let text = "cannot translate `git`: a `git` stage clones a revision with its submodules, and applies \
             patches by `cherry_picks`";
         return builder.finish("git", TranslationKind::Nothing(text.to_owned()));
     };
@@ -34,7 +34,7 @@ pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> 
         _ => {
             let rev = line.value("--branch").unwrap_or("HEAD");
             if rev == "HEAD" {
-                builder.note(format!("`rev: HEAD` of {url} is what is newest there now; name a tag or a commit"));
+                builder.note(format!("`rev: HEAD` of {url} is the newest commit of now; name a tag or a commit"));
             }
             let mut git = Map::from_iter([("url".to_owned(), json!(url)), ("rev".to_owned(), json!(rev))]);
             if line.has("--recursive") {

@@ -11,8 +11,8 @@
 //!
 //! ```text
 //!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf  chat_benchmarks
-//!  compose  curl  docker  genai_perf  git_clone_command  guidellm  llmb_run  nvidia_harness  nvidia_smi  sglang  slurm
-//!  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
+//!  compose  curl  docker  genai_perf  git_clone_command  guidellm  inference_perf  llmb_run  nvidia_harness
+//!  nvidia_smi  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
 mod aiperf;
@@ -26,6 +26,7 @@ mod formats;
 mod genai_perf;
 mod git_clone_command;
 mod guidellm;
+mod inference_perf;
 mod llmb_run;
 mod metrics;
 mod nvidia_harness;

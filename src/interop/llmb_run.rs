@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::command_line::{
     Env, GpuScale, ParsedLine, RunLine, RunSetting, ToolTable, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind,
+    TranslationError, TranslationKind, idle_command,
 };
 
 const TOOL: &str = "llmb-run";
@@ -22,7 +22,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         None => ("", &[][..]),
     };
     if !["submit", "single", "bulk"].contains(&command) {
-        return TranslationBuilder::nothing(TOOL, no_benchmark(command));
+        return idle_command(&format!("{TOOL} {command}"), "llmb-run *");
     }
     let file = line
         .value("--file")
@@ -51,8 +51,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     let workload = line.value("--workload").unwrap_or_default();
     if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {
         let reason = format!(
-            "the line has no meaning here: `{workload}` is {what}; the recipes of inference, `inference_…`, are \
-            measured"
+            "cannot translate the line: `{workload}` is {what}; the recipes of inference, `inference_…`, are measured"
         );
         return TranslationBuilder::nothing(TOOL, reason);
     }
@@ -91,7 +90,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         launch_defaults(command, &line, &mut run, &mut builder);
     }
     if run.slurm.is_empty() && !run.plans {
-        builder.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
+        builder.note("`llmb-run` submits a Slurm job; add `--on slurm` to the command for one");
     }
     let others = line.value("--scale").map(|value| scales(value).skip(1).collect::<Vec<_>>()).unwrap_or_default();
     if others.is_empty() || run.scale.is_none() {
@@ -124,8 +123,8 @@ fn launch_defaults(command: &str, line: &ParsedLine, run: &mut RunLine, builder:
     } else if !unset.is_empty() {
         let names = unset.iter().map(|(name, _)| name.to_uppercase()).collect::<Vec<_>>().join(", ");
         builder.note(format!(
-            "left to Regatta's default: {names} = the recipe's table for the use case; there launch.sh has one value \
-            for all use cases"
+            "left to Regatta's default: {names} = the recipe's table for the use case; the recipe's launch.sh \
+            has one value for all use cases"
         ));
     }
 }
@@ -148,17 +147,6 @@ const NO_INFERENCE: [(&str, &str); 4] = [
     ("microbenchmark_", "a test of a part of the machine"),
     ("nemo_", "a recipe of training"),
 ];
-
-/// The sentence on a command that starts no benchmark.
-fn no_benchmark(command: &str) -> String {
-    let instead = match command {
-        "list" => "`regatta list` lists what can be run",
-        "jobs" => "`regatta status` shows the jobs of a run, and `regatta logs` what they printed",
-        "archive" => "the folder of a run has its results; `regatta export` writes other tools' files",
-        _ => "lines of submit, single and bulk are imported",
-    };
-    format!("`llmb-run {command}` has no meaning here: it starts no single benchmark; {instead}")
-}
 
 /// The numbers of `--scale N,N`.
 fn scales(value: &str) -> impl Iterator<Item = u32> {

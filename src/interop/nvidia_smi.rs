@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind};
+use crate::command_line::{Translation, TranslationBuilder, TranslationError, idle_command};
 
 /// The value of a stage's `gpu_clocks`, if the line locks clocks.
 pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
@@ -18,16 +18,11 @@ pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
 
 /// Alone it changes the machine, which a stage does for its own time only.
 pub(crate) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
-    let text = match gpu_clocks(arguments, false) {
-        Some(clocks) => format!(
-            "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks \
-            while it runs, and unlocks them at its end",
-            clocks["graphics"]
-        ),
-        None => {
-            "`nvidia-smi` has no meaning here: GPUs are read while a benchmark runs, and `regatta doctor` shows them"
-                .to_owned()
-        }
-    };
-    TranslationBuilder::default().finish("nvidia-smi", TranslationKind::Nothing(text))
+    let Some(clocks) = gpu_clocks(arguments, false) else { return idle_command("nvidia-smi", "nvidia-smi *") };
+    let text = format!(
+        "cannot translate `nvidia-smi -lgc` alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while \
+        it runs, and unlocks them at its end",
+        clocks["graphics"]
+    );
+    TranslationBuilder::nothing("nvidia-smi", text)
 }

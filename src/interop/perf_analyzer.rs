@@ -42,7 +42,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     load.put("protocol", protocol);
     let is_grpc = line.value("-i").is_some_and(|word| word.eq_ignore_ascii_case("grpc"));
     if !is_openai && !is_grpc {
-        load.builder.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
+        load.builder.note("`perf_analyzer` uses KServe v2 over HTTP by default; Regatta uses gRPC: check the port");
     }
     load.target(line.value("-u").unwrap_or(if is_openai { "localhost:8000" } else { "localhost:8001" }));
     TABLE.apply(&line, &mut load);
@@ -64,8 +64,8 @@ fn defaults(line: &ParsedLine, is_openai: bool, load: &mut TranslatedLoad) {
     }
     if !is_openai && !load.has("data") && !load.has("input_tokens") {
         load.builder.note(
-            "there every input is random in the model's own shape; here a request is a prompt of 550 \
-            tokens with 128 in its answer, which only a language model takes",
+            "`perf_analyzer` sends random inputs in the model's own shape; Regatta sends a prompt of 550 tokens \
+            and requests 128, which only a language model accepts",
         );
     }
     load.streaming(line.has("--streaming"));
@@ -78,14 +78,14 @@ fn defaults(line: &ParsedLine, is_openai: bool, load: &mut TranslatedLoad) {
 fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
     if let Some(other) = line.value("--service-kind").filter(|kind| !["triton", "openai"].contains(kind)) {
         return Err(format!(
-            "`perf_analyzer --service-kind {other}` has no meaning here: requests go to servers over KServe v2 or \
+            "cannot translate `perf_analyzer --service-kind {other}`: requests go to servers over KServe v2 or \
                 OpenAI's interfaces; there are triton and openai"
         )
         .into());
     }
     if let Some(given) = line.given.iter().find(|given| given.name == "--periodic-concurrency-range") {
         return Err(format!(
-            "the line has no meaning here: the load of `{}` is another one after each number of requests; \
+            "cannot translate the line: the load of `{}` is another one after each number of requests; \
                 `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one",
             given.as_written()
         )
@@ -93,7 +93,7 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
     }
     if line.has("--binary-search") {
         return Err(format!(
-            "`{TOOL} --binary-search` has no meaning here: it searches for the highest load within \
+            "cannot translate `{TOOL} --binary-search`: it searches for the highest load within \
                 `--latency-threshold`; that is `bench.search`, which finds the highest rate within `limits`"
         )
         .into());
@@ -114,7 +114,7 @@ fn is_json(path: &str) -> bool {
 fn prompts(line: &ParsedLine) -> Result<(), NoMeaning> {
     match line.value("--input-data") {
         Some(path) if !["random", "zero"].contains(&path) && !is_json(path) && !path.contains("{{") => Err(format!(
-            "the line has no meaning here: `{path}` is a folder with a file for each tensor, which is not read; a \
+            "cannot translate the line: `{path}` is a folder with a file for each tensor, which is not read; a \
                     JSON file, `{{\"data\": [{{\"text_input\": [\"…\"], \"max_tokens\": [20]}}]}}`, is"
         )
         .into()),
@@ -133,7 +133,7 @@ fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning>
             (_, Some(1)) => {}
             _ => {
                 return Err(format!(
-                    "the line has no meaning here: `{}` is an input of a model that is no language model; requests \
+                    "cannot translate the line: `{}` is an input of a model that is no language model; requests \
                         have a prompt, `--shape input_ids:128` gives its length",
                     given.as_written()
                 )
@@ -168,7 +168,8 @@ fn request_count_of_windows(load: &mut TranslatedLoad, line: &ParsedLine, given:
     if is_used {
         load.put("stop.requests", given.value());
         load.builder.note(
-            "--measurement-request-count is the number of all requests; there it is that of one of three windows",
+            "Regatta sends --measurement-request-count requests in all; `perf_analyzer` measures three windows \
+            of that many",
         );
     }
     is_used
@@ -182,7 +183,7 @@ fn window(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> 
         load.builder.push_untranslated(given.as_written(), "the run ends after its number of requests");
     } else {
         load.put("stop.duration", format!("{}ms", given.value()));
-        load.builder.note("-p is for how long requests arrive; there it is the length of one of three windows");
+        load.builder.note("Regatta sends requests for -p; `perf_analyzer` measures three windows of that length");
     }
     true
 }

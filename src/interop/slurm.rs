@@ -196,16 +196,15 @@ pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) ->
     let options = settings(&line, false);
     let text = match line.behind.iter().find(|word| assignment(word).is_none()) {
         Some(script) if script.ends_with("launch.sh") => format!(
-            "`{name} {script}` has no meaning here: it is the recipe's own job; `regatta run llama3.3-70b --on \
+            "cannot translate `{name} {script}`: it is the recipe's own job; `regatta run llama3.3-70b --on \
             slurm{options}` measures the same in one allocation"
         ),
         Some(script) => format!(
-            "`{name} {script}` has no meaning here: import the script, `regatta import {script} > \
+            "cannot translate `{name} {script}`: import the script, `regatta import {script} > \
             manifests/job.yaml`, and run that: `regatta run job --on slurm{options}`"
         ),
         None => format!(
-            "`{name}` has no meaning here: `regatta run MANIFEST --on slurm{options}` takes an allocation and runs in \
-            it"
+            "cannot translate `{name}`: `regatta run MANIFEST --on slurm{options}` takes an allocation and runs in it"
         ),
     };
     builder.finish(tool, TranslationKind::Nothing(text))

@@ -3,13 +3,14 @@
 use serde_json::{Map, Value};
 
 /// Tools with configs, and keys at the top of one that together are in no other's.
-const TOOLS: [(&str, &[&str]); 6] = [
+const TOOLS: [(&str, &[&str]); 7] = [
     ("GenAI-Perf", &["model_names", "endpoint"]),
     ("GenAI-Perf", &["model_name", "endpoint"]),
     ("AIPerf", &["models", "endpoint"]),
     ("AIPerf", &["model", "endpoint"]),
     ("AIPerf", &["phases", "endpoint"]),
     ("GuideLLM", &["backend", "data"]),
+    ("inference-perf", &["load", "server"]),
 ];
 
 /// The load tool whose config a text is.

@@ -52,7 +52,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
                 run.until.push(if trtllm { "generate_triton_config" } else { "generate_vllm_config" }.to_owned());
             } else {
                 run.serves = true;
-                builder.note("`service=…` selects the server; there the model repository decides it");
+                builder.note("`service=…` selects the server; `triton start` takes it from the model repository");
             }
             for option in &TABLE.options {
                 let Some(row) = TABLE.row(option.names[0]).filter(|row| row.computes.is_none()) else { continue };

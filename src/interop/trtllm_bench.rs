@@ -45,8 +45,8 @@ pub(crate) fn translate(
         _ => {}
     }
     builder.note(
-        "trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so \
-        HTTP and detokenizing are part of what is measured",
+        "`trtllm-bench` runs the engine in its own process; Regatta measures the same engine through \
+        `trtllm-serve`, so HTTP and detokenization are part of the measurement",
     );
     env.report_visible_gpus(&mut builder);
     let mut server = ServeStage::new(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model));
@@ -207,7 +207,7 @@ fn throughput(
         (line.value("--engine_dir"), line.value("--backend"))
     {
         let reason = format!(
-            "the line has no meaning here: --engine_dir is an engine of TensorRT's, and --backend {backend} reads \
+            "cannot translate the line: --engine_dir is an engine of TensorRT's, and --backend {backend} reads \
                 none: leave one of the two out"
         );
         return TranslationBuilder::nothing(BENCH, reason);
@@ -230,9 +230,9 @@ fn throughput(
                     keys.insert("options".to_owned(), Value::Object(options));
                     builder.reads(given.value());
                 }
-                None => builder.push_untranslated(
+                None => builder.push_untranslated_load(
                     given.as_written(),
-                    "the content of that file belongs under `options`, key by key",
+                    "the file cannot be read: its content belongs under `options`, key by key",
                 ),
             },
             "--report_json" => {

@@ -1,5 +1,5 @@
 //! Lines of NVIDIA's MLPerf pages, pasted as they stand there: each becomes a command that plans, or one sentence that says why
-//! it has no meaning here.
+//! it cannot be translated.
 //!
 //! `tests/golden/translate/harness.lines` has the lines, `harness.printed` what is printed for each and whether it plans. After a
 //! change `UPDATE=1 cargo test --test it harness_lines` writes what is printed now; read the difference.

@@ -95,7 +95,11 @@ fn an_engine_for_a_backend_that_reads_none_is_one_sentence() {
         "pytorch",
     ]);
     assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
-    assert!(ended.stderr.contains("has no meaning here: --engine_dir is an engine of TensorRT's"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("cannot translate the line: --engine_dir is an engine of TensorRT's"),
+        "{}",
+        ended.stderr
+    );
 }
 
 /// The command of the only server that the manifest starts.
@@ -242,7 +246,8 @@ fn run_args_are_read_however_they_are_quoted() {
         let line = format!("make run_harness SYSTEM_NAME={system} RUN_ARGS='--benchmarks=llama2 --scenarios=Offline'");
         let ended = world.regatta(&["import", "--", &line]);
         assert_eq!(ended.code, 2);
-        let sentence = format!("has no meaning here: no settings of the system `{name}` are on file for `llama2-70b`");
+        let sentence =
+            format!("cannot translate the line: no settings of the system `{name}` are on file for `llama2-70b`");
         assert!(ended.stderr.contains(&sentence), "{}", ended.stderr);
     }
 }
@@ -430,7 +435,7 @@ fn lengths_in_pairs_have_their_weights() {
         let bench = manifest(&printed)["stages"]["bench"]["bench"].clone();
         let lengths = "{empirical: [{tokens: 256, weight: 60}, {tokens: 512, weight: 40}]}";
         assert_eq!(bench["input_tokens"], serde_yaml::from_str::<Value>(lengths).expect("YAML"), "{printed}");
-        assert!(printed.contains("there both lengths are drawn together, in pairs"), "{printed}");
+        assert!(printed.contains("the tool draws both lengths together, in pairs"), "{printed}");
         world.file("manifests/m.yaml", &printed);
         world.good(&["plan", "m"]);
     }
@@ -524,7 +529,7 @@ fn the_first_limit_of_another_tool_ends_the_run_here_too() {
     let line =
         "aiperf profile --model m --url localhost:8000 --request-rate 20 --benchmark-duration 120 --request-count 1000";
     let ended = World::new().good(&["import", "--", line]);
-    ended.shows("requests: 1000").shows("--benchmark-duration 120: there a run ends with the first of its limits");
+    ended.shows("requests: 1000").shows("--benchmark-duration 120: the tool ends a run at the first of its limits");
     assert!(!ended.stdout.contains("duration: 120s"), "{}", ended.stdout);
     // Neither is a field of the data set lost that the line itself sets.
     let line = "guidellm run --backend kind=openai_http,target=http://h:8000,extras.body.ignore_eos=false --data kind=synthetic_text,prompt_tokens=8,output_tokens=8";
@@ -538,7 +543,10 @@ fn what_a_plan_would_refuse_is_an_error_at_the_users_line() {
     world.file("run.sh", "sleep 1\nvllm serve m -tp 0\n");
     let refused = world.regatta(&["import", "run.sh"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{refused:?}");
-    refused.shows("what this becomes cannot be planned").shows("run.sh:2: ").shows("run.sh:1: `sleep` has no meaning");
+    refused
+        .shows("what this becomes cannot be planned")
+        .shows("run.sh:2: ")
+        .shows("run.sh:1: cannot translate `sleep`");
     // A value that only the user has makes no difference.
     world.file("open.sh", "genai-perf profile -m $M --url $HOST:$PORT --endpoint-type chat --tokenizer <folder>\n");
     world.good(&["import", "open.sh"]).shows("target:");
@@ -557,4 +565,28 @@ fn a_compose_file_is_the_lines_of_docker_that_start_its_services() {
     assert_eq!(stages["run_harness"]["bench"]["target"], Value::from("{{ stages.server }}"));
     world.file("bad.yaml", "services:\n  api:\n    image: vllm/vllm-openai\n    colour: blue\n");
     assert!(world.regatta(&["import", "bad.yaml"]).stderr.contains("bad.yaml:2: `--colour`"));
+}
+
+#[test]
+fn a_file_of_inference_perf_is_its_line() {
+    let world = World::new();
+    world.file(
+        "perf.yml",
+        "data: { type: random, input_distribution: { mean: 64 }, output_distribution: { type: fixed, mean: 32 } }\n\
+         load: { type: constant, stages: [{ rate: 2, duration: 30 }] }\napi: { type: chat }\n\
+         server: { base_url: 'http://h:8000', model_name: m }\n",
+    );
+    let of_file = world.good(&["import", "perf.yml"]);
+    of_file.shows("rate: 2").shows("duration: 30s").shows("Regatta sends Poisson arrivals at that rate");
+    assert_eq!(of_file.stdout, world.good(&["import", "--", "inference-perf --config_file perf.yml"]).stdout);
+}
+
+#[test]
+fn a_precision_and_a_scale_that_a_manifest_does_not_have_are_another_load() {
+    let world = World::new();
+    world.manifest("llama3.3-70b", "stages: { run_harness: { shell: 'true' } }\n");
+    let line = "llmb-run submit -w inference_llama3.3 -s 70b --dtype fp8 --scale 4";
+    let ended = world.regatta(&["import", "--", line]);
+    assert_eq!(ended.code, 2, "{}", ended.stdout);
+    ended.shows("sends another load than the line, without `--dtype fp8`, `--scale 4`");
 }

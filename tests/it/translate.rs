@@ -178,7 +178,7 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
     let ended = world.regatta(&["import", "--", line]);
     assert_eq!(ended.code, 2, "{ended:?}");
     ended.shows("`--concurency`").shows("did you mean `--concurrency`?").shows("`--shade`");
-    ended.shows("`--osl` of genai-perf profile needs a value").shows("`embeddings` is not supported");
+    ended.shows("`--osl` of genai-perf profile needs a value").shows("requests of `embeddings` are not measured");
     let config = "tests/golden/translate/configs/H200-SXM-141GBx8/Server/llama2-70b.py";
     world.copy("tests/golden/translate/configs");
     let ended = world.regatta(&["import", config, "--pick", "tp99"]);
@@ -385,8 +385,8 @@ fn lines_that_would_measure_another_load_are_refused_with_what_to_do() {
             "aiperf profile --model m --url localhost:8000 --user-centric-rate 1.0 --num-users 15 --session-turns-mean 20 --benchmark-duration 60 --osl 100",
             &["turns of a user begin 15 s apart", "--concurrency 15"],
         ),
-        ("genai-perf --help", &["`genai-perf --help` has no meaning here"]),
-        ("genai-perf create-template", &["`genai-perf create-template` has no meaning here"]),
+        ("genai-perf --help", &["cannot translate `genai-perf --help`"]),
+        ("genai-perf create-template", &["cannot translate `genai-perf create-template`"]),
         ("--dataset-path file.jsonl --num-prompts 3", &["`--dataset-path` begins a line", "lacks a `\\`"]),
     ] {
         let ended = world.regatta(&["import", "--", line]);

@@ -163,7 +163,7 @@ pub struct LlmbCluster {
 }
 
 impl LlmbCluster {
-    /// The runs, or everything that has no meaning here.
+    /// The runs, or everything that cannot be translated.
     pub fn items(&self, jobs: Vec<LlmbJob>) -> Result<BulkFile, LlmbJobsError> {
         let (mut items, mut wrong, mut notes) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for job in jobs {

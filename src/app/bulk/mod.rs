@@ -316,7 +316,7 @@ pub enum BulkFileError {
     Line { line: usize, error: TupleLineError },
 }
 
-/// Everything in llmb-run's list that has no meaning here; its `Display` has a line for each.
+/// Everything in llmb-run's list that cannot be translated; its `Display` has a line for each.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct LlmbJobsError {

@@ -57,7 +57,7 @@ pub(crate) fn match_target<'a>(servers: &'a [StartedServer], target: &str) -> Ta
     }
     if !["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", ""].contains(&host) {
         return TargetMatch::Other(Some(format!(
-            "{target} is not on this machine: no server of the script is used there"
+            "{target} is not on this machine: it is not one of the servers of the script"
         )));
     }
     let listens = |server: &&StartedServer| port.is_some_and(|port| server.ports.contains(&port));

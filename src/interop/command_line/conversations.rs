@@ -101,9 +101,9 @@ pub(crate) fn rate_of_conversations(written: &str, load: &mut TranslatedLoad) {
     let Some(mean) = mean.filter(|mean| *mean > 1.0 && load.has("rate")) else { return };
     load.divide_rate(mean);
     load.builder.note(format!(
-        "{written}: there every arrival of the rate is a turn, the next one of a conversation \
-        or the first one of another; here conversations begin at that rate divided by their {} turns, so the mean \
-        rate of requests is the same, but a later turn is sent when the answer before it has come",
+        "{written}: the tool takes every arrival of the rate as a turn, the next one of a conversation or the \
+        first one of another; Regatta starts conversations at that rate divided by their {} turns, so the mean \
+        rate of requests is the same, but a later turn is sent after the answer to the previous one",
         number(mean)
     ));
 }
@@ -178,8 +178,8 @@ pub(crate) fn length_pairs(load: &mut TranslatedLoad, _: &ParsedLine, given: &Gi
     let is_varied = |tokens: &[f64]| tokens.iter().any(|length| (length - tokens[0]).abs() > 0.5);
     if lengths.iter().all(|(_, tokens)| is_varied(tokens)) {
         load.builder.note(format!(
-            "{written}: there both lengths are drawn together, in pairs; here each is drawn by \
-            itself with the same weights"
+            "{written}: the tool draws both lengths together, in pairs; Regatta draws each independently, with \
+            the same weights"
         ));
     }
     if pairs.iter().any(|pair| pair.has_deviation) {

@@ -101,10 +101,16 @@ impl TranslatedLoad {
         }
     }
 
-    /// `NAME:VALUE` or `NAME=VALUE`, of each header. A key belongs into the environment, and nowhere else.
+    /// `NAME:VALUE` or `NAME=VALUE` of each header, or all as JSON. A key belongs into the environment, and nowhere
+    /// else.
     pub fn headers(&mut self, given: &GivenOption) {
         for word in &given.values {
-            self.header(&given.written, word);
+            match serde_json::from_str::<Value>(word) {
+                Ok(Value::Object(headers)) => headers.iter().for_each(|(name, value)| {
+                    self.header(&given.written, &format!("{name}:{}", unquoted(value)));
+                }),
+                _ => self.header(&given.written, word),
+            }
         }
     }
 
@@ -162,7 +168,7 @@ impl TranslatedLoad {
                 other => {
                     self.builder.push_untranslated(
                         format!("{} {word}", given.written),
-                        format!("`{other}` is not an SLO of a single request here; those are ttft, tpot and e2e"),
+                        format!("`{other}` is not an SLO of a single request in Regatta; those are ttft, tpot and e2e"),
                     );
                     continue;
                 }
@@ -175,7 +181,7 @@ impl TranslatedLoad {
     pub fn tokenizer(&mut self, given: &GivenOption) {
         self.put("tokenizer", given.value());
         self.builder.note(format!(
-            "{} is used where it is a folder or a tokenizer.json here; nothing is downloaded",
+            "{} is used if it is a folder or a tokenizer.json on this machine; nothing is downloaded",
             given.as_written()
         ));
     }
@@ -192,8 +198,8 @@ impl TranslatedLoad {
             return self.put("tokenizer", model);
         }
         self.builder.note(format!(
-            "left to Regatta's default: no tokenizer, prompts are of words that are one token each in English \
-            vocabularies; there prompts are counted with the tokenizer of {model}, which --tokenizer FILE gives"
+            "left to Regatta's default: no tokenizer; prompts are made of words that are one token each in English \
+            vocabularies. The tool counts prompts with the tokenizer of {model}: --tokenizer FILE does, too"
         ));
     }
 
@@ -264,7 +270,7 @@ impl TranslatedLoad {
     pub fn drop_duration(&mut self, duration: String) {
         self.builder.push_untranslated(
             duration,
-            "there a run ends with the first of its limits, here after its number of requests",
+            "the tool ends a run at the first of its limits; Regatta ends it after its number of requests",
         );
     }
 
@@ -273,7 +279,8 @@ impl TranslatedLoad {
         if self.has("data") {
             self.put("output_tokens", "128");
         }
-        self.builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+        self.builder
+            .note("no --osl: the tool lets the model decide the length of its answers; Regatta requests 128 tokens");
     }
 
     /// As many requests as GenAI-Perf and AIPerf send where the line has no end.
@@ -281,7 +288,7 @@ impl TranslatedLoad {
         let requests = users.unwrap_or(Quantity::Known(1)).times(2_u64).at_least(10_u64);
         self.put("stop.requests", requests.to_string());
         let end = if self.is_swept() {
-            " at each level; there 10, or twice the users of the level".to_owned()
+            "at each level; the tool sends 10, or twice the users of the level".to_owned()
         } else {
             format!(", as {tool} has it")
         };
@@ -325,6 +332,19 @@ impl TranslatedLoad {
 /// Adapters, of which each request names one, drawn at random.
 pub(crate) fn adapters(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     load.set("request.adapters", given.values.iter().map(|name| (name.clone(), json!(1))).collect());
+    true
+}
+
+/// The model; of several over OpenAI's interfaces each request names one.
+pub(crate) fn models(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    load.put("model", given.value());
+    if given.values.len() > 1 && load.get("protocol") == Some("kserve") {
+        let reason = "over KServe one measurement drives one model, the first; add a `bench` for each";
+        load.builder.push_untranslated_load(given.as_written(), reason);
+    } else if given.values.len() > 1 {
+        adapters(load, line, given);
+        load.builder.note("Regatta draws the model of each request at random, with equal weights");
+    }
     true
 }
 

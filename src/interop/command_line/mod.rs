@@ -22,9 +22,13 @@ mod translation;
 pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs, replace_path};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
-pub(crate) use load_options::{CHAT, COMPLETIONS, SHAREGPT_FILE, adapters, api_key, host_and_port, share, token_ids};
+pub(crate) use load_options::{
+    CHAT, COMPLETIONS, SHAREGPT_FILE, adapters, api_key, host_and_port, models, share, token_ids,
+};
 pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
-pub(crate) use program::{Env, LAUNCHER, Program, assignment, base, is_secret, program};
+pub(crate) use program::{
+    Env, LAUNCHER, Program, assignment, base, idle, idle_command, is_secret, prefix_reason, program, tools,
+};
 pub use shell::UnknownValue;
 pub(crate) use shell::{Variables, WrittenCommand, as_written, sequence, split, unmentioned, without_prompts};
 pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};

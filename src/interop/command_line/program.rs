@@ -1,12 +1,16 @@
-//! What stands around a command: variables in front of it, launchers, Python.
+//! What stands around a command: variables in front of it, launchers, Python; and programs that do nothing here, with
+//! what to do instead.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::options::{Opt, read_front};
+use super::options::{Opt, Takes, read_front};
 use super::tool_table::{LauncherOptions, launchers};
-use super::translation::{ProblemKind, TranslationBuilder, TranslationError};
+use super::translation::{ProblemKind, Translation, TranslationBuilder, TranslationError};
+use base::diag::did_you_mean;
 use base::units::is_identifier;
 
 /// Variables that were set in front of the command.
@@ -132,7 +136,11 @@ fn command_behind<'a>(name: &str, table: &[Opt], words: &'a [String]) -> &'a [St
             at += match word.as_str() {
                 "--mca" | "-mca" => 3,
                 word if word.contains('=') => 1,
-                word => 1 + usize::from(table.iter().any(|option| option.takes_one() && option.names.contains(&word))),
+                word => {
+                    1 + usize::from(
+                        table.iter().any(|option| option.takes == Takes::One && option.names.contains(&word)),
+                    )
+                }
             };
         }
         return words.get(at..).unwrap_or_default();
@@ -158,6 +166,55 @@ fn command_behind_profiler<'a>(name: &str, flags: &[Opt], words: &'a [String]) -
         at += if is_alone { 1 } else { 2 };
     }
     words.get(at + usize::from(name == "taskset")..).unwrap_or_default()
+}
+
+/// Programs around a benchmark.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramTable {
+    /// The programs with supported command lines.
+    tools: Vec<String>,
+    /// Why what stands in front of a command has no place.
+    prefixes: BTreeMap<String, String>,
+    program: Vec<IdleProgram>,
+}
+
+/// A program, or a command of one, that changes nothing that is measured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IdleProgram {
+    names: Vec<String>,
+    r#for: String,
+    instead: String,
+}
+
+static TABLE: LazyLock<ProgramTable> =
+    LazyLock::new(|| toml::from_str(include_str!("idle-programs.toml")).expect("a test reads the table"));
+
+/// The programs with supported command lines.
+pub(crate) fn tools() -> impl Iterator<Item = &'static str> + Clone {
+    TABLE.tools.iter().map(String::as_str)
+}
+
+/// Why a prefix has no place.
+pub(crate) fn prefix_reason(name: &str) -> &'static str {
+    const USUAL: &str = "stages start their processes themselves, bound to the GPUs they lease";
+    TABLE.prefixes.get(name).map_or(USUAL, String::as_str)
+}
+
+/// The sentence on a program or a command, which has a row of its own or that of all `others`: `docker *`.
+pub(crate) fn idle(name: &str, others: &str) -> Option<Result<Translation, TranslationError>> {
+    let row = |name: &str| TABLE.program.iter().find(|program| program.names.iter().any(|other| other == name));
+    let program = row(name).or_else(|| row(others))?;
+    Some(TranslationBuilder::nothing(&program.r#for, format!("cannot translate `{name}`: {}", program.instead)))
+}
+
+/// The sentence on a command that must have one; a program without it is not known.
+pub(crate) fn idle_command(name: &str, others: &str) -> Result<Translation, TranslationError> {
+    idle(name, others).unwrap_or_else(|| {
+        let hint = did_you_mean(name, tools()).unwrap_or_default();
+        Err(TranslationError::new(ProblemKind::UnknownProgram { name: name.to_owned(), hint }))
+    })
 }
 
 /// Whether a variable holds a secret, by its name.

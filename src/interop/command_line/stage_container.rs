@@ -36,25 +36,16 @@ pub(crate) fn put_secret(stage: &mut Map<String, Value>, name: &str) {
 }
 
 /// Keys of a stage that name a file or a folder which the run looks for on the host.
-const READ_ON_THE_HOST: [&str; 11] = [
-    "serve/vllm/model",
-    "serve/vllm/tokenizer",
-    "serve/triton/repository",
-    "serve/trtllm_serve/model",
-    "serve/trtllm_serve/tokenizer",
-    "trtllm_bench/dataset",
-    "trtllm_bench/model_path",
-    "trtllm_bench/engine_dir",
-    "repository/engine",
-    "repository/tokenizer",
-    "repository/files",
-];
+const READ_ON_THE_HOST: &str = "serve/vllm/model serve/vllm/tokenizer serve/triton/repository serve/trtllm_serve/model \
+    serve/trtllm_serve/tokenizer trtllm_bench/dataset trtllm_bench/model_path trtllm_bench/engine_dir \
+    repository/engine repository/tokenizer repository/files";
 
 /// The sentence on a path that no folder of the host has.
 pub(crate) fn is_in_container(value: &UnknownValue) -> String {
     let UnknownValue { name, written, .. } = value;
     format!(
-        "{written} is in the container, from no folder of the host: the parameter `{name}` is that folder or file here"
+        "{written} is in the container, from no folder of the host: the parameter `{name}` is that folder or \
+        file on the host"
     )
 }
 
@@ -103,7 +94,7 @@ pub(crate) fn on_the_host(translation: &mut Translation) {
         }
         let inputs = stage.get("inputs").and_then(Value::as_object).into_iter().flatten();
         let inputs: Vec<String> = inputs.map(|(name, _)| format!("inputs/{name}")).collect();
-        for place in READ_ON_THE_HOST.into_iter().chain(inputs.iter().map(String::as_str)) {
+        for place in READ_ON_THE_HOST.split(' ').chain(inputs.iter().map(String::as_str)) {
             let (action, rest) = place.split_once('/').unwrap_or((place, ""));
             let path = stage.get_mut(action).and_then(|keys| keys.pointer_mut(&format!("/{rest}")));
             let Some(Value::String(path)) = path else { continue };

@@ -199,9 +199,13 @@ impl ToolTable {
     ) -> Result<Translation, TranslationError> {
         let mut load = TranslatedLoad::default();
         let line = self.read(words, &mut load.builder);
-        for (option, row) in self.options.iter().zip(&self.rows) {
-            if row.required && !line.has(option.names[0]) {
-                load.builder.push_error(format!("{} needs {}", self.program, option.names[0]));
+        for (option, row) in self.options.iter().zip(&self.rows).filter(|(option, _)| !line.has(option.names[0])) {
+            let name = option.names[0];
+            if row.required {
+                load.builder.push_error(format!("{} needs {name}", self.program));
+            }
+            if let (Some(key), Some(default)) = (&row.sets, &row.default) {
+                row.set(key, &GivenOption { name, written: name.to_owned(), values: vec![default.clone()] }, &mut load);
             }
         }
         together(&line, &mut load);
@@ -258,7 +262,7 @@ impl ToolTable {
     /// Does what the row of an option says.
     pub fn apply_option(&self, line: &ParsedLine, given: &GivenOption, load: &mut TranslatedLoad) {
         let Some(row) = self.row(given.name) else { return };
-        if row.neutral.iter().any(|value| value == given.value()) {
+        if row.is_neutral(given) {
             return;
         }
         if row.is_of_data_set() && !row.data_sets.contains(&load.data_set) {
@@ -316,14 +320,23 @@ impl ToolTable {
 impl OptionRow {
     /// Why it has no place.
     pub fn reason(&self) -> &str {
-        self.reason.as_deref().unwrap_or("there is nothing like it here")
+        self.reason.as_deref().unwrap_or("Regatta has nothing like it")
     }
 
-    /// Reports its option, which has no place.
+    fn is_neutral(&self, given: &GivenOption) -> bool {
+        self.neutral.iter().any(|value| value == given.value())
+    }
+
+    /// Reports its option, which has no place, unless its value changes nothing.
     pub fn push_untranslated(&self, given: &GivenOption, builder: &mut TranslationBuilder) {
+        if self.is_neutral(given) {
+            return;
+        }
+        let is_secret = given.name.ends_with("token");
+        let shown = if is_secret { format!("{} …", given.written) } else { given.as_written() };
         match self.affects {
-            Affects::Workload => builder.push_untranslated_load(given.as_written(), self.reason()),
-            _ => builder.push_untranslated(given.as_written(), self.reason()),
+            Affects::Workload => builder.push_untranslated_load(shown, self.reason()),
+            _ => builder.push_untranslated(shown, self.reason()),
         }
     }
 
@@ -399,17 +412,19 @@ mod tests {
 
     use super::*;
     use crate::{
-        aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run,
-        perf_analyzer, sglang, slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
+        aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, inference_perf,
+        llmb_run, perf_analyzer, sglang, slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve,
+        vllm,
     };
 
     /// Every table, in the order of the files.
     fn tables() -> Vec<&'static ToolTable> {
-        let tables: [&'static LazyLock<ToolTable>; 32] = [
+        let tables: [&'static LazyLock<ToolTable>; 34] = [
             &aiperf::TABLE,
             &chat_benchmarks::EVALSCOPE,
             &chat_benchmarks::GENAI_BENCH,
             &chat_benchmarks::LLAMA_BENCHY,
+            &chat_benchmarks::LLMPERF,
             &command_server::LLAMA_SERVER,
             &command_server::TEXT_GENERATION_LAUNCHER,
             &curl::TABLE,
@@ -418,6 +433,7 @@ mod tests {
             &git_clone_command::TABLE,
             &guidellm::BENCHMARK,
             &guidellm::RUN,
+            &inference_perf::TABLE,
             &llmb_run::TABLE,
             &perf_analyzer::TABLE,
             &tensorrt_llm::PREPARE_DATASET,

@@ -55,6 +55,11 @@ impl UntranslatedOption {
     pub fn new(argument: impl Into<String>, why: impl Into<String>) -> Self {
         Self { argument: argument.into(), why: why.into(), is_workload: false }
     }
+
+    /// An argument without which another load is sent.
+    pub fn of_load(argument: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { is_workload: true, ..Self::new(argument, why) }
+    }
 }
 
 /// What is to be done here.
@@ -71,7 +76,7 @@ pub enum TranslationKind {
     Commands(Vec<Vec<String>>),
     /// `container:` of stages, which run their programs in it.
     Container(Map<String, Value>),
-    /// It has no meaning here: why, and what to do instead.
+    /// Nothing: why, and what to do instead.
     Nothing(String),
 }
 
@@ -190,7 +195,7 @@ impl RunSetting {
     }
 }
 
-/// The sentence on a line that has no meaning here: why, and what to do instead.
+/// The sentence on a line that cannot be translated: why, and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct NoMeaning(String);
@@ -252,7 +257,7 @@ impl TranslationBuilder {
 
     /// An argument without which another load is sent.
     pub fn push_untranslated_load(&mut self, word: impl Into<String>, why: impl Into<String>) {
-        self.untranslated.push(UntranslatedOption { is_workload: true, ..UntranslatedOption::new(word, why) });
+        self.untranslated.push(UntranslatedOption::of_load(word, why));
     }
 
     pub fn note(&mut self, text: impl Into<String>) {

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use base::units::{csv_cell, grouped};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::export::{
@@ -20,9 +22,18 @@ const OUTPUT_LENGTH: &str = "output_sequence_length";
 const TOKEN_LATENCY: &str = "inter_token_latency";
 
 /// A row of both files: its key in JSON, its unit, its heading in CSV, and what it is computed from.
-struct Row(&'static str, &'static str, &'static str, Source);
+#[derive(Deserialize)]
+struct Row(String, String, String, Source);
 
-#[derive(Clone, Copy)]
+/// In the order of the JSON file.
+#[derive(Deserialize)]
+struct RowTables {
+    genai_perf: Vec<Row>,
+    aiperf: Vec<Row>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Source {
     Metric(MetricConcept),
     SecondToken,
@@ -44,60 +55,13 @@ enum RowValue {
     Single(f64),
 }
 
-const PER_USER: Row = Row(
-    "output_token_throughput_per_user",
-    "tokens/sec/user",
-    "Output Token Throughput Per User (tokens/sec/user)",
-    Source::TokensPerUser,
-);
-
-/// In the order of the JSON file.
-const GENAI_PERF: [Row; 10] = [
-    Row("request_throughput", "requests/sec", "Request Throughput (per sec)", Source::RequestRate),
-    Row("request_latency", "ms", "Request Latency (ms)", Source::Metric(MetricConcept::E2e)),
-    Row("request_count", "count", "Request Count (count)", Source::Requests),
-    Row("time_to_first_token", "ms", "Time To First Token (ms)", Source::Metric(MetricConcept::Ttft)),
-    Row("time_to_second_token", "ms", "Time To Second Token (ms)", Source::SecondToken),
-    Row(TOKEN_LATENCY, "ms", "Inter Token Latency (ms)", Source::Metric(MetricConcept::Itl)),
-    Row("output_token_throughput", "tokens/sec", "Output Token Throughput (tokens/sec)", Source::TokenRate),
-    PER_USER,
-    Row(OUTPUT_LENGTH, "tokens", "Output Sequence Length (tokens)", Source::OutputLength),
-    Row("input_sequence_length", "tokens", "Input Sequence Length (tokens)", Source::InputLength),
-];
+static TABLES: LazyLock<RowTables> =
+    LazyLock::new(|| toml::from_str(include_str!("genai-perf-rows.toml")).expect("a test reads the table"));
 
 /// Rows of GenAI-Perf's CSV file that stand before the others, which have the order of the JSON file.
 const FIRST_IN_CSV: [&str; 3] = ["time_to_first_token", "time_to_second_token", "output_token_throughput"];
 
-/// In the order of the JSON file.
-const AIPERF: [Row; 15] = [
-    Row("request_latency", "ms", "Request Latency (ms)", Source::Metric(MetricConcept::E2e)),
-    Row("time_to_first_token", "ms", "Time to First Token (ms)", Source::Metric(MetricConcept::Ttft)),
-    PER_USER,
-    Row(TOKEN_LATENCY, "ms", "Inter Token Latency (ms)", Source::Metric(MetricConcept::Itl)),
-    Row("time_to_second_token", "ms", "Time to Second Token (ms)", Source::SecondToken),
-    Row("inter_chunk_latency", "ms", "Inter Chunk Latency (ms)", Source::ChunkGaps),
-    Row(OUTPUT_LENGTH, "tokens", "Output Sequence Length (tokens)", Source::OutputLength),
-    Row("input_sequence_length", "tokens", "Input Sequence Length (tokens)", Source::InputLength),
-    Row("request_count", "requests", "Request Count", Source::Requests),
-    Row("total_osl", "tokens", "Total Output Sequence Length (tokens)", Source::OutputTokens),
-    Row("total_isl", "tokens", "Total Input Sequence Length (tokens)", Source::InputTokens),
-    Row("error_request_count", "requests", "Error Request Count", Source::Failures),
-    Row("request_throughput", "requests/sec", "Request Throughput (requests/sec)", Source::RequestRate),
-    Row("benchmark_duration", "sec", "Benchmark Duration (sec)", Source::Duration),
-    Row("output_token_throughput", "tokens/sec", "Output Token Throughput (tokens/sec)", Source::TokenRate),
-];
-
-const PERCENTILES: [(&str, f64); 9] = [
-    ("p1", 0.01),
-    ("p5", 0.05),
-    ("p10", 0.10),
-    ("p25", 0.25),
-    ("p50", 0.50),
-    ("p75", 0.75),
-    ("p90", 0.90),
-    ("p95", 0.95),
-    ("p99", 0.99),
-];
+const PERCENTILES: [&str; 9] = ["p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99"];
 
 /// Rows with their values, as far as a run has them.
 fn rows<'a>(table: &'a [Row], tool: Tool, run: &MeasuredRun, out: &mut Exported) -> Vec<(&'a Row, RowValue)> {
@@ -164,7 +128,7 @@ fn statistic(values: &SortedValues, name: &str) -> Option<f64> {
         "max" => values.max(),
         "sum" => Some(values.sum()),
         "std" => values.deviation(DeviationRule::Population),
-        _ => PERCENTILES.iter().find(|(percentile, _)| *percentile == name).and_then(|(_, p)| values.at(*p)),
+        _ => values.at(name.strip_prefix('p')?.parse::<f64>().ok()? / 100.0),
     }
 }
 
@@ -174,7 +138,7 @@ fn statistics(unit: &str, value: &RowValue, tool: Tool) -> Value {
         RowValue::Spread(values) => values,
         RowValue::Single(value) => return json!({ "unit": unit, "avg": value }),
     };
-    let names = ["avg"].into_iter().chain(PERCENTILES.map(|(name, _)| name)).chain(["min", "max", "std"]);
+    let names = ["avg"].into_iter().chain(PERCENTILES).chain(["min", "max", "std"]);
     let mut object = Map::from_iter([("unit".to_owned(), json!(unit))]);
     object.extend(names.map(|name| (name.to_owned(), json!(statistic(values, name)))));
     if tool == Tool::AiPerf {
@@ -189,7 +153,7 @@ fn csv(rows: &[(&Row, RowValue)], columns: &[&str], number: fn(f64) -> String) -
     for (Row(_, _, heading, _), value) in rows {
         if let RowValue::Spread(values) = value {
             let numbers = columns.iter().map(|name| statistic(values, name).map_or_else(String::new, number));
-            let cells = std::iter::once(*heading).map(csv_cell).chain(numbers).collect::<Vec<_>>();
+            let cells = std::iter::once(heading.as_str()).map(csv_cell).chain(numbers).collect::<Vec<_>>();
             let _ = writeln!(text, "{}", cells.join(","));
         }
     }
@@ -208,9 +172,8 @@ fn generated_by(tool: &str) -> String {
 
 /// GenAI-Perf's files.
 pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
-    let mut rows = rows(&GENAI_PERF, Tool::GenAiPerf, run, out);
-    let keys =
-        rows.iter().map(|(Row(tag, unit, _, _), value)| ((*tag).to_owned(), statistics(unit, value, Tool::GenAiPerf)));
+    let mut rows = rows(&TABLES.genai_perf, Tool::GenAiPerf, run, out);
+    let keys = rows.iter().map(|(Row(tag, unit, _, _), value)| (tag.clone(), statistics(unit, value, Tool::GenAiPerf)));
     let mut object: Map<String, Value> = keys.collect();
     let stimulus = match (rate(run), users(run)) {
         (Some(rate), _) => json!({ "request_rate": rate }),
@@ -229,19 +192,20 @@ pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
     note_other_counts(run, out);
     out.without("telemetry_stats, sessions: a run has none");
     out.json("profile_export_genai_perf.json", &Value::Object(object));
-    rows.sort_by_key(|(Row(tag, ..), _)| FIRST_IN_CSV.iter().position(|first| first == tag).unwrap_or(usize::MAX));
-    let columns = ["avg", "min", "max"].into_iter().chain(PERCENTILES.iter().rev().map(|(name, _)| *name));
+    rows.sort_by_key(|(Row(tag, ..), _)| {
+        FIRST_IN_CSV.iter().position(|first| *first == tag.as_str()).unwrap_or(usize::MAX)
+    });
+    let columns = ["avg", "min", "max"].into_iter().chain(PERCENTILES.into_iter().rev());
     let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| csv_cell(&grouped(number, 2)));
     out.file("profile_export_genai_perf.csv", text + &identity_section(run));
 }
 
 /// AIPerf's files.
 pub(super) fn write_aiperf(run: &MeasuredRun, out: &mut Exported) {
-    let mut rows = rows(&AIPERF, Tool::AiPerf, run, out);
+    let mut rows = rows(&TABLES.aiperf, Tool::AiPerf, run, out);
     let mut object = Map::from_iter([("schema_version".to_owned(), json!("1.4"))]);
-    object.extend(
-        rows.iter().map(|(Row(tag, unit, _, _), value)| ((*tag).to_owned(), statistics(unit, value, Tool::AiPerf))),
-    );
+    object
+        .extend(rows.iter().map(|(Row(tag, unit, _, _), value)| (tag.clone(), statistics(unit, value, Tool::AiPerf))));
     let result = run.result.own();
     let unanswered = result.map_or(0, |result| result.counts.not_sent.saturating_add(result.counts.cancelled));
     let further = json!({
@@ -261,8 +225,8 @@ pub(super) fn write_aiperf(run: &MeasuredRun, out: &mut Exported) {
     out.without("telemetry_data, http_req_*, effective_*: a run has none");
     note_other_counts(run, out);
     out.json("profile_export_aiperf.json", &Value::Object(object));
-    rows.sort_by_key(|(Row(_, _, heading, _), _)| *heading);
-    let columns = ["avg", "min", "max", "sum"].into_iter().chain(PERCENTILES.map(|(name, _)| name)).chain(["std"]);
+    rows.sort_by(|(Row(_, _, heading, _), _), (Row(_, _, other, _), _)| heading.cmp(other));
+    let columns = ["avg", "min", "max", "sum"].into_iter().chain(PERCENTILES).chain(["std"]);
     let text = csv(&rows, &columns.collect::<Vec<_>>(), |number| format!("{number:.2}"));
     out.file("profile_export_aiperf.csv", text + &identity_section(run));
     out.file("profile_export.jsonl", aiperf_records(run));

@@ -121,6 +121,8 @@ enum TimeUnit {
     Ms,
     S,
     Ns,
+    /// The one that `_time_unit` of the file names.
+    Stated,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -238,9 +240,9 @@ impl FileFormat {
         let mut requested = Map::new();
         for row in &self.requested {
             let Some((key, places)) = row.split_first() else { continue };
-            let is_length = ["input_tokens", "output_tokens"].contains(&key.as_str());
-            // A length of -1 is not set.
-            let is_set = |value: &&Value| !is_length || value.as_f64().is_none_or(|number| number > 0.0);
+            let is_level = ["input_tokens", "output_tokens", "request_rate"].contains(&key.as_str());
+            // A length or a rate of -1 is not set.
+            let is_set = |value: &&Value| !is_level || value.as_f64().is_none_or(|number| number > 0.0);
             let value = places.iter().find_map(|place| run_values.at(place).filter(is_set));
             let value = value.map(|value| if key == "endpoints" { json!([value]) } else { value.clone() });
             requested.extend(value.map(|value| (key.clone(), value)));
@@ -254,8 +256,9 @@ impl FileFormat {
             let texts = run.as_object().into_iter().flatten().filter(|(key, value)| value.is_string() && is_added(key));
             requested.extend(texts.map(|(key, value)| (key.clone(), value.clone())));
         }
-        // Beside a limit on requests in flight an infinite rate is as many users.
-        if requested.contains_key("concurrency") && requested.get("request_rate").is_some_and(|rate| rate == "inf") {
+        // Beside a limit on requests in flight an infinite rate is as many users; inference-perf makes up a rate there.
+        let is_rate = |rate: &Value| rate != "inf" && self.tool != Tool::InferencePerf;
+        if requested.contains_key("concurrency") && requested.get("request_rate").is_some_and(|rate| !is_rate(rate)) {
             requested.shift_remove("request_rate");
         }
         requested
@@ -269,7 +272,8 @@ impl LatencyRows {
             let ms = |place: &String| {
                 get(place).map(|time| match row.unit {
                     TimeUnit::Ms => time,
-                    TimeUnit::S => time * 1e3,
+                    TimeUnit::Stated if run_values.at("/_time_unit").is_some_and(|unit| unit == "ms") => time,
+                    TimeUnit::S | TimeUnit::Stated => time * 1e3,
                     TimeUnit::Ns => time / 1e6,
                 })
             };
@@ -349,7 +353,7 @@ pub(super) fn at<'a>(value: &'a Value, place: &str) -> Option<&'a Value> {
     place.split('/').skip(1).try_fold(value, |value, step| match value {
         Value::Array(items) if step == "-1" => items.last(),
         Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        value => value.get(step),
+        value => value.get(step.replace("~1", "/")),
     })
 }
 
@@ -367,7 +371,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_is_read() {
-        assert_eq!(FORMATS.len(), 13);
+        assert_eq!(FORMATS.len(), 19);
         for format in FORMATS.iter() {
             let is_known = format.like.as_ref().is_none_or(|name| FORMATS.iter().any(|other| other.name == *name));
             assert!(is_known, "{}", format.name);

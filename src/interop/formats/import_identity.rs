@@ -10,16 +10,12 @@ use super::file_format::ImportedNumbers;
 use harness::SweepLevel;
 
 /// Requested settings that are levels of a sweep: the load, or the lengths.
-const LEVELS: [&str; 8] = [
-    "request_rate",
-    "concurrency",
-    "target_qps",
-    "burstiness",
-    "input_tokens",
-    "output_tokens",
-    "input_seq_len",
-    "output_seq_len",
-];
+const LEVELS: &str =
+    "request_rate concurrency target_qps burstiness input_tokens output_tokens input_seq_len output_seq_len";
+
+fn is_level(key: &str) -> bool {
+    LEVELS.split(' ').any(|level| level == key)
+}
 
 /// Further settings of the load, whose values have no order.
 const OTHER_LOAD: [&str; 3] = ["ramp", "scenario", "dataset"];
@@ -75,7 +71,7 @@ impl ImportIdentity {
             _ => &[],
         };
         let load_settings = keys.iter().filter_map(|(name, key)| Some((*name, text(requested.get(*key)?)))).collect();
-        let is_setting = |key: &&String| !LEVELS.contains(&key.as_str()) && !NO_IDENTITY.contains(&key.as_str());
+        let is_setting = |key: &&String| !is_level(key) && !NO_IDENTITY.contains(&key.as_str());
         let settings = requested.iter().filter(|(key, _)| is_setting(key));
         let length = |names: [&str; 2], sum: Option<f64>| {
             let stated = names.iter().find_map(|name| stated_length(requested.get(*name)?));
@@ -112,7 +108,7 @@ impl ImportIdentity {
     /// Whether a requested setting of an imported result belongs to the load. Numbers at different loads are not
     /// comparable.
     pub fn is_load(key: &str, requested: &Map<String, Value>) -> bool {
-        (LEVELS.contains(&key) || OTHER_LOAD.contains(&key)) && !(key == "target_qps" && is_offline(requested))
+        (is_level(key) || OTHER_LOAD.contains(&key)) && !(key == "target_qps" && is_offline(requested))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Texts that tools print, as the objects that they save: the tables of vLLM and SGLang, trtllm-bench's overviews,
-//! LoadGen's logs.
+//! Texts that tools print, as the objects that they save: the tables of vLLM and SGLang and of GenAI-Perf and AIPerf,
+//! trtllm-bench's overviews, LoadGen's logs.
 
 use serde_json::{Map, Value, json};
 
@@ -75,6 +75,47 @@ fn tables(text: &str) -> Vec<Value> {
         list.push(Value::Object(table));
     }
     list
+}
+
+/// The title of the tables that GenAI-Perf and AIPerf print.
+pub(super) const METRICS: &str = "LLM Metrics";
+
+/// Each table of a text that GenAI-Perf or AIPerf printed, as the object that it saves: `Request Latency (ms)` with a
+/// column `avg` is `/request_latency/avg`.
+pub(super) fn metric_tables(text: &str) -> Vec<ImportedNumbers> {
+    let parts: Vec<&str> = text.split(METRICS).collect();
+    let numbers = |parts: &[&str]| {
+        let is_aiperf = parts[0].trim_end_matches(['|', ' ']).ends_with(" AIPerf");
+        let table = metric_table(parts[1]);
+        let format = FileFormat::named(if is_aiperf { "AIPerf, printed" } else { "GenAI-Perf, printed" });
+        table.get("request_latency").is_some().then(|| format.numbers(&table, &table))
+    };
+    parts.windows(2).filter_map(numbers).collect()
+}
+
+/// The rows of the first table in a text.
+fn metric_table(text: &str) -> Value {
+    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+    for line in text.lines().take_while(|line| !line.contains('└')) {
+        let cells: Vec<&str> = line.split(['┃', '│', '|']).map(str::trim).collect();
+        let [_, label, values @ .., _] = cells.as_slice() else { continue };
+        match rows.last_mut() {
+            // A long label goes on in the next line.
+            Some((above, _)) if values.iter().all(|value| value.is_empty()) => above.extend([" ", *label]),
+            _ => rows.push(((*label).to_owned(), values.to_vec())),
+        }
+    }
+    let mut table = json!({});
+    let columns = rows.first().map(|(_, columns)| columns.clone()).unwrap_or_default();
+    for (label, values) in rows.iter().skip(1) {
+        let name = label.split('(').next().unwrap_or_default().trim().to_lowercase().replace(' ', "_");
+        for (column, value) in columns.iter().zip(values) {
+            if let Ok(number) = value.replace(',', "").parse::<f64>() {
+                table[&name][*column] = json!(number);
+            }
+        }
+    }
+    table
 }
 
 /// Each overview in what trtllm-bench printed, with anything before and after it. Lines may begin with the logger's

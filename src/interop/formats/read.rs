@@ -113,12 +113,13 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     let mut records: Vec<(String, ImportedRequests)> = Vec::new();
     let (lists, files): (Vec<&ImportSource>, Vec<&ImportSource>) =
         sources.iter().partition(|source| source.text.trim().starts_with('['));
-    for source in files.into_iter().chain(lists) {
+    for source in files.into_iter().chain(lists.iter().copied()) {
         // The summary of `vllm bench sweep`: a list of the runs in the same folder.
         if source.text.trim().starts_with('[') && source.text.contains("\"run_number\"") && !runs.is_empty() {
             continue;
         }
-        for FoundRun { numbers, requests } in read(source)? {
+        let whole = with_percentiles(source, &lists);
+        for FoundRun { numbers, requests } in read(whole.as_ref().unwrap_or(source))? {
             let requests = requests.map(|requests| (source.name.clone(), requests));
             let Some(numbers) = numbers else {
                 records.extend(requests);
@@ -141,11 +142,30 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
             runs.push(RunFiles { numbers: Some((source.name.clone(), numbers)), requests });
         }
     }
+    // inference-perf's summary has the requests of all stages, and the files of adapters have some of them again.
+    let is_part = |(file, numbers): &(String, ImportedNumbers)| {
+        numbers.tool == Tool::InferencePerf && (numbers.requested.is_empty() || file.contains("adapter_"))
+    };
+    let is_stage = |run: &RunFiles| !run.numbers.as_ref().is_some_and(is_part);
+    if runs.iter().any(is_stage) {
+        runs.retain(is_stage);
+    }
     attach(&mut runs, records);
     if runs.is_empty() {
         return Err(ImportError::Unknown { name: name.to_owned() });
     }
     Ok(runs.into_iter().filter_map(|run| imported(name, run)).collect())
+}
+
+/// The summary of a run of evalscope, with the percentiles that it writes into a file of their own.
+fn with_percentiles(summary: &ImportSource, lists: &[&ImportSource]) -> Option<ImportSource> {
+    let is_summary = summary.name == "benchmark_summary.json";
+    let list = lists.iter().find(|list| is_summary && list.name == "benchmark_percentile.json")?;
+    let rows: Vec<Map<String, Value>> = serde_json::from_str(&strict_json(&list.text)).ok()?;
+    let row = |mut row: Map<String, Value>| Some((row.remove("Percentiles")?.as_str()?.to_owned(), Value::Object(row)));
+    let mut object: Map<String, Value> = serde_json::from_str(&strict_json(&summary.text)).ok()?;
+    object.insert("percentiles".to_owned(), Value::Object(rows.into_iter().filter_map(row).collect()));
+    Some(ImportSource { name: summary.name.clone(), text: Value::Object(object).to_string() })
 }
 
 /// Records without numbers belong to the run with a matching file name (`c8.json` and `c8_genai_perf.json`), or to the
@@ -206,6 +226,12 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
     let is_json = text.trim_start_matches(['[', ' ', '\n', '\r', '\t']).starts_with('{');
     if !is_json && text.contains(printed::OVERVIEW) {
         return Ok(FoundRun::with_numbers(printed::overviews(text)));
+    }
+    if !is_json && text.contains(printed::METRICS) {
+        let tables = printed::metric_tables(text);
+        if !tables.is_empty() {
+            return Ok(FoundRun::with_numbers(tables));
+        }
     }
     if !is_json && text.contains(printed::TABLE) {
         return Ok(FoundRun::with_numbers(printed::serving_tables(text)));
@@ -358,5 +384,107 @@ fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
             output: numbers.output_tokens,
             source: counted.to_owned(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::formats::located_runs::{LocatedRun, locate_runs};
+
+    /// Runs in a folder or a file of the golden results. The tools' own code wrote the files, of made-up requests; the
+    /// logs are as their documentation has them.
+    fn runs(name: &str) -> Vec<LocatedRun> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/results").join(name);
+        locate_runs(&[path]).unwrap_or_else(|error| panic!("{name}: {error}")).runs
+    }
+
+    /// `ttft mean p99` of a run, its rates of requests and tokens, and how many requests were answered.
+    fn numbers(run: &LocatedRun) -> String {
+        let result = &run.run.result;
+        let metric = |(name, metric): (&String, &ImportedMetric)| {
+            let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
+            format!("{name} {} {}", shown(metric.mean), shown(metric.p99))
+        };
+        let rate = |name: &str| result.rates.get(name).map(|rate| format!("{rate:.2}/s"));
+        let latency = result.latency.iter().map(metric);
+        let rates = ["requests_full", "output_tokens"].into_iter().filter_map(rate);
+        let ok = result.counts.ok.map(|ok| format!("{ok} requests"));
+        latency.chain(rates).chain(ok).collect::<Vec<_>>().join(", ")
+    }
+
+    fn sorted(mut values: Vec<String>) -> Vec<String> {
+        values.sort();
+        values
+    }
+
+    #[test]
+    fn stages_of_inference_perf_are_runs_and_its_summary_of_all_is_none() {
+        let runs = runs("inference-perf");
+        let loads = runs.iter().map(|run| run.run.result.requested["request_rate"].to_string()).collect();
+        assert_eq!(sorted(loads), ["1.0", "2.0"]);
+        let second = runs.iter().find(|run| run.run.result.requested["request_rate"] == 2.0).expect("a stage");
+        assert_eq!(
+            numbers(second),
+            "ttft 139.00 177.22, tpot 20.00 20.00, itl 20.00 20.00, e2e 1120.00 1158.22, 1.94/s, 96.81/s, 40 requests"
+        );
+        let tokens = &second.run.result.tokens;
+        assert_eq!((tokens.input, tokens.output), (Some(4000.0), Some(2000.0)));
+        assert_eq!(second.run.tool, Tool::InferencePerf);
+    }
+
+    #[test]
+    fn runs_of_genai_bench_have_the_unit_that_their_file_states() {
+        let runs = runs("genai-bench");
+        let users = runs.iter().map(|run| run.run.result.requested["concurrency"].to_string()).collect();
+        assert_eq!(sorted(users), ["4", "8"]);
+        for run in &runs {
+            let expected = "ttft 145.00 189.10, tpot 20.00 20.00, e2e 2125.00 2169.10, 1.00/s, 100.00/s, 10 requests";
+            assert_eq!(numbers(run), expected, "{}", run.place.display());
+        }
+    }
+
+    #[test]
+    fn a_run_of_evalscope_has_the_percentiles_of_their_own_file() {
+        let runs = runs("evalscope");
+        let expected =
+            "ttft 119.00 138.00, tpot 20.00 20.00, itl 20.00 20.00, e2e 1099.00 1118.00, 1.88/s, 94.18/s, 20 requests";
+        assert_eq!(runs.iter().map(numbers).collect::<Vec<_>>(), [expected]);
+        let requested = &runs[0].run.result.requested;
+        assert_eq!((&requested["concurrency"], requested.get("request_rate")), (&Value::from(4), None));
+    }
+
+    #[test]
+    fn levels_of_llama_benchy_are_runs() {
+        let runs = runs("llama-benchy");
+        assert_eq!(runs.iter().map(numbers).collect::<Vec<_>>(), ["ttft 200.00 –", "ttft 205.00 –"]);
+        let rates: Vec<_> = runs.iter().map(|run| run.run.result.rates["output_tokens_after_first"].round()).collect();
+        assert_eq!(rates, [50.0, 98.0]);
+    }
+
+    #[test]
+    fn tables_that_genai_perf_and_aiperf_print_are_runs_with_their_own_definitions() {
+        let read = |name: &str| {
+            let mut runs = runs(name);
+            assert_eq!(runs.len(), 1, "{name}");
+            runs.remove(0)
+        };
+        let (first, second) = (read("printed/genai-perf.log"), read("printed/aiperf.log"));
+        assert_eq!((first.run.tool, second.run.tool), (Tool::GenAiPerf, Tool::AiPerf));
+        assert_eq!(
+            numbers(&first),
+            "ttft 16.26 17.09, itl 3.27 4.65, e2e 1203.91 1420.33, 5.00/s, 1990.31/s, 60 requests"
+        );
+        // Its labels go over several lines.
+        assert_eq!(
+            numbers(&second),
+            "ttft 182.96 1500.40, itl 3.27 4.65, e2e 1203.91 1420.33, 27.50/s, 10944.03/s, 711 requests"
+        );
+        let tokens = &second.run.result.tokens;
+        assert_eq!((tokens.input, tokens.output), (Some(141_916.0), Some(282_978.0)));
     }
 }

@@ -112,9 +112,9 @@ impl GuideLlmData {
             Self::JsonLines(path) => {
                 load.data("jsonl", path);
                 load.builder.note(
-                    "of each line its `prompt` or `text` is read, and `output_length`; there a line \
-                    with an output length is requested with ignore_eos, too: that is --ignore-eos. A line without one \
-                    needs `output_tokens`, which is then that of all lines: there the model decides its length",
+                    "of each line its `prompt` or `text` is read, and `output_length`; GuideLLM requests a line with \
+                    an output length with ignore_eos, which is --ignore-eos. For a line without one GuideLLM lets the \
+                    model decide the length; Regatta needs `output_tokens`, which applies to all lines",
                 );
                 Ok(None)
             }
@@ -127,7 +127,7 @@ impl GuideLlmData {
             }
             Self::Trace(all) => trace(all, "jsonl", load).map(|()| None),
             Self::Other(text) => Err(format!(
-                "the line has no meaning here: the data `{text}` are not read, and nothing is downloaded; save the \
+                "cannot translate the line: the data `{text}` are not read, and nothing is downloaded; save the \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
             )
             .into()),
@@ -152,7 +152,7 @@ fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Res
         .collect();
     if !other.is_empty() {
         return Err(format!(
-            "the line has no meaning here: the columns of `{path}` have other names than those that are read; rename \
+            "cannot translate the line: the columns of `{path}` have other names than those that are read; rename \
                 {} in the file and leave the option out",
             other.join(", ")
         )
@@ -160,7 +160,7 @@ fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Res
     }
     if !is_json_lines(path) {
         return Err(format!(
-            "the line has no meaning here: `{path}` is not read; save the trace as JSON lines, `{{\"timestamp\": 0.5, \
+            "cannot translate the line: `{path}` is not read; save the trace as JSON lines, `{{\"timestamp\": 0.5, \
                 \"input_length\": 256, \"output_length\": 128}}`, in a file NAME.jsonl"
         )
         .into());
@@ -202,20 +202,12 @@ fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut Tr
 
 /// Shared beginnings and conversations; everything else is named.
 fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity<u64>> {
-    const LENGTHS: [&str; 8] = [
-        "prompt_tokens",
-        "prompt_tokens_stdev",
-        "prompt_tokens_min",
-        "prompt_tokens_max",
-        "output_tokens",
-        "output_tokens_stdev",
-        "output_tokens_min",
-        "output_tokens_max",
-    ];
+    const LENGTHS: &str = "prompt_tokens prompt_tokens_stdev prompt_tokens_min prompt_tokens_max output_tokens \
+        output_tokens_stdev output_tokens_min output_tokens_max";
     let number = |name: &str| all.get(name).and_then(quantity);
     for (name, value) in all {
         match name.as_str() {
-            name if LENGTHS.contains(&name) => {}
+            name if LENGTHS.split(' ').any(|length| length == name) => {}
             "kind" | "samples" | "prefix_count" => {}
             "prefix_tokens" => {
                 if let Some(tokens) = quantity(value).filter(|tokens| *tokens != Quantity::Known(0)) {
@@ -234,7 +226,7 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity
                 load.builder
                     .push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
             }
-            _ => load.builder.push_untranslated_load(format!("{name}={value}"), "there is nothing like it here"),
+            _ => load.builder.push_untranslated_load(format!("{name}={value}"), "Regatta has nothing like it"),
         }
     }
     number("samples")

@@ -100,15 +100,15 @@ impl GuideLlmRun {
         let rest = rest.join(", ");
         if self.pivots_turns {
             return format!(
-                "the line has no meaning here: each turn of its conversations has lengths of its own, those of \
-                    {first} and then of {rest}; here all turns have the same: `sessions: {{ turns: {{ fixed: {} }} \
-                    }}` with the lengths of one of them, or a file with a line for each turn, `{{\"session_id\": 1, \
+                "cannot translate the line: each turn of its conversations has lengths of its own, those of {first} \
+                    and then of {rest}; in Regatta all turns have the same: `sessions: {{ turns: {{ fixed: {} }} }}` \
+                    with the lengths of one of them, or a file with a line for each turn, `{{\"session_id\": 1, \
                     \"input_length\": 128, \"output_length\": 256}}`, and --data FILE.jsonl",
                 several.len()
             );
         }
         format!(
-            "the line has no meaning here: each of its requests is made of several data sets together, of {first} and \
+            "cannot translate the line: each of its requests is made of several data sets together, of {first} and \
                 of {rest}; text of one data set is sent: give one --data, with the lengths of all texts added up"
         )
     }
@@ -127,7 +127,7 @@ impl GuideLlmRun {
             "completions" | "text_completions" => COMPLETIONS,
             _ => {
                 return Err(format!(
-                    "the line has no meaning here: requests of the format `{format}` are not measured; measured are \
+                    "cannot translate the line: requests of the format `{format}` are not measured; measured are \
                         chat_completions and text_completions"
                 )
                 .into());
@@ -154,7 +154,8 @@ impl GuideLlmRun {
         if let Some(name) = &self.tokenizer {
             load.put("tokenizer", name);
             load.builder.note(format!(
-                "the tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
+                "the tokenizer {name} is used if it is a folder or a tokenizer.json on this machine; nothing is \
+                downloaded"
             ));
         }
         load.streaming(!self.without_streaming);
@@ -173,8 +174,8 @@ impl GuideLlmRun {
             (None, None) => {
                 requests = Some(Quantity::Known(1000));
                 load.builder.note(
-                    "neither a number of requests nor a duration is given: there it goes on until it is \
-                    stopped, here it is 1000 requests",
+                    "neither a number of requests nor a duration is given: GuideLLM runs until it is stopped; \
+                    Regatta sends 1000 requests",
                 );
             }
         }
@@ -185,8 +186,8 @@ impl GuideLlmRun {
             None if load.has("data") && load.has("stop.duration") && !self.replays() => {
                 load.set("data.repeat", json!(true));
                 load.builder.note(
-                    "there the run ends with the last record of the data as well; here the data begin \
-                    again until the time is over",
+                    "GuideLLM also ends a run after the last record of the data; Regatta starts the data again \
+                    until the time is over",
                 );
             }
             None => {}
@@ -235,8 +236,8 @@ impl GuideLlmRun {
                 // Time stamps are in seconds there and in milliseconds here.
                 load.trace(1e-3 / scale);
                 load.builder.note(
-                    "there the time stamps of a trace are seconds, here `timestamp` is in milliseconds: \
-                    `speed` makes up for it; for time stamps in milliseconds take it out",
+                    "GuideLLM reads the time stamps of a trace as seconds, Regatta reads `timestamp` as \
+                    milliseconds: `speed` converts them; remove it for time stamps in milliseconds",
                 );
             }
             "sweep" => self.whole_sweep(load),
@@ -262,8 +263,8 @@ impl GuideLlmRun {
             None => {
                 keep_in_flight(MOST_IN_FLIGHT.into(), load);
                 load.builder.note(format!(
-                    "there the number of requests in flight has no limit; here it is {MOST_IN_FLIGHT}, because a \
-                        duration alone says nothing of how many requests there are"
+                    "GuideLLM does not limit the number of requests in flight; Regatta limits it to \
+                    {MOST_IN_FLIGHT}, because a duration alone does not set the number of requests"
                 ));
             }
         }
@@ -280,7 +281,8 @@ impl GuideLlmRun {
         }
         let most = self.most_in_flight.clone().unwrap_or(MOST_IN_FLIGHT.into());
         load.builder.note(format!(
-            "there saturation is {most} requests in flight; here users are added until the throughput stops growing"
+            "GuideLLM takes {most} requests in flight as saturation; Regatta adds users until the throughput \
+            stops growing"
         ));
     }
 }
@@ -357,14 +359,14 @@ impl WarmUp {
         if let (None, None) = (duration, count) {
             return load.builder.push_untranslated(
                 format!("warmup={}", self.amount),
-                "the run does not have the limit that its mode is a part of, so there is none there either",
+                "it is a part of a limit that the run does not have, so GuideLLM does not warm up either",
             );
         }
         load.put("warmup", count.unwrap_or(1.0).to_string());
         if let Some(time) = duration {
             load.set("warmup_time", json!(format!("{time}s")));
         }
-        load.builder.note("there the warm-up is a part of the run; here it is in front of it");
+        load.builder.note("GuideLLM warms up as a part of the run; Regatta warms up before it");
     }
 }
 

@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 
 use self::data::{GuideLlmData, numeric, pairs};
 use self::load::{GuideLlmRun, WarmUp};
-use crate::command_line::{GivenOption, ToolTable, Translation, TranslationBuilder, TranslationError, quantity};
+use crate::command_line::{
+    GivenOption, ToolTable, Translation, TranslationBuilder, TranslationError, idle_command, quantity,
+};
 use base::diag::{did_you_mean, nearest};
 use base::spec::Quantity;
 use base::units::unquoted;
@@ -23,19 +25,13 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         ("benchmark", None) => translate_benchmark(rest),
         ("", _) => TranslationBuilder::nothing(
             "guidellm",
-            "the line has no meaning here: its settings are in variables; give them as options, as `guidellm \
+            "cannot translate the line: its settings are in variables; give them as options, as `guidellm \
                 benchmark --target URL --profile sweep --data …`",
         ),
         (command, other) => {
             let line = [Some(command), other.filter(|word| !word.starts_with('-'))].into_iter().flatten();
             let line = line.collect::<Vec<_>>().join(" ");
-            TranslationBuilder::nothing(
-                "guidellm",
-                format!(
-                    "`guidellm {line}` has no meaning here: it measures no answers of text; lines of `guidellm \
-                        benchmark` and `guidellm run` are imported"
-                ),
-            )
+            idle_command(&format!("guidellm {line}"), "guidellm *")
         }
     }
 }
@@ -59,11 +55,8 @@ fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError
 
 /// The sentence on a line whose settings are in a file.
 fn of_scenario(tool: &'static str, name: &str) -> Result<Translation, TranslationError> {
-    let reason = format!(
-        "the line has no meaning here: its settings are in the scenario `{name}`, which is not read; give them as \
-        options"
-    );
-    TranslationBuilder::nothing(tool, reason)
+    let settings = format!("cannot translate the line: its settings are in the scenario `{name}`, which is not read");
+    TranslationBuilder::nothing(tool, settings + "; give them as options")
 }
 
 fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
@@ -141,7 +134,7 @@ fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) 
                     "a request is given up by `request.deadline` or --stall-timeout",
                 );
             }
-            _ => builder.push_untranslated(format!("{name}={plain}"), "there is nothing like it here"),
+            _ => builder.push_untranslated(format!("{name}={plain}"), "Regatta has nothing like it"),
         }
     }
 }
@@ -214,29 +207,12 @@ fn run_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translat
 }
 
 /// Fields of a profile.
-const FIELDS: [&str; 10] = [
-    "kind",
-    "rate",
-    "streams",
-    "sweep_size",
-    "strategy_type",
-    "max_concurrency",
-    "warmup",
-    "cooldown",
-    "time_scale",
-    "rampup_duration",
-];
+const FIELDS: &str =
+    "kind rate streams sweep_size strategy_type max_concurrency warmup cooldown time_scale rampup_duration";
 
 /// Kinds of a constraint.
-const CONSTRAINTS: [&str; 7] = [
-    "max_duration",
-    "max_requests",
-    "min_requests",
-    "over_saturation",
-    "max_errors",
-    "max_error_rate",
-    "max_global_error_rate",
-];
+const CONSTRAINTS: &str =
+    "max_duration max_requests min_requests over_saturation max_errors max_error_rate max_global_error_rate";
 
 fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
     for (name, value) in fields {
@@ -257,11 +233,11 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
                 builder
                     .push_untranslated_load(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
             }
-            other => match nearest(other, FIELDS) {
+            other => match nearest(other, FIELDS.split(' ')) {
                 Some(near) => {
                     builder.push_error(format!("`{other}={value}` is no field of a profile; did you mean `{near}`?"));
                 }
-                None => builder.push_untranslated(format!("{other}={value}"), "there is nothing like it here"),
+                None => builder.push_untranslated(format!("{other}={value}"), "Regatta has nothing like it"),
             },
         }
     }
@@ -292,8 +268,8 @@ fn constraint(
             given.as_written(),
             "a run is not cut off: its verdict shows whether the server kept up",
         ),
-        other if !CONSTRAINTS.contains(&other) => {
-            let hint = did_you_mean(other, CONSTRAINTS).unwrap_or_default();
+        other if CONSTRAINTS.split(' ').all(|kind| kind != other) => {
+            let hint = did_you_mean(other, CONSTRAINTS.split(' ')).unwrap_or_default();
             builder.push_error(format!("`{}`: there is no constraint `{other}`; {hint}", given.as_written()));
         }
         _ => builder.push_untranslated(

@@ -25,10 +25,13 @@ pub enum Tool {
     TrtllmBench,
     Endpoints,
     HfBenchmarker,
+    GenaiBench,
+    Evalscope,
+    LlamaBenchy,
 }
 
 impl Tool {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Regatta,
         Self::LoadGen,
         Self::AiPerf,
@@ -43,6 +46,9 @@ impl Tool {
         Self::TrtllmBench,
         Self::Endpoints,
         Self::HfBenchmarker,
+        Self::GenaiBench,
+        Self::Evalscope,
+        Self::LlamaBenchy,
     ];
 
     /// The name as the user types it.

@@ -73,7 +73,7 @@ pub fn read_config(
     let is_interactive = place.contains("llama2-70b-interactive");
     let scenario = if is_interactive && scenario == "server" && !read.has_classes { "interactive" } else { scenario };
     let Some(shape) = shape(bench) else {
-        builder.push_error(format!("{bench}: its engines are not built here, its shape is not known"));
+        builder.push_error(format!("{bench}: Regatta does not build its engines; its shape is not known"));
         return builder.finish(TOOL, TranslationKind::Manifest(Map::new()));
     };
     for (name, accuracy) in accuracies {
@@ -91,7 +91,7 @@ pub fn read_config(
     }
     if read.settings.iter().any(|setting| setting.harness != "Triton") {
         builder.note(
-            "the Custom harness runs the engine in its own process; here it is served by Triton, one server \
+            "the Custom harness runs the engine in its own process; Regatta serves it with Triton, one server \
             for each replica",
         );
     }
@@ -103,7 +103,7 @@ pub fn read_config(
     }
     if read.has_classes {
         builder.note("along a chain of classes mappings are merged, as v5.0 does it; v4.1 replaces them");
-        builder.note("v4.1 has no rules here: the round is v5.0");
+        builder.note("Regatta does not have v4.1's rules: the round is v5.0");
     }
     let round = if read.has_classes { "v5.0" } else { "v5.1" };
     builder.finish(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))

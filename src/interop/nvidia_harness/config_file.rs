@@ -79,7 +79,7 @@ impl ConfigFile {
         for base in &self.unknown_bases {
             builder.push_untranslated(
                 base,
-                "the class is in another file; what it sets is missing here: name that file, too, and first",
+                "the class is in another file, and its settings are missing: name that file, too, and first",
             );
         }
         for other in ["ATOMIC_EXPORTS", "ACCURACY_OVERRIDES", "COMPLIANCE_OVERRIDES"] {

@@ -62,9 +62,9 @@ pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
             builder.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
         }
         builder.note(format!(
-            "the line names no benchmark: it is the manifest `{DEFAULT_BENCHMARK}` here. An output that is made from \
-            the \
-             same settings is shared: all benchmarks of a round have one image, one TensorRT-LLM and one Triton"
+            "the line names no benchmark: it is imported as the manifest `{DEFAULT_BENCHMARK}`. An output that is made \
+            from the same settings is shared: all benchmarks of a round have one image, one TensorRT-LLM and one \
+            Triton"
         ));
         args.run.manifests.push(DEFAULT_BENCHMARK.to_owned());
     }
@@ -135,7 +135,8 @@ fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, build
         }
         "SYSTEM_NAME" => args.system(value, word),
         "BENCHMARKS" | "BENCHMARK" => args.benchmarks(value, builder),
-        name if FLAG_VARIABLES.contains(&name) => args.flags_variable(name, value, builder),
+        // The field of the same name, in capitals.
+        name if FLAG_VARIABLES.contains(&name) => args.field(&name.to_lowercase(), value, builder),
         "TRTLLM_HASH" => args.run.settings.push(RunSetting::new("trt_llm_rev", value, word)),
         _ => match nearest(
             name,
@@ -144,7 +145,7 @@ fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, build
             Some(near) => {
                 builder.push_error(format!("`{name}` is no variable of the Makefile; did you mean `{near}`?"));
             }
-            None => builder.push_untranslated(word, "the variable is not used for language models here"),
+            None => builder.push_untranslated(word, "language models do not use the variable"),
         },
     }
 }

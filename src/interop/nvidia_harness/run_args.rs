@@ -87,7 +87,7 @@ impl HarnessFields {
         }
     }
 
-    fn field(&mut self, name: &str, value: &str, builder: &mut TranslationBuilder) {
+    pub fn field(&mut self, name: &str, value: &str, builder: &mut TranslationBuilder) {
         let word = format!("--{name}={value}");
         let mut set = |name: &str, value: &str| self.run.settings.push(RunSetting::new(name, value, &word));
         match name {
@@ -98,8 +98,8 @@ impl HarnessFields {
                 set("rehearse", "true");
                 set("duration", "60s");
                 builder.note(
-                    "--test_run: there each scenario takes at least a minute, and all samples of the data set; here \
-                     `rehearse=true` has fewer, `samples=N` sets how many",
+                    "NVIDIA's harness runs each scenario of a --test_run for at least a minute, with all samples \
+                    of the data set; `rehearse=true` has fewer, and `samples=N` sets how many",
                 );
             }
             "gpu_indices" => {
@@ -112,7 +112,7 @@ impl HarnessFields {
             "triton_grpc_ports" => self.endpoints = Some(RunSetting::new("endpoints", value, word)),
             "triton_server_urls" | "trtllm_server_urls" => {
                 if name.starts_with("trtllm") {
-                    set("backend", "trtllm_serve");
+                    self.set_once(RunSetting::new("backend", "trtllm_serve", &word));
                 }
                 self.endpoints = Some(RunSetting::new("endpoints", value.replace(',', "|"), word));
                 self.skips_server_spawn = true;
@@ -122,6 +122,13 @@ impl HarnessFields {
                 Some(Err(TuningFieldError(problem))) => builder.push_error(format!("`{word}`: {problem}")),
                 None => self.row(name, value, word, builder),
             },
+        }
+    }
+
+    /// Sets what another field may have set to the same value.
+    fn set_once(&mut self, setting: RunSetting) {
+        if !self.run.settings.iter().any(|other| other.names == setting.names && other.value == setting.value) {
+            self.run.settings.push(setting);
         }
     }
 
@@ -145,7 +152,7 @@ impl HarnessFields {
                 };
             }
         };
-        self.run.settings.push(RunSetting { names: field.sets.clone(), value, argument: word });
+        self.set_once(RunSetting { names: field.sets.clone(), value, argument: word });
     }
 
     /// `SYSTEM_NAME` of make, or the field.
@@ -162,7 +169,7 @@ impl HarnessFields {
             self.is_interactive = first.ends_with("-interactive");
         } else {
             let hint = benchmark_hint(first);
-            builder.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
+            builder.push_error(format!("cannot translate `{first}`: it is no benchmark of language models; {hint}"));
         }
         for more in names {
             builder
@@ -235,11 +242,6 @@ impl HarnessFields {
         by_loadgen(&mut self.run);
         self.run
     }
-
-    /// `TRTLLM_BUILD_FLAGS=…` and the like: the field of the same name, in capitals.
-    pub fn flags_variable(&mut self, name: &str, value: &str, builder: &mut TranslationBuilder) {
-        self.field(&name.to_lowercase(), value, builder);
-    }
 }
 
 /// NVIDIA's harness always measures with LoadGen. A line that measures nothing does not need it.
@@ -297,6 +299,14 @@ mod tests {
             "loadgen=true round=v6.0"
         );
         assert_eq!(defaults("generate_engines RUN_ARGS=--benchmarks=llama2"), "");
+    }
+
+    #[test]
+    fn what_two_fields_set_alike_is_set_once() {
+        let line = "run_harness RUN_ARGS=--benchmarks=llama2 --core_type=trtllm_endpoint --trtllm_server_urls=h:1";
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let TranslationKind::Run(run) = make(&words).expect("a run").kind else { panic!("{line}") };
+        assert_eq!(run.settings.iter().filter(|setting| setting.names == ["backend"]).count(), 1, "{run:?}");
     }
 
     #[test]

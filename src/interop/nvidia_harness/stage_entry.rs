@@ -70,7 +70,7 @@ pub(super) fn entry(
     if setting.is_max_q {
         untranslated.push(
             "PowerSetting.MaxQ".to_owned(),
-            "a run with power measurement is not made here; the settings are".to_owned(),
+            "Regatta makes no run with power measurement; the settings are".to_owned(),
         );
     }
     StageEntry { value, benchmark, scenario }

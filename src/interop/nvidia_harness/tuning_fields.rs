@@ -6,14 +6,8 @@ use base::diag::nearest;
 use triton::repository::RUNTIME_FLAGS;
 
 /// Set for each scenario under the same name.
-const NUMBERS: [&str; 6] = [
-    "gpu_batch_size",
-    "tensor_parallelism",
-    "pipeline_parallelism",
-    "triton_num_servers",
-    "triton_num_frontends_per_model",
-    "triton_num_clients_per_frontend",
-];
+const NUMBERS: &str = "gpu_batch_size tensor_parallelism pipeline_parallelism triton_num_servers \
+    triton_num_frontends_per_model triton_num_clients_per_frontend";
 const FLAGS: [&str; 3] = ["trtllm_build_flags", "trtllm_checkpoint_flags", "trtllm_runtime_flags"];
 /// Fields of v4.1, and the flags that they became.
 const FLAGS_OF_V4_1: [(&str, &str); 2] = [(RUNTIME_FIELD, "trtllm_runtime_flags"), (BUILD_FIELD, "trtllm_build_flags")];
@@ -36,7 +30,7 @@ pub(super) struct TuningFieldError(pub String);
 
 /// All names of such fields.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    NUMBERS.into_iter().chain(FLAGS).chain(FLAGS_OF_V4_1.map(|(field, _)| field)).chain(["precision"])
+    NUMBERS.split(' ').chain(FLAGS).chain(FLAGS_OF_V4_1.map(|(field, _)| field)).chain(["precision"])
 }
 
 /// What a field sets, or why its value is invalid. `None` if it is not a tuning field.
@@ -47,7 +41,7 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
         argument: word.to_owned(),
         is_unknown: false,
     };
-    if NUMBERS.contains(&name) {
+    if NUMBERS.split(' ').any(|number| number == name) {
         // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
         let number = value.rsplit(':').next().unwrap_or(value);
         if number.parse::<u64>().is_err() {

@@ -43,7 +43,8 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         }
     }
     builder.note(
-        "there a batch is one request with this many prompts; here each prompt is a request, and all are sent at once",
+        "SGLang sends a batch as one request with this many prompts; Regatta sends each prompt as a request, all \
+        at once",
     );
     line.given.iter().for_each(|given| TABLE.push_untranslated(given, &mut builder));
     match (script.benches.as_slice(), script.stages.is_empty()) {

@@ -40,7 +40,7 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     TABLE.apply(&line, &mut load);
     if load.data_set == "sharegpt" && !load.has("output_tokens") {
         load.needs_tokenizer(line.value("--tokenizer").or(line.value("--model")));
-        load.builder.note("there records with fewer than 2 tokens in prompt or answer are left out");
+        load.builder.note("SGLang leaves out records with fewer than 2 tokens in prompt or answer");
     }
     load.default_tokenizer();
     load.finish(TOOL)
@@ -61,7 +61,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
         "trt" => ("8000", "generate", "/v2/models/ensemble/generate_stream", "/v2/models/ensemble/generate_stream"),
         other => {
             return Err(format!(
-                "the line has no meaning here: requests of --backend {other} are not measured; measured are OpenAI's \
+                "cannot translate the line: requests of --backend {other} are not measured; measured are OpenAI's \
                     completions and chat, and Triton's `trt`"
             )
             .into());
@@ -104,7 +104,7 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
             "random".clone_into(&mut load.data_set);
             lengths(line, ["--random-range-ratio", "--random-input-len", "--random-output-len"], load);
             if set == "random" {
-                load.builder.note("its prompts are cut from ShareGPT's texts; here they are made up");
+                load.builder.note("SGLang cuts its prompts from ShareGPT's texts; Regatta makes them up");
             }
         }
         set @ "generated-shared-prefix" => {
@@ -119,8 +119,9 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
             load.data("sharegpt", file.unwrap_or(SHAREGPT_FILE));
             load.set("data.order", json!("shuffled"));
             if file.is_none() {
-                load.builder
-                    .note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it with --dataset-path"));
+                load.builder.note(format!(
+                    "nothing is downloaded: put {SHAREGPT_FILE} into the project, or name it with --dataset-path"
+                ));
             }
             if let Some(tokens) = line.value("--sharegpt-output-len") {
                 load.put("output_tokens", tokens);
@@ -128,18 +129,18 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
         }
         name if name.starts_with("mooncake") => trace(line, file, load),
         "image" | "mmmu" => {
-            return Err(
-                "the line has no meaning here: images are not sent; the same lengths of text are measured with \
+            return Err("cannot translate the line: images are not sent; the same lengths of text are measured with \
                 --dataset-name random"
-                    .to_owned()
-                    .into(),
-            );
+                .to_owned()
+                .into());
         }
-        other => return Err(format!(
-            "the line has no meaning here: the data set `{other}` is not read; ShareGPT's file, a Mooncake trace, and \
+        other => {
+            return Err(format!(
+                "cannot translate the line: the data set `{other}` is not read; ShareGPT's file, a Mooncake trace, and \
                 made-up prompts are"
-        )
-        .into()),
+            )
+            .into());
+        }
     }
     Ok(())
 }
@@ -173,7 +174,8 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     if line.has("--random-output-len") {
         load.builder.note("answers have the lengths of the trace; --random-output-len is for made-up prompts");
     }
-    load.builder.note("there a prompt has a few tokens for each hash id; here it has as many tokens as the trace says");
+    load.builder
+        .note("SGLang makes a prompt of a few tokens for each hash id; Regatta makes it as long as the trace says");
     let stamps = line.given.iter().find(|given| given.name == "--use-trace-timestamps");
     if stamps.is_some_and(|given| given.values.first().is_none_or(|word| word.eq_ignore_ascii_case("true"))) {
         let slower = line.value("--mooncake-slowdown-factor").and_then(|text| text.parse::<f64>().ok());

@@ -5,23 +5,15 @@ pub(super) mod bench_serving;
 
 use std::sync::LazyLock;
 
-use crate::command_line::{Env, ToolTable, Translation, TranslationBuilder, TranslationError};
+use crate::command_line::{Env, ToolTable, Translation, TranslationBuilder, TranslationError, idle_command};
 use crate::command_server::ServerProgram;
 
 /// `sglang serve …`
 pub(crate) fn sglang(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    match words.split_first() {
-        Some((command, rest)) if command == "serve" => serve(&["sglang", "serve"], env, rest),
-        other => {
-            let command = other.map_or("", |(command, _)| command.as_str());
-            TranslationBuilder::nothing(
-                "sglang",
-                format!(
-                    "`sglang {command}` has no meaning here: it serves no model; lines of `sglang serve` and of \
-                        `sglang.bench_serving` are imported"
-                ),
-            )
-        }
+    let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
+    match command {
+        "serve" => serve(&["sglang", "serve"], env, rest),
+        _ => idle_command(&format!("sglang {command}"), "sglang *"),
     }
 }
 
@@ -31,13 +23,7 @@ pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> Result<Transl
         "sglang.launch_server" => serve(&["python3", "-m", module], env, words),
         "sglang.bench_serving" | "sglang.benchmark.serving" => bench_serving::translate(env, words),
         "sglang.bench_one_batch_server" => bench_one_batch_server::translate(env, words),
-        _ => TranslationBuilder::nothing(
-            "sglang",
-            format!(
-                "`{module}` has no meaning here: it drives the engine in its own process; import a line of \
-                    `sglang.launch_server` and one of `sglang.bench_serving`"
-            ),
-        ),
+        _ => idle_command(module, "sglang.*"),
     }
 }
 
@@ -52,8 +38,8 @@ pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Trans
     if is_part {
         return TranslationBuilder::nothing(
             TABLE.program,
-            "the line has no meaning here: it starts one part of a server of several; start them there, and `regatta \
-                bench http://HOST:PORT` measures them",
+            "cannot translate the line: it starts one part of a server of several; start them on their hosts, \
+            and `regatta bench http://HOST:PORT` measures them",
         );
     }
     ServerProgram { table: &TABLE, is_typed: false }.translate(start, env, words)

@@ -1,27 +1,24 @@
 //! One command: which program it calls, and what that means here; the programs in front of it, which a program that a
-//! stage starts as it was written keeps; and programs around a benchmark that do nothing here, with what to do instead.
+//! stage starts as it was written keeps.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::path::Path;
-use std::sync::LazyLock;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::script::{called_script, read_commands};
 use crate::command_line::{
     Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind, base,
-    on_the_host, program,
+    idle, idle_command, on_the_host, prefix_reason, program,
 };
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::triton_backend::{benchmarks, fill_template, grpc_clients, launch_triton_server, tritonserver};
 use crate::{
-    aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, llmb_run,
-    nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, inference_perf,
+    llmb_run, nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
-use base::diag::did_you_mean;
 use base::files::{open_text, read_text_up_to};
 
 /// Why a variable in front of a client has no place.
@@ -165,8 +162,8 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("vllm.entrypoints.openai.api_server", _) => vllm::api_server(name, env, arguments)?,
         ("sglang", _) => sglang::sglang(env, arguments)?,
         ("sglang.launch_server", _) => sglang::module(name, env, arguments)?,
-        ("llama-server", _) => command_server::llama_server(path, env, arguments)?,
-        ("text-generation-launcher", _) => command_server::text_generation_launcher(env, arguments)?,
+        ("llama-server", _) => command_server::LLAMA.translate(&[path], env, arguments)?,
+        ("text-generation-launcher", _) => command_server::TGI.translate(&[*name], env, arguments)?,
         ("aiperf", _) => {
             let first_line = |file: &str| surroundings.first_line(file);
             without_env(env, aiperf::translate(strip(arguments, "profile"), &first_line)?)
@@ -181,6 +178,9 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments, &inner)?,
         ("git", _) => git_clone_command::translate(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
+        ("inference-perf", _) => {
+            without_env(env, inference_perf::translate(arguments, &|file| surroundings.content(file))?)
+        }
         ("make", _) => {
             // Both places are good for make.
             let mut words: Vec<String> = env.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -216,9 +216,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("genai-perf" | "genai_perf", Some("analyze")) => {
             genai_perf::translate("genai-perf analyze", genai_perf::Subcommand::Analyze, &arguments[1..])
         }
-        ("genai-perf" | "genai_perf", Some(other)) if let Some(idle) = no_meaning(&format!("genai-perf {other}")) => {
-            idle
-        }
+        ("genai-perf" | "genai_perf", Some(other)) if let Some(idle) = idle(&format!("genai-perf {other}"), "") => idle,
         ("genai-perf" | "genai_perf", _) => {
             genai_perf::translate("genai-perf profile", genai_perf::Subcommand::Profile, strip(arguments, "profile"))
         }
@@ -235,6 +233,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("genai-bench", Some("benchmark")) => chat_benchmarks::genai_bench(&arguments[1..]),
         ("evalscope", Some("perf")) => chat_benchmarks::evalscope(&arguments[1..]),
         ("llama-benchy", _) => chat_benchmarks::llama_benchy(arguments),
+        ("token_benchmark_ray.py", _) => chat_benchmarks::llmperf(env, arguments),
         ("perf_analyzer", _) => perf_analyzer::translate(arguments),
         ("benchmark_core_model.py", _) => benchmarks::benchmark_core_model(arguments),
         ("end_to_end_test.py", _) => benchmarks::end_to_end_test(arguments),
@@ -244,10 +243,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("triton", _) => triton_cli::translate(arguments),
         ("curl", _) => curl::translate(arguments),
         ("nvidia-smi", _) => nvidia_smi::translate(arguments),
-        _ => no_meaning(name).unwrap_or_else(|| {
-            let hint = did_you_mean(name, tools()).unwrap_or_default();
-            Err(TranslationError::new(ProblemKind::UnknownProgram { name: name.to_owned(), hint }))
-        }),
+        _ => idle_command(name, ""),
     }
 }
 
@@ -256,9 +252,9 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
     if matches!(translation.kind, TranslationKind::Nothing(_)) {
         return translation;
     }
-    // A client of OpenAI's interfaces has its key as `--api-key-env`.
-    let is_read =
-        |name: &String| matches!(&translation.kind, TranslationKind::Bench(bench) if bench.args.contains(name));
+    // A client of OpenAI's interfaces has its key as `--api-key-env`, and llmperf the address of the server.
+    let is_address = |name: &String| translation.tool == "token_benchmark_ray.py" && name == "OPENAI_API_BASE";
+    let is_read = |name: &String| matches!(&translation.kind, TranslationKind::Bench(bench) if is_address(name) || bench.args.contains(name));
     let unread: Vec<String> = env.0.iter().map(|(name, _)| name.clone()).filter(|name| !is_read(name)).collect();
     for name in unread {
         let mut builder = TranslationBuilder::default();
@@ -347,46 +343,6 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     translation.untranslated.extend(builder.untranslated);
 }
 
-/// Why a prefix has no place.
-fn prefix_reason(name: &str) -> &'static str {
-    const USUAL: &str = "stages start their processes themselves, bound to the GPUs they lease";
-    TABLE.prefixes.get(name).map_or(USUAL, String::as_str)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProgramTable {
-    /// The programs with supported command lines.
-    tools: Vec<String>,
-    /// Why what stands in front of a command has no place.
-    prefixes: BTreeMap<String, String>,
-    program: Vec<IdleProgram>,
-}
-
-/// A program that changes nothing that is measured.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct IdleProgram {
-    names: Vec<String>,
-    r#for: String,
-    instead: String,
-}
-
-static TABLE: LazyLock<ProgramTable> =
-    LazyLock::new(|| toml::from_str(include_str!("around-a-benchmark.toml")).expect("a test reads the table"));
-
-/// The programs with supported command lines.
-pub(super) fn tools() -> impl Iterator<Item = &'static str> + Clone {
-    TABLE.tools.iter().map(String::as_str)
-}
-
-/// The sentence on a program; none where it is not known.
-pub(super) fn no_meaning(name: &str) -> Option<Result<Translation, TranslationError>> {
-    let program = TABLE.program.iter().find(|program| program.names.iter().any(|other| other == name))?;
-    let sentence = format!("`{name}` has no meaning here: {}", program.instead);
-    Some(TranslationBuilder::default().finish(&program.r#for, TranslationKind::Nothing(sentence)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -394,9 +350,9 @@ mod tests {
     #[test]
     fn programs_of_the_table_are_known_and_others_are_not() {
         for name in ["cd", "scancel", "["] {
-            assert!(no_meaning(name).is_some_and(|translation| translation.is_ok()), "{name}");
+            assert!(idle(name, "").is_some_and(|translation| translation.is_ok()), "{name}");
         }
-        assert!(no_meaning("vllm").is_none());
+        assert!(idle("vllm", "").is_none());
     }
 
     #[test]
@@ -404,7 +360,14 @@ mod tests {
         for (line, lost) in [
             ("aiperf profile -m m --image-width-mean 512", &["--image-width-mean 512"][..]),
             ("aiperf profile -m m --batch-size 1 --ui simple --slice-duration 5 --export-level raw", &[]),
-            ("aiperf profile -m a b", &["-m a b"]),
+            ("aiperf profile -m a b", &[]),
+            ("trtllm-bench --model m throughput --dataset d --config absent.yml", &["--config absent.yml"]),
+            ("guidellm benchmark --target http://h:1 --data f.jsonl --data-args {\"prompt_column\":\"text\"}", &[]),
+            (
+                "guidellm benchmark --target http://h:1 --data f.jsonl --data-args {\"prompt_column\":\"q\"}",
+                &["--data-args {\"prompt_column\":\"q\"}"],
+            ),
+            ("genai-perf profile -m m a --service-kind triton --backend tensorrtllm", &["-m m a"]),
             ("genai-perf profile -m m --prompt-source synthetic --profile-export-file x.json", &[]),
             ("genai-perf profile -m m --prompt-source dataset", &["--prompt-source dataset"]),
             ("vllm bench serve --model m --random-ids --save-result", &[]),
@@ -426,6 +389,40 @@ mod tests {
             let options = translation.untranslated.iter().filter(|option| option.is_workload);
             let actual: Vec<&str> = options.map(|option| option.argument.as_str()).collect();
             assert_eq!(actual, lost, "{line}");
+        }
+    }
+
+    #[test]
+    fn entries_of_a_public_data_set_are_its_first_records_and_several_models_are_drawn() {
+        let bench =
+            |line: &str| match read_line(&[line.to_owned()]).unwrap_or_else(|error| panic!("{line}: {error}")).kind {
+                TranslationKind::Bench(bench) => bench,
+                other => panic!("{line}: {other:?}"),
+            };
+        let public =
+            bench("aiperf profile -m m --endpoint-type completions --public-dataset sharegpt --num-prompts 100");
+        assert_eq!((&public.keys["data"]["first"], public.keys.get("distinct_prompts")), (&json!(100), None));
+        assert!(public.args.join(" ").contains("--requests 10"), "{public:?}");
+        let several = bench("genai-perf profile -m a b --endpoint-type chat --model-selection-strategy random");
+        assert_eq!(several.keys["request"]["adapters"], json!({"a": 1, "b": 1}));
+    }
+
+    #[test]
+    fn commands_without_a_row_of_their_own_have_that_of_the_others() {
+        for (line, sentence) in [
+            ("docker build .", "cannot translate `docker build`: an `image` stage"),
+            ("podman ps", "cannot translate `podman ps`: a stage starts its container"),
+            ("vllm bench startup", "cannot translate `vllm bench startup`: it measures a part of vLLM"),
+            ("python3 -m sglang.bench_one_batch", "cannot translate `sglang.bench_one_batch`: it drives the engine"),
+            ("llmb-run list", "cannot translate `llmb-run list`: it starts no single benchmark; `regatta list`"),
+            ("nvidia-smi -q", "cannot translate `nvidia-smi`: GPUs are read"),
+            ("kubectl get pods", "cannot translate `kubectl`: servers are reached"),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            match read_line(&words).unwrap_or_else(|error| panic!("{line}: {error}")).kind {
+                TranslationKind::Nothing(text) => assert!(text.starts_with(sentence), "{line}: {text}"),
+                other => panic!("{line}: {other:?}"),
+            }
         }
     }
 

@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::command::{NOT_RUN, Surroundings, no_meaning, tools, translate};
+use super::command::{NOT_RUN, Surroundings, translate};
 use super::loops::{array, end_of_loop, for_loop, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
     ProblemKind, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation, TranslationBuilder,
     TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_written, assignment, base,
-    match_target, on_the_host, program, put_container, read_outputs, split, without_prompts,
+    idle, match_target, on_the_host, program, put_container, read_outputs, split, tools, without_prompts,
 };
 use crate::nvidia_smi;
 use crate::slurm::{directives, job_options};
@@ -156,7 +156,7 @@ impl Script {
                 self.count += 1;
                 let name = command.text.split_whitespace().next().unwrap_or_default();
                 let name = if name == "while" { name } else { "until" };
-                if let Some(Ok(translation)) = no_meaning(name) {
+                if let Some(Ok(translation)) = idle(name, "") {
                     self.take(&self.place(command), translation);
                 }
                 at += length + 1;
@@ -259,7 +259,7 @@ impl Script {
 
     fn nothing(&mut self, place: &str, words: &[String]) {
         let name = words.first().map(String::as_str).unwrap_or_default();
-        if let Some(Ok(translation)) = no_meaning(name) {
+        if let Some(Ok(translation)) = idle(name, "") {
             self.take(place, translation);
         }
     }
@@ -485,14 +485,14 @@ impl Script {
             return Ok(only);
         }
         if self.count == 0 && self.builder.problems.is_empty() {
-            let text = "the line has no meaning here: it only sets variables; paste it together with the commands that \
+            let text = "cannot translate the line: it only sets variables; paste it together with the commands that \
                 use them";
             return self.builder.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
         }
         let is_locked = |stage: &Value| stage.get("gpu_clocks").is_some();
         if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| !self.whole.stages.values().any(is_locked)) {
             let reason = format!(
-                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage with `gpus` \
+                "cannot translate `nvidia-smi -lgc` alone: `gpu_clocks: {{ graphics: {} }}` of a stage with `gpus` \
                 locks their clocks while it runs",
                 clocks["graphics"]
             );

@@ -82,7 +82,8 @@ pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, Tran
     load.put("model", line.value("--tensorrt-llm-model-name").unwrap_or("tensorrt_llm"));
     load.put("protocol", "kserve");
     if line.value("--protocol").unwrap_or("http") == "http" {
-        load.builder.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
+        load.builder
+            .note("`benchmark_core_model.py` uses KServe v2 over HTTP by default; Regatta uses gRPC: check the port");
     }
     BENCHMARK_CORE_MODEL.apply(&line, &mut load);
     if !load.has("rate") {
@@ -100,7 +101,10 @@ pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, Tran
         return load.finish(TOOL);
     }
     let mut builder = std::mem::take(&mut load.builder);
-    builder.note("there each request goes to all models at the same time; here they are measured one after the other");
+    builder.note(
+        "`benchmark_core_model.py` sends each request to all models at the same time; Regatta measures \
+    one model after the other",
+    );
     let benches = models.iter().map(|model| {
         let mut load = load.clone();
         load.put("model", *model);
@@ -117,7 +121,7 @@ pub(crate) static END_TO_END_TEST: LazyLock<ToolTable> = LazyLock::new(|| {
 fn longest_prompt_of_test(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     leave_longer_prompts(given, load);
     load.builder
-        .note("there the limit is for words by 1.3; here it is for tokens, or for words where there is no tokenizer");
+        .note("`end_to_end_test.py` limits words times 1.3; Regatta limits tokens, or words without a tokenizer");
     true
 }
 
@@ -143,10 +147,10 @@ pub(crate) fn end_to_end_test(words: &[String]) -> Result<Translation, Translati
     }
     if !is_grpc {
         load.builder
-            .note("its default is KServe v2 over HTTP; here the same server is used over `generate`, on the same port");
+            .note("`end_to_end_test.py` uses KServe v2 over HTTP by default; Regatta uses `generate` on the same port");
     }
     load.builder.note(
-        "before it measures, it compares the answers of `ensemble` with those of its parts; here `regatta triton \
+        "`end_to_end_test.py` first compares the answers of `ensemble` with those of its parts; `regatta triton \
         infer` sends one request to each",
     );
     END_TO_END_TEST.apply(&line, &mut load);

@@ -125,7 +125,8 @@ pub(crate) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder)
                 }
                 _ => match parameters.insert(name.clone(), typed(value)) {
                     Some(before) if before != typed(value) => builder.push_error(format!(
-                        "`{name}` is {before} in one file and {value} in another; one value goes to all models here"
+                        "`{name}` is {before} in one file and {value} in another; Regatta gives one value to all \
+                        models"
                     )),
                     _ => {}
                 },

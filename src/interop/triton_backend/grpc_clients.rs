@@ -66,8 +66,8 @@ pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, Tr
     }
     if line.has("--batch-inputs") {
         builder.note(format!(
-            "--batch-inputs sends {} prompts in one request; here each is a request of its own, and \
-            the server batches them",
+            "--batch-inputs sends {} prompts in one request; Regatta sends each as a request, and the server \
+            batches them",
             prompts.len()
         ));
     }

@@ -42,7 +42,7 @@ pub(crate) fn translate(
     };
     if let Some((scheme, _)) = repository.split_once("://") {
         let reason = format!(
-            "`{TOOL}` of a repository at `{scheme}://` has no meaning here: models are read from a folder; copy it, \
+            "`{TOOL}` of a repository at cannot translate `{scheme}://`: models are read from a folder; copy it, \
             and give that"
         );
         return TranslationBuilder::nothing(TOOL, reason);
@@ -125,7 +125,7 @@ fn translate_ranks(
             return TranslationBuilder::nothing(
                 TOOL,
                 format!(
-                    "the line has no meaning here: its ranks are different programs, `{TOOL}` and `{}`; a stage \
+                    "cannot translate the line: its ranks are different programs, `{TOOL}` and `{}`; a stage \
                     starts the ranks of one server",
                     rank.name
                 ),

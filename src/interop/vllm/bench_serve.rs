@@ -108,9 +108,9 @@ fn measured(
     let has_rate = load.get("rate").is_some_and(|rate| rate != "-1");
     if program.moves_arrivals && has_rate && !line.has("--ramp-up-strategy") {
         load.builder.note(
-            "there all gaps are scaled by one factor, so that the last of N requests is due after \
-            N/RATE seconds exactly; here they are as the law draws them, so the rate of one run is near RATE, the \
-            nearer the more requests there are",
+            "vLLM scales all gaps by one factor, so that the last of N requests is due after exactly N/RATE \
+            seconds; Regatta keeps them as drawn, so the rate of one run is close to RATE, the closer the more \
+            requests it has",
         );
     }
     let tests = if line.has("--no-test-input") { "0" } else { program.tests };
@@ -141,7 +141,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
         "tensorrt-llm" => ("generate", "/v2/models/ensemble/generate_stream"),
         other => {
             return Err(format!(
-                "the line has no meaning here: requests of --backend {other} are not measured; the text interfaces \
+                "cannot translate the line: requests of --backend {other} are not measured; the text interfaces \
                     are `openai` and `openai-chat`, which most servers have beside their own"
             )
             .into());
@@ -221,8 +221,8 @@ impl RisingRate {
         load.put("rate", rounded(self.requests / whole).to_string());
         load.set("rate", Value::Null);
         load.builder.note(format!(
-            "there every request has a rate of its own; here the rate changes in {} steps, each with as many requests \
-                as there in the same time, {} s in all",
+            "vLLM changes the rate with every request; Regatta changes it in {} steps, each with as many \
+            requests as vLLM sends in the same time, {} s in all",
             steps.len(),
             number((whole * 10.0).round() / 10.0)
         ));

@@ -82,8 +82,8 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
             load.data("sharegpt", file.unwrap_or(SHAREGPT_FILE));
             if file.is_none() {
                 load.builder.note(
-                    "without --dataset-path vLLM makes up prompts or stops; here the file is read, and \
-                    nothing is downloaded",
+                    "without --dataset-path vLLM makes up prompts or stops; Regatta reads the file, and \
+                    downloads nothing",
                 );
             }
             if let Some(tokens) = line.value("--output-len").or(line.value("--sharegpt-output-len")) {
@@ -104,7 +104,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices" | "trtllm_custom") => {
             let name = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
             return Err(format!(
-                "the line has no meaning here: the data set `{name}` is not read, and nothing is downloaded; save its \
+                "cannot translate the line: the data set `{name}` is not read, and nothing is downloaded; save its \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom \
                     --dataset-path FILE"
             )
@@ -112,7 +112,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         }
         other => {
             return Err(format!(
-                "the line has no meaning here: the data set `{other}` is none of text to generate from, and images, \
+                "cannot translate the line: the data set `{other}` is none of text to generate from, and images, \
                     sound and ranking are not measured"
             )
             .into());
@@ -173,12 +173,12 @@ pub(super) fn count_answers(line: &ParsedLine, load: &mut TranslatedLoad) {
     if load.get("data.kind") != Some("sharegpt") {
         return;
     }
-    let mut left_out = "there records with fewer than 4 tokens in prompt or answer, and those with more than 2048 in \
-        both, are left out"
+    let mut left_out = "vLLM leaves out records with fewer than 4 tokens in prompt or answer, and those with \
+    more than 2048 in both"
         .to_owned();
     if load.has("output_tokens") {
-        left_out += ", and prompts above 1024 tokens; here only `data.max_input_tokens`, with a tokenizer, leaves out \
-            long prompts";
+        left_out += ", and prompts above 1024 tokens; in Regatta only `data.max_input_tokens`, with a tokenizer, \
+        leaves out long prompts";
     } else {
         load.needs_tokenizer(line.value("--tokenizer").or(line.value("--model")));
         load.set("data.max_input_tokens", json!(1024));

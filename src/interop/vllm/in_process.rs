@@ -17,8 +17,8 @@ pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
     ToolTable::new(&files, &[])
 });
 
-const IN_PROCESS: &str = "it drives the engine in its own process; here the same engine is behind `vllm serve`, so \
-    HTTP and detokenizing are part of what is measured";
+const IN_PROCESS: &str = "vLLM runs the engine in the process of the benchmark; Regatta measures the same engine \
+    through `vllm serve`, so HTTP and detokenization are part of the measurement";
 
 /// All prompts at once.
 pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
@@ -28,7 +28,7 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Tra
     if let Some(other @ ("hf" | "mii")) = line.value("--backend") {
         return TranslationBuilder::nothing(
             TOOL,
-            format!("the line has no meaning here: it measures another engine, `{other}`; --backend vllm is imported"),
+            format!("cannot translate the line: it measures another engine, `{other}`; --backend vllm is imported"),
         );
     }
     if let Err(why) = dataset::put(&line, dataset::RangeRatio::Around, &mut load) {
@@ -36,7 +36,7 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Tra
     }
     load.put("scenario", "offline");
     load.put("warmup", "0");
-    finish(TOOL, env, &line, &engine, load)
+    finish(TOOL, env, &line, engine, load)
 }
 
 /// One batch after the other.
@@ -54,17 +54,17 @@ pub(super) fn latency(env: &Env, words: &[String]) -> Result<Translation, Transl
     load.put("input_tokens", length("--input-len", 32));
     load.put("output_tokens", length("--output-len", 128));
     load.builder.note(format!(
-        "there a batch of {batch} starts when the one before it is finished; here each of {batch} users goes on by \
-            itself, with answers of one length"
+        "vLLM starts a batch of {batch} when the previous one is finished; in Regatta each of {batch} users \
+        sends its next request by itself, with answers of one length"
     ));
-    finish(TOOL, env, &line, &engine, load)
+    finish(TOOL, env, &line, engine, load)
 }
 
 fn finish(
     tool: &'static str,
     env: &Env,
     line: &ParsedLine,
-    engine: &[String],
+    mut engine: Vec<String>,
     mut load: TranslatedLoad,
 ) -> Result<Translation, TranslationError> {
     load.builder.note(IN_PROCESS);
@@ -77,8 +77,12 @@ fn finish(
     load.add("extra", "top_p:1.0");
     dataset::count_answers(line, &mut load);
     TABLE.apply(line, &mut load);
+    if let Some(path) = line.value("--lora-path") {
+        engine.extend(["--lora-modules".to_owned(), format!("lora={path}")]);
+        load.put("model", "lora");
+    }
     let mut builder = std::mem::take(&mut load.builder);
-    let server = SERVE.command(&["vllm", "serve"], engine, &mut builder);
+    let server = SERVE.command(&["vllm", "serve"], &engine, &mut builder);
     let script = TranslatedScript {
         stages: Map::from_iter([("server".to_owned(), server.stage(env))]),
         benches: vec![ScriptBench {

@@ -7,7 +7,9 @@ pub(super) mod sweep;
 
 use std::sync::LazyLock;
 
-use crate::command_line::{Env, ToolTable, TranslateInner, Translation, TranslationBuilder, TranslationError};
+use crate::command_line::{
+    Env, ToolTable, TranslateInner, Translation, TranslationBuilder, TranslationError, idle_command,
+};
 use crate::command_server::ServerProgram;
 
 /// `vllm COMMAND …`; `inner` translates the lines in a line of it.
@@ -24,20 +26,8 @@ pub(crate) fn translate(
         ("bench", "throughput") => in_process::throughput(env, &rest[1..]),
         ("bench", "latency") => in_process::latency(env, &rest[1..]),
         ("bench", "sweep") => sweep::translate(&rest[1..], inner),
-        ("bench", other) => TranslationBuilder::nothing(
-            "vllm bench",
-            format!(
-                "`vllm bench {other}` has no meaning here: it measures a part of vLLM itself; `vllm bench` serve, \
-                    throughput and latency are imported"
-            ),
-        ),
-        (other, _) => TranslationBuilder::nothing(
-            "vllm",
-            format!(
-                "`vllm {other}` has no meaning here: it neither serves nor measures; lines of `vllm serve` and `vllm \
-                    bench` are imported"
-            ),
-        ),
+        ("bench", other) => idle_command(&format!("vllm bench {other}"), "vllm bench *"),
+        (other, _) => idle_command(&format!("vllm {other}"), "vllm *"),
     }
 }
 
@@ -66,7 +56,7 @@ fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, Tra
     if is_part {
         return TranslationBuilder::nothing(
             "vllm serve",
-            "the line has no meaning here: it starts one host's part of a server on several hosts; start it there, \
+            "cannot translate the line: it starts one host's part of a server on several hosts; start it on its host, \
                 and `regatta bench http://HOST:PORT` measures it",
         );
     }

@@ -31,14 +31,14 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
         "serve_workload" | "serve-workload" => true,
         "serve_sla" | "serve-sla" => {
             let reason = format!(
-                "`{TOOL} {kind}` has no meaning here: it searches for a load within limits; import the line of its \
+                "cannot translate `{TOOL} {kind}`: it searches for a load within limits; import the line of its \
                     --bench-cmd, and `bench.search` with `limits` finds the highest rate"
             );
             return TranslationBuilder::nothing(TOOL, reason);
         }
         _ => {
             let reason = format!(
-                "`{TOOL} {kind}` has no meaning here: it measures no requests; a line of `{TOOL} serve` is imported, \
+                "cannot translate `{TOOL} {kind}`: it measures no requests; a line of `{TOOL} serve` is imported, \
                     and `regatta compare` shows several results side by side"
             );
             return TranslationBuilder::nothing(TOOL, reason);
@@ -93,8 +93,8 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
         let benches = TranslatedBench::gathered(benches);
         if at == 0 && benches.len() > 1 {
             builder.note(
-                "there the server's prefix cache is emptied between its benchmarks; here they share it, \
-                unless the server has --no-enable-prefix-caching",
+                "vLLM empties the server's prefix cache between its benchmarks; Regatta keeps it, unless the \
+                server has --no-enable-prefix-caching",
             );
         }
         for mut bench in benches {
@@ -136,10 +136,10 @@ fn workload(line: &ParsedLine, bench: &mut TranslatedBench, builder: &mut Transl
     let note = if line.value("--workload-var") == Some("max_concurrency") {
         let most = bench.value("--requests").and_then(|count| count.parse::<u64>().ok()).unwrap_or(1000).max(2);
         bench.replace_load(&["--concurrency".to_owned(), format!("1..{most}:{levels}")]);
-        "there the levels between one user and all requests at once are evenly apart; here they have equal ratios"
+        "vLLM spaces the levels between one user and all requests at once evenly; Regatta spaces them by equal ratios"
     } else {
         bench.replace_load(&[format!("--sweep={}", levels.saturating_sub(2).max(1))]);
-        "there the highest level sends all requests at once; here users are added until the throughput stops growing"
+        "vLLM's highest level sends all requests at once; Regatta adds users until the throughput stops growing"
     };
     builder.notes.retain(|other| other != note);
     builder.note(note);

@@ -25,7 +25,7 @@ impl Script {
             self.count += 1;
             let reason = "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a \
                 `shell` stage";
-            self.without.push((format!("cp {from} {to}"), format!("`cp` has no meaning here: {reason}")));
+            self.without.push((format!("cp {from} {to}"), format!("cannot translate `cp`: {reason}")));
         }
         if let (Some(repository), Some(tree)) = (repository, tree) {
             const NAME: &str = "generate_triton_config";

@@ -43,8 +43,7 @@ impl Script {
             let is_template = ["{{ ", "{%", "{#"].iter().any(|begin| file.content.contains(begin));
             if stages == self.whole.stages || is_template {
                 let path = as_written(&file.path, &self.variables.unknown);
-                let reason =
-                    format!("the text writes `{path}`, and that is not done here: write the file before the run");
+                let reason = format!("the text writes `{path}`, which Regatta does not: write the file before the run");
                 self.builder.push_untranslated(format!("{}: cat > {path}", file.place), reason);
                 continue;
             }
