@@ -91,7 +91,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         launch_defaults(command, &line, &mut run, &mut builder);
     }
     if run.slurm.is_empty() && !run.plans {
-        builder.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
+        builder.note("llmb-run submits a Slurm job; here `--on slurm` after the command does");
     }
     let others = line.value("--scale").map(|value| scales(value).skip(1).collect::<Vec<_>>()).unwrap_or_default();
     if others.is_empty() || run.scale.is_none() {

@@ -160,7 +160,7 @@ pub struct WhatIfRequest {
     pub router: Option<RouterWord>,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate. Not with
+    /// Also write an HTML page: the table, the Pareto front, and the latencies of each point over the rate. Not with
     /// --rate or --day.
     #[arg(long, value_name = "FILE", conflicts_with = "day", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
@@ -213,8 +213,8 @@ pub struct FleetArgs {
         default_value = "least-load"
     )]
     pub balancer: Vec<BalancerPolicy>,
-    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests begin again on
-    /// other ones.
+    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests start again
+    /// on other servers.
     #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
     pub failures: Option<String>,
     /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more

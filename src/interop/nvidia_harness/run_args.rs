@@ -162,7 +162,8 @@ impl HarnessFields {
             self.is_interactive = first.ends_with("-interactive");
         } else {
             let hint = benchmark_hint(first);
-            builder.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
+            builder
+                .push_error(format!("`{first}` has no meaning here: it is not a benchmark of language models; {hint}"));
         }
         for more in names {
             builder
@@ -187,7 +188,7 @@ impl HarnessFields {
                 _ => {
                     let scenarios = ["Offline", "Server", "Interactive", "SingleStream"];
                     let hint = did_you_mean(scenario, scenarios).unwrap_or_default();
-                    builder.push_error(format!("`{scenario}` is no scenario; {hint}"));
+                    builder.push_error(format!("`{scenario}` is not a scenario; {hint}"));
                 }
             }
         }

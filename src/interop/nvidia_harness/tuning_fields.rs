@@ -51,7 +51,7 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
         // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
         let number = value.rsplit(':').next().unwrap_or(value);
         if number.parse::<u64>().is_err() {
-            return Some(Err(TuningFieldError(format!("`{number}` is no whole number"))));
+            return Some(Err(TuningFieldError(format!("`{number}` is not a whole number"))));
         }
         return Some(Ok(vec![field(name.to_owned(), number)]));
     }

@@ -53,7 +53,7 @@ pub enum TargetError {
     GrpcTls(String),
     #[error("{0}")]
     Unmeasured(&'static UnmeasuredProtocol),
-    #[error("`{0}://` is none of http, https, grpc, openai")]
+    #[error("`{0}://` is not one of http, https, grpc, openai")]
     Scheme(String),
 }
 

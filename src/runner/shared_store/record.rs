@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 /// Why a record must not be used. Reads after its name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecordError {
-    #[error("is no text")]
+    #[error("is not text")]
     NotText,
     #[error("has no seal")]
     NoSeal,
@@ -33,7 +33,7 @@ pub(super) enum RecordError {
     Contradiction,
     #[error(transparent)]
     Signature(SignatureError),
-    #[error("lists an output that cannot be: {0}")]
+    #[error("lists an impossible output: {0}")]
     Unfit(String),
 }
 

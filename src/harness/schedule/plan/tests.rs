@@ -331,7 +331,7 @@ fn every_mistake_of_a_file_has_its_line() {
         (5, "-4 is not a valid token id"),
         (6, "`color` may change what is requested"),
         (7, "more than one of"),
-        (8, "4294967295 tokens are more than any model takes: at most 16777216"),
+        (8, "4294967295 tokens: the maximum is 16777216"),
     ] {
         let message = reason.lines().find(|message| message.contains(&format!("line {line}:")));
         assert!(message.is_some_and(|message| message.contains(what)), "line {line} is missing in:\n{reason}");
