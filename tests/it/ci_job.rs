@@ -110,7 +110,9 @@ impl ActionRun {
             assert!(copied.expect("cp").success());
         }
         world.file("bin/regatta", &format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_regatta")));
-        let made = Command::new("chmod").arg("+x").arg(world.path("bin/regatta")).status();
+        // Stands in for curl, which runners have: releases are in files here.
+        world.file("tools/curl", "#!/bin/sh\nfor url; do :; done\ncp \"${url#file://}\" .\n");
+        let made = Command::new("chmod").arg("+x").args([world.path("bin/regatta"), world.path("tools/curl")]).status();
         assert!(made.expect("chmod").success());
         let program = world.path("bin/regatta").display().to_string();
         Self { world, inputs: BTreeMap::from([("inputs.program", program)]) }
@@ -126,7 +128,7 @@ impl ActionRun {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/release/action");
         let text = std::fs::read_to_string(folder.join("action.yml")).unwrap();
         let action: Value = serde_yaml::from_str(&text).unwrap();
-        let mut path = "/usr/bin:/bin".to_owned();
+        let mut path = format!("{}:/usr/bin:/bin", self.world.path("tools").display());
         for step in action["runs"]["steps"].as_array().unwrap() {
             assert_eq!(step["shell"], "bash");
             let mut command = Command::new("bash");

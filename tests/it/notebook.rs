@@ -97,7 +97,7 @@ fn the_wheel_has_the_program_and_a_module_for_pandas() {
     let fresh = world.path("fresh/bin/python");
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"];
     run(Command::new(&fresh).args(pip).arg(&wheel));
-    assert!(run(&mut Command::new(world.path("fresh/bin/regatta")).arg("--version")).starts_with("regatta "));
+    assert!(run(Command::new(world.path("fresh/bin/regatta")).arg("--version")).starts_with("regatta "));
     assert!(run(Command::new(&fresh).args(["-m", "regatta", "--version"])).starts_with("regatta "));
     let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
     let packages = run(python().args(["-c", packages])).trim().to_owned();

@@ -405,7 +405,7 @@ fn a_length_in_a_file_that_no_model_takes_is_refused() {
     for line in [r#"{"input_length": 2000000000}"#, r#"{"input_length": 8, "output_length": 2000000000}"#] {
         world.file("lengths.jsonl", line);
         let (code, text) = within_bounds(&world, "bench sim: -n 1 --data lengths.jsonl");
-        assert!(code != 0 && text.contains("2000000000 tokens are more than any model takes"), "{code}\n{text}");
+        assert!(code != 0 && text.contains("2000000000 tokens: the maximum is"), "{code}\n{text}");
     }
 }
 

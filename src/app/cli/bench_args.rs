@@ -165,8 +165,8 @@ pub struct BenchArgs {
     /// --duration is reached.
     #[arg(help_heading = WHAT, long, requires = "data")]
     pub repeat_data: bool,
-    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with
-    /// this where it sends text only.
+    /// A tokenizer.json, or its folder: prompts get exactly the requested length. Answers are counted by the server,
+    /// and with this tokenizer where it sends only text.
     #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH")]
     #[arg(value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,

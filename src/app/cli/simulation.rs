@@ -133,7 +133,7 @@ pub struct WhatIfRequest {
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub requests: u32,
-    /// Prompt length in place of the benchmark's, tokens: the mean, or the mean, the deviation and the most of a
+    /// Prompt length in tokens, in place of the benchmark's: a mean, or mean, standard deviation and maximum of a
     /// lognormal distribution.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub input_tokens: Option<String>,

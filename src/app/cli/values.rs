@@ -280,7 +280,7 @@ impl<P: TypedValueParser> TypedValueParser for QuantityParser<P> {
                         ErrorText::new(text).hint(format_args!("write `{number}`")).to_string()
                     }
                     (None, Some(Ok(0))) => wanted("above 0"),
-                    (None, Some(Err(_))) if self.kind == NumberKind::Whole => wanted("a whole number"),
+                    (None, Some(Err(e))) if error.to_string().contains(&e.to_string()) => wanted("a whole number"),
                     _ => return error,
                 };
                 Error::raw(ErrorKind::InvalidValue, text + "\n").with_cmd(command)

@@ -279,20 +279,20 @@ mod tests {
             (
                 "HTTP status 400: Unsupported parameter: 'max_tokens' is not supported with this model. Use \
                  'max_completion_tokens' instead.",
-                &["--length-field max_completion_tokens"][..],
+                &["`request: { length_field: max_completion_tokens }`"][..],
             ),
             (
                 concat!(
                     r#"HTTP status 422: {"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"#,
                     r#""msg":"Extra inputs are not permitted"}]}"#
                 ),
-                &["--extra stream_options:null"],
+                &["`extra: { stream_options: null }`"],
             ),
             (
                 "HTTP status 400: Unrecognized request arguments supplied: max_tokens, stream_options",
-                &["--extra max_tokens:null", "--extra stream_options:null"],
+                &["`extra: { max_tokens: null }`", "`extra: { stream_options: null }`"],
             ),
-            ("HTTP status 422: max_completion_tokens: Extra inputs are not permitted", &["--length-field max_tokens"]),
+            ("HTTP status 422: max_completion_tokens: Extra inputs are not permitted", &["length_field: max_tokens"]),
         ] {
             let hint = refused_field(why).unwrap();
             assert!(settings.iter().all(|setting| hint.contains(setting)), "{why}: {hint}");

@@ -153,7 +153,7 @@ mod tests {
             "tuning.server.runtime_flags.kvcache_free_gpu_mem_frac=0.97"
         );
         assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().0.contains("KEY:VALUE"));
-        assert!(places("triton_num_servers", "all").unwrap_err().0.contains("no whole number"));
+        assert!(places("triton_num_servers", "all").unwrap_err().0.contains("not a whole number"));
         assert!(read("log_dir", "x", "x").is_none());
     }
 }

@@ -58,7 +58,7 @@ impl ParamResolver<'_> {
         let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
         if let Some((what, hint)) = contradiction(kind, &rule) {
             let place = self.entry.node.place(&[kind]).first_line();
-            let found_here = Diagnostic::error(format!("the parameter `{}` can have no value: {what}", self.name));
+            let found_here = Diagnostic::error(format!("no value fits the parameter `{}`: {what}", self.name));
             found.push(found_here.at(place, "").hint(hint));
             return None;
         }

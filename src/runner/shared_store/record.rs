@@ -305,7 +305,7 @@ mod tests {
         assert!(error_after(|s| s.version = VERSION + 1).contains("newer"));
         let newer = resealed(&format!("{{\"version\":{}}}", VERSION + 1));
         assert!(matches!(SharedOutput::open(newer.as_bytes(), None), Err(RecordError::Newer)));
-        assert!(error_after(|s| s.items[1].path = "../a".into()).contains("no path in an output"));
+        assert!(error_after(|s| s.items[1].path = "../a".into()).contains("not a path in an output"));
         assert!(error_after(|s| s.items[1].digest = Some(Digest::hash(b"x"))).contains("does not agree"));
         assert!(error_after(|s| s.key = Digest::hash(b"x")).contains("does not agree"));
     }

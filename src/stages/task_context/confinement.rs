@@ -30,7 +30,7 @@ pub async fn run_confined(context: &TaskContext, mut command: ProcessCommand) ->
     let ended = context.run(command).await;
     // How the command ended counts.
     if let Err(error) = discard(&scratch) {
-        lease.notice(format!("its temporary files are left: {error}"));
+        lease.notice(format!("its temporary files could not be removed: {error}"));
     }
     ended.map(drop).map_err(|failure| explained(failure, &confinement))
 }

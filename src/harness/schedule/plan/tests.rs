@@ -447,7 +447,7 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     let longer = line.replacen("\"tokens\":", "\"tokens\":4294900", 1);
     assert_ne!(longer, line);
     fs::write(&file, bytes.replacen(line, &longer, 1)).unwrap();
-    assert!(plan(&replay).unwrap_err().to_string().contains("tokens are more than any model takes: at most 16777216"));
+    assert!(plan(&replay).unwrap_err().to_string().contains("tokens: the maximum is 16777216"));
     fs::write(&file, bytes.replacen("pcg64", "pcg32", 1)).unwrap();
     assert!(plan(&replay).unwrap_err().to_string().contains("drawn by pcg32"));
     fs::write(&file, &bytes).unwrap();
